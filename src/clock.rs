@@ -1,0 +1,75 @@
+//! The clock that leases are counted on, handed in so that tests and simulations can bring their own.
+//!
+//! Invariant: a [`Clock`] never goes back, and goes on while the machine is suspended.
+
+use std::time::Duration;
+
+/// Nanoseconds since an arbitrary start, the same for all readings of one clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The largest instant: a deadline that never passes.
+    pub const NEVER: Instant = Instant(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the clock's start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// Nanoseconds since the clock's start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This instant `span` later; saturates at [`Instant::NEVER`].
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Instant(
+            self.0
+                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// How long after `earlier` this instant is; zero if it is not.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A source of [`Instant`]s.
+pub trait Clock: Send + Sync + 'static {
+    /// The current instant.
+    fn now(&self) -> Instant;
+}
+
+/// CLOCK_BOOTTIME. `std::time::Instant` is CLOCK_MONOTONIC on Linux, which stands still while the
+/// machine is suspended: a lease counted on it would outlive the promise that it rests on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now(&self) -> Instant {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        // Both fields are non-negative for this clock, and the sum lasts 584 years.
+        Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_does_not_go_back() {
+        let first = BootClock.now();
+        let second = BootClock.now();
+        assert!(second >= first);
+        assert!(first.as_nanos() > 0);
+    }
+
+    #[test]
+    fn never_stays_never() {
+        assert_eq!(Instant::NEVER.after(Duration::from_secs(1)), Instant::NEVER);
+    }
+}

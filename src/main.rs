@@ -1,0 +1,3 @@
+//! The `ratchet` command.
+
+fn main() {}

@@ -1,0 +1,329 @@
+//! What travels through the Raft log, and what it does to the replicated table.
+//!
+//! [`apply`] is the state machine: deterministic, and the same on every node. It reads and writes
+//! through [`Table`], so that the storage decides how to make one entry's writes atomic.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Chunk, Exhausted, InvalidNamespace, Namespace, NamespaceConfig, NamespaceId, SectionId,
+    SectionRecord,
+};
+
+/// A log entry's payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Raise the ceilings of many sections; the answers are the proposer's chunks.
+    Bump(Vec<Bump>),
+    /// Lower the ceilings of many sections to what their owner used: the end of a term.
+    Trim(Vec<Trim>),
+    /// Create a namespace.
+    CreateNamespace(NamespaceConfig),
+    /// Change what may be changed of a namespace; `None` leaves a field as it is.
+    UpdateNamespace {
+        /// Which.
+        name: String,
+        /// The new step.
+        step: Option<u64>,
+        /// The new maximum.
+        max: Option<u64>,
+    },
+}
+
+/// Raise one section's ceiling.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bump {
+    /// Which section.
+    pub section: SectionId,
+    /// By how many numbers; at least 1.
+    pub numbers: u64,
+}
+
+/// Lower one section's ceiling.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trim {
+    /// Which section.
+    pub section: SectionId,
+    /// The greatest number that the term handed out in it.
+    pub used: u64,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// A blank or membership entry: nothing to say.
+    None,
+    /// An answer for each bump, in order.
+    Bumped(Vec<Bumped>),
+    /// How many sections were trimmed.
+    Trimmed(u64),
+    /// The namespace as it now is.
+    Namespace(Result<Namespace, NamespaceRefused>),
+}
+
+/// What a bump came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bumped {
+    /// The proposer's chunk.
+    Chunk(Chunk),
+    /// No number is left.
+    Exhausted,
+    /// There is no namespace of that id.
+    NoNamespace,
+}
+
+/// Why a namespace was not created or changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum NamespaceRefused {
+    /// The name is taken.
+    #[error("namespace {0:?} exists already")]
+    Exists(String),
+    /// There is none of that name.
+    #[error("namespace {0:?} does not exist; create it with: ratchet namespace create {0}")]
+    NotFound(String),
+    /// The configuration is not acceptable.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<InvalidNamespace> for NamespaceRefused {
+    fn from(invalid: InvalidNamespace) -> Self {
+        NamespaceRefused::Invalid(invalid.to_string())
+    }
+}
+
+/// The replicated table as one log entry sees it: reads see the entry's own writes.
+pub trait Table {
+    /// Why a read failed.
+    type Error;
+
+    /// A section's record; the default where there is none.
+    ///
+    /// # Errors
+    /// When the storage cannot be read or trusted.
+    fn section(&self, id: &SectionId) -> Result<SectionRecord, Self::Error>;
+    /// Writes a section's record.
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord);
+    /// A namespace by its id.
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace>;
+    /// A namespace by its name.
+    fn namespace_named(&self, name: &str) -> Option<&Namespace>;
+    /// The id of the next namespace: above those of all that ever were.
+    fn next_namespace_id(&self) -> NamespaceId;
+    /// Writes a namespace.
+    fn put_namespace(&mut self, namespace: Namespace);
+}
+
+/// Applies one committed command of `term` to the table.
+///
+/// # Errors
+/// Only the table's own: a refusal is an [`Outcome`], since every node must come to the same.
+pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
+    match command {
+        Command::Bump(bumps) => bumps
+            .iter()
+            .map(|bump| apply_bump(table, term, bump))
+            .collect::<Result<_, _>>()
+            .map(Outcome::Bumped),
+        Command::Trim(trims) => {
+            let mut trimmed = 0;
+            for trim in trims {
+                if let Some(record) = table.section(&trim.section)?.trim(term, trim.used) {
+                    table.put_section(&trim.section, record);
+                    trimmed += 1;
+                }
+            }
+            Ok(Outcome::Trimmed(trimmed))
+        }
+        Command::CreateNamespace(config) => Ok(Outcome::Namespace(create(table, config))),
+        Command::UpdateNamespace { name, step, max } => {
+            Ok(Outcome::Namespace(update(table, name, *step, *max)))
+        }
+    }
+}
+
+fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped, T::Error> {
+    let Some(namespace) = table.namespace(bump.section.namespace) else {
+        return Ok(Bumped::NoNamespace);
+    };
+    let lattice = namespace.config.lattice();
+    match table
+        .section(&bump.section)?
+        .bump(lattice, term, bump.numbers)
+    {
+        Ok((record, chunk)) => {
+            table.put_section(&bump.section, record);
+            Ok(Bumped::Chunk(chunk))
+        }
+        Err(Exhausted) => Ok(Bumped::Exhausted),
+    }
+}
+
+fn create<T: Table>(
+    table: &mut T,
+    config: &NamespaceConfig,
+) -> Result<Namespace, NamespaceRefused> {
+    config.check()?;
+    if table.namespace_named(&config.name).is_some() {
+        return Err(NamespaceRefused::Exists(config.name.clone()));
+    }
+    let namespace = Namespace {
+        id: table.next_namespace_id(),
+        config: config.clone(),
+    };
+    table.put_namespace(namespace.clone());
+    Ok(namespace)
+}
+
+fn update<T: Table>(
+    table: &mut T,
+    name: &str,
+    step: Option<u64>,
+    max: Option<u64>,
+) -> Result<Namespace, NamespaceRefused> {
+    let mut namespace = table
+        .namespace_named(name)
+        .cloned()
+        .ok_or_else(|| NamespaceRefused::NotFound(name.to_owned()))?;
+    namespace.config.step = step.unwrap_or(namespace.config.step);
+    namespace.config.max = max.unwrap_or(namespace.config.max);
+    namespace.config.check()?;
+    table.put_namespace(namespace.clone());
+    Ok(namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, HashMap},
+        convert::Infallible,
+    };
+
+    use super::super::SectionKey;
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory {
+        sections: HashMap<SectionId, SectionRecord>,
+        namespaces: BTreeMap<NamespaceId, Namespace>,
+    }
+
+    impl Table for Memory {
+        type Error = Infallible;
+        fn section(&self, id: &SectionId) -> Result<SectionRecord, Infallible> {
+            Ok(self.sections.get(id).copied().unwrap_or_default())
+        }
+        fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+            self.sections.insert(id.clone(), record);
+        }
+        fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+            self.namespaces.get(&id)
+        }
+        fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+            self.namespaces.values().find(|n| n.config.name == name)
+        }
+        fn next_namespace_id(&self) -> NamespaceId {
+            NamespaceId(self.namespaces.len() as u32 + 1)
+        }
+        fn put_namespace(&mut self, namespace: Namespace) {
+            self.namespaces.insert(namespace.id, namespace);
+        }
+    }
+
+    fn run(table: &mut Memory, term: u64, command: Command) -> Outcome {
+        let Ok(outcome) = apply(table, term, &command);
+        outcome
+    }
+
+    fn bump(id: u64, numbers: u64) -> Bump {
+        Bump {
+            section: section(id),
+            numbers,
+        }
+    }
+
+    fn section(id: u64) -> SectionId {
+        SectionId {
+            namespace: NamespaceId(1),
+            key: SectionKey::Id(id),
+        }
+    }
+
+    #[test]
+    fn one_entry_bumps_many_sections_even_the_same_twice() {
+        let mut table = Memory::default();
+        run(
+            &mut table,
+            1,
+            Command::CreateNamespace(NamespaceConfig::new("book")),
+        );
+        let outcome = run(
+            &mut table,
+            1,
+            Command::Bump(vec![bump(7, 10), bump(8, 5), bump(7, 10)]),
+        );
+        assert_eq!(
+            outcome,
+            Outcome::Bumped(vec![
+                Bumped::Chunk(Chunk { old: 0, new: 10 }),
+                Bumped::Chunk(Chunk { old: 0, new: 5 }),
+                Bumped::Chunk(Chunk { old: 10, new: 20 }),
+            ])
+        );
+    }
+
+    #[test]
+    fn refusals_are_outcomes_and_change_nothing() {
+        let mut table = Memory::default();
+        assert_eq!(
+            run(&mut table, 1, Command::Bump(vec![bump(7, 10)])),
+            Outcome::Bumped(vec![Bumped::NoNamespace])
+        );
+        run(
+            &mut table,
+            1,
+            Command::CreateNamespace(NamespaceConfig::new("book")),
+        );
+        assert_eq!(
+            run(
+                &mut table,
+                1,
+                Command::CreateNamespace(NamespaceConfig::new("book"))
+            ),
+            Outcome::Namespace(Err(NamespaceRefused::Exists("book".into())))
+        );
+        let update = |name: &str, step| Command::UpdateNamespace {
+            name: name.into(),
+            step,
+            max: None,
+        };
+        assert!(matches!(
+            run(&mut table, 1, update("film", None)),
+            Outcome::Namespace(Err(NamespaceRefused::NotFound(_)))
+        ));
+        assert!(matches!(
+            run(&mut table, 1, update("book", Some(0))),
+            Outcome::Namespace(Err(NamespaceRefused::Invalid(_)))
+        ));
+        assert_eq!(table.namespace_named("book").unwrap().config.step, 10_000);
+    }
+
+    #[test]
+    fn a_trim_of_a_deposed_term_changes_nothing() {
+        let mut table = Memory::default();
+        run(
+            &mut table,
+            1,
+            Command::CreateNamespace(NamespaceConfig::new("book")),
+        );
+        run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
+        run(&mut table, 2, Command::Bump(vec![bump(7, 10)]));
+        let trim = Command::Trim(vec![Trim {
+            section: section(7),
+            used: 3,
+        }]);
+        assert_eq!(run(&mut table, 1, trim.clone()), Outcome::Trimmed(0));
+        assert_eq!(run(&mut table, 2, trim), Outcome::Trimmed(1));
+        assert_eq!(table.sections[&section(7)].max_seq, 10);
+    }
+}

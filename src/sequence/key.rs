@@ -1,0 +1,89 @@
+//! Keys: what a sequence belongs to inside a namespace.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest byte-string key, in bytes.
+pub const KEY_NAME_BYTES_MAX: usize = 256;
+
+/// Which kind of key a namespace takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KeyKind {
+    /// Unsigned 64-bit integers.
+    Id,
+    /// Byte strings of 1 to [`KEY_NAME_BYTES_MAX`] bytes.
+    Name,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyKind::Id => "id (an unsigned 64-bit integer)",
+            KeyKind::Name => "name (a byte string)",
+        })
+    }
+}
+
+/// What a sequence belongs to: a book, a user, a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Key {
+    /// An unsigned 64-bit integer.
+    Id(u64),
+    /// A byte string.
+    Name(Box<[u8]>),
+}
+
+/// Why a byte string is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKey {
+    /// It has no bytes.
+    #[error("the key is empty; give an id or a name of 1 to {KEY_NAME_BYTES_MAX} bytes")]
+    Empty,
+    /// It has too many bytes.
+    #[error("the key has {0} bytes; a name has at most {KEY_NAME_BYTES_MAX}")]
+    TooLong(usize),
+}
+
+impl Key {
+    /// A byte-string key.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] unless it has 1 to [`KEY_NAME_BYTES_MAX`] bytes.
+    pub fn name(bytes: &[u8]) -> Result<Key, InvalidKey> {
+        match bytes.len() {
+            0 => Err(InvalidKey::Empty),
+            1..=KEY_NAME_BYTES_MAX => Ok(Key::Name(bytes.into())),
+            longer => Err(InvalidKey::TooLong(longer)),
+        }
+    }
+
+    /// Which kind this key is.
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            Key::Id(_) => KeyKind::Id,
+            Key::Name(_) => KeyKind::Name,
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Id(id) => write!(f, "{id}"),
+            Key::Name(name) => write!(f, "\"{}\"", name.escape_ascii()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_1_to_256_bytes() {
+        assert_eq!(Key::name(b""), Err(InvalidKey::Empty));
+        assert!(Key::name(&[7; 256]).is_ok());
+        assert_eq!(Key::name(&[7; 257]), Err(InvalidKey::TooLong(257)));
+    }
+}

@@ -1,0 +1,244 @@
+//! Namespaces: named families of sequences with one configuration.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Key, KeyKind, Lattice, NUMBER_MAX, SectionId, SectionKey};
+
+/// The longest namespace name, in characters.
+pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
+
+/// Identifies a namespace inside a cluster; assigned at creation, from 1, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NamespaceId(pub u32);
+
+/// What an operator chooses when creating a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceConfig {
+    /// 1 to 64 characters out of `A-Z a-z 0-9 . _ -`.
+    pub name: String,
+    /// Which kind of keys it takes.
+    pub key_kind: KeyKind,
+    /// How many numbers one bump of `max_seq` makes available.
+    pub step: u64,
+    /// The distance between two neighbouring numbers of a key.
+    pub increment: u64,
+    /// The first number of every key.
+    pub start: u64,
+    /// No number is greater.
+    pub max: u64,
+    /// How many neighbouring ids share one `max_seq`.
+    pub section_size: u64,
+}
+
+/// A namespace as the cluster knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Its id inside the cluster.
+    pub id: NamespaceId,
+    /// Its configuration.
+    pub config: NamespaceConfig,
+}
+
+/// Why a namespace configuration is not acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidNamespace {
+    /// The name is empty.
+    #[error("the namespace is empty; name one, for example \"book\"")]
+    EmptyName,
+    /// The name is too long.
+    #[error(
+        "the namespace name has {0} characters; it may have at most {NAMESPACE_NAME_CHARS_MAX}"
+    )]
+    LongName(usize),
+    /// The name holds a character that it may not.
+    #[error("the namespace name {0:?} holds {1:?}; it may hold A-Z a-z 0-9 . _ - only")]
+    BadCharacter(String, char),
+    /// A field lies outside its range.
+    #[error("{field} is {value}; it must lie between {min} and {max}")]
+    OutOfRange {
+        /// Which field.
+        field: &'static str,
+        /// What it was.
+        value: u64,
+        /// The smallest value that it may have.
+        min: u64,
+        /// The greatest value that it may have.
+        max: u64,
+    },
+    /// `step x increment` does not fit the number space.
+    #[error("step {step} x increment {increment} exceeds the number space; lower one of them")]
+    WideStep {
+        /// The step.
+        step: u64,
+        /// The increment.
+        increment: u64,
+    },
+    /// Byte strings have no neighbours to share a section with.
+    #[error(
+        "section_size is {0}, but keys of kind name have a section each; leave section_size at 1"
+    )]
+    SectionedNames(u64),
+}
+
+/// Checks a namespace name alone.
+///
+/// # Errors
+/// [`InvalidNamespace`] if it is empty, too long, or holds another character than it may.
+pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
+    let length = name.chars().count();
+    if length == 0 {
+        return Err(InvalidNamespace::EmptyName);
+    }
+    if length > NAMESPACE_NAME_CHARS_MAX {
+        return Err(InvalidNamespace::LongName(length));
+    }
+    match name
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    {
+        Some(c) => Err(InvalidNamespace::BadCharacter(name.to_owned(), c)),
+        None => Ok(()),
+    }
+}
+
+impl NamespaceConfig {
+    /// The defaults: ids, step 10 000, increment 1, start 1, the whole number space, a section for
+    /// each key.
+    pub fn new(name: impl Into<String>) -> Self {
+        NamespaceConfig {
+            name: name.into(),
+            key_kind: KeyKind::Id,
+            step: 10_000,
+            increment: 1,
+            start: 1,
+            max: NUMBER_MAX,
+            section_size: 1,
+        }
+    }
+
+    /// The namespaces that a fresh cluster comes with.
+    pub fn fresh_cluster() -> [NamespaceConfig; 2] {
+        [
+            NamespaceConfig::new("book"),
+            NamespaceConfig {
+                section_size: 100_000,
+                ..NamespaceConfig::new("uid")
+            },
+        ]
+    }
+
+    /// Checks every field and how they go together.
+    ///
+    /// # Errors
+    /// [`InvalidNamespace`], naming the field, its value and what it may be.
+    pub fn check(&self) -> Result<(), InvalidNamespace> {
+        check_name(&self.name)?;
+        in_range("step", self.step, 1, NUMBER_MAX)?;
+        in_range("increment", self.increment, 1, NUMBER_MAX)?;
+        in_range("max", self.max, 1, NUMBER_MAX)?;
+        in_range("start", self.start, 1, self.max)?;
+        in_range("section_size", self.section_size, 1, u64::MAX)?;
+        if self
+            .step
+            .checked_mul(self.increment)
+            .is_none_or(|span| span > NUMBER_MAX)
+        {
+            return Err(InvalidNamespace::WideStep {
+                step: self.step,
+                increment: self.increment,
+            });
+        }
+        if self.key_kind == KeyKind::Name && self.section_size != 1 {
+            return Err(InvalidNamespace::SectionedNames(self.section_size));
+        }
+        Ok(())
+    }
+
+    /// The numbers that its keys hand out.
+    pub fn lattice(&self) -> Lattice {
+        Lattice {
+            start: self.start,
+            increment: self.increment,
+            max: self.max,
+        }
+    }
+}
+
+impl Namespace {
+    /// The section that a key belongs to.
+    pub fn section_of(&self, key: &Key) -> SectionId {
+        SectionId {
+            namespace: self.id,
+            key: match key {
+                Key::Id(id) => SectionKey::Id(id / self.config.section_size),
+                Key::Name(name) => SectionKey::Name(name.clone()),
+            },
+        }
+    }
+}
+
+fn in_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), InvalidNamespace> {
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err(InvalidNamespace::OutOfRange {
+            field,
+            value,
+            min,
+            max,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        assert_eq!(check_name(""), Err(InvalidNamespace::EmptyName));
+        assert_eq!(
+            check_name(&"x".repeat(65)),
+            Err(InvalidNamespace::LongName(65))
+        );
+        assert_eq!(
+            check_name("a/b"),
+            Err(InvalidNamespace::BadCharacter("a/b".into(), '/'))
+        );
+        assert_eq!(check_name("message-box.v2_x"), Ok(()));
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_work_is_refused_with_the_field_and_its_value() {
+        let good = NamespaceConfig::new("book");
+        assert_eq!(good.check(), Ok(()));
+        let refused = |change: fn(&mut NamespaceConfig)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert!(refused(|c| c.step = 0).contains("step is 0"));
+        assert!(refused(|c| c.increment = 0).contains("increment is 0"));
+        assert!(refused(|c| c.start = 0).contains("start is 0"));
+        assert!(refused(|c| c.max = u64::MAX).contains("max is"));
+        assert!(refused(|c| (c.start, c.max) = (11, 10)).contains("start is 11"));
+        assert!(refused(|c| c.section_size = 0).contains("section_size is 0"));
+        assert!(refused(|c| (c.step, c.increment) = (1 << 40, 1 << 40)).contains("number space"));
+        assert!(
+            refused(|c| (c.key_kind, c.section_size) = (KeyKind::Name, 2))
+                .contains("section_size is 2")
+        );
+    }
+
+    #[test]
+    fn neighbouring_ids_share_a_section() {
+        let uid = Namespace {
+            id: NamespaceId(2),
+            config: NamespaceConfig::fresh_cluster()[1].clone(),
+        };
+        let section = |id| uid.section_of(&Key::Id(id)).key;
+        assert_eq!(section(0), section(99_999));
+        assert_ne!(section(99_999), section(100_000));
+        assert_eq!(section(u64::from(u32::MAX)), SectionKey::Id(42_949));
+    }
+}

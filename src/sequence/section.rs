@@ -1,0 +1,189 @@
+//! Sections: the keys that share one `max_seq`, and the arithmetic of their ceilings.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Lattice, NamespaceId};
+
+/// Which keys of a namespace share a ceiling.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SectionKey {
+    /// The ids from this number x `section_size` on, `section_size` of them.
+    Id(u64),
+    /// The one key of this name.
+    Name(Box<[u8]>),
+}
+
+/// A section of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SectionId {
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// The keys.
+    pub key: SectionKey,
+}
+
+/// What the replicated table holds of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SectionRecord {
+    /// The ceiling: no number above it was handed out.
+    pub max_seq: u64,
+    /// What `max_seq` was when `term` first bumped it: what is not above may belong to other terms.
+    pub floor: u64,
+    /// The term that last bumped it; 0 for none.
+    pub term: u64,
+}
+
+/// The numbers above `old`, up to and including `new`: the proposer's, and nobody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The ceiling before the bump.
+    pub old: u64,
+    /// The ceiling after it.
+    pub new: u64,
+}
+
+/// No number is left under the namespace's `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exhausted;
+
+impl SectionRecord {
+    /// Raises the ceiling by up to `numbers` (at least 1) numbers for `term`. At the end of the
+    /// number space the chunk is smaller than asked for.
+    ///
+    /// # Errors
+    /// [`Exhausted`] where not one number is left.
+    pub fn bump(
+        self,
+        lattice: Lattice,
+        term: u64,
+        numbers: u64,
+    ) -> Result<(Self, Chunk), Exhausted> {
+        let old = self.max_seq;
+        let first = lattice.next_above(old).ok_or(Exhausted)?;
+        let new = lattice
+            .range_above(old, numbers.max(1))
+            .map_or(lattice.at_or_below(lattice.max), |range| range.last)
+            .max(first);
+        let record = SectionRecord {
+            max_seq: new,
+            floor: if self.term == term { self.floor } else { old },
+            term,
+        };
+        Ok((record, Chunk { old, new }))
+    }
+
+    /// Lowers the ceiling to `used`, the greatest number that `term` handed out: what is left of
+    /// its chunks returns. `None`, and no change, unless `term` owns them. Never goes below what
+    /// earlier terms may have used.
+    pub fn trim(self, term: u64, used: u64) -> Option<Self> {
+        if self.term != term || used > self.max_seq {
+            return None;
+        }
+        let max_seq = used.max(self.floor);
+        Some(SectionRecord {
+            max_seq,
+            // A second trim of the same term cannot take back what this one said was used.
+            floor: max_seq,
+            term,
+        })
+    }
+
+    /// The last number of the section that any term but `term` may have handed out.
+    pub fn used_before(self, term: u64) -> u64 {
+        if self.term == term {
+            self.floor
+        } else {
+            self.max_seq
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NUMBER_MAX;
+    use super::*;
+    use proptest::prelude::*;
+
+    const ONES: Lattice = Lattice {
+        start: 1,
+        increment: 1,
+        max: NUMBER_MAX,
+    };
+
+    #[test]
+    fn chunks_of_one_term_are_adjacent_and_those_of_the_next_lie_above() {
+        let (record, first) = SectionRecord::default().bump(ONES, 3, 10_000).unwrap();
+        let (record, second) = record.bump(ONES, 3, 10_000).unwrap();
+        assert_eq!((first.old, first.new), (0, 10_000));
+        assert_eq!((second.old, second.new), (10_000, 20_000));
+        assert_eq!(record.floor, 0);
+        let (record, third) = record.bump(ONES, 4, 10_000).unwrap();
+        assert_eq!((third.old, third.new), (20_000, 30_000));
+        assert_eq!((record.floor, record.term), (20_000, 4));
+    }
+
+    #[test]
+    fn a_trim_gives_back_what_was_not_used_and_only_to_its_own_term() {
+        let (record, _) = SectionRecord::default().bump(ONES, 3, 10_000).unwrap();
+        assert_eq!(record.trim(4, 17), None, "another term");
+        assert_eq!(record.trim(3, 10_001), None, "more than it was given");
+        let trimmed = record.trim(3, 17).unwrap();
+        assert_eq!(trimmed.max_seq, 17);
+        assert_eq!(trimmed.trim(3, 5).unwrap().max_seq, 17, "said to be used");
+        let (_, next) = trimmed.bump(ONES, 4, 10_000).unwrap();
+        assert_eq!(next.old, 17);
+    }
+
+    #[test]
+    fn a_trim_does_not_reach_below_what_earlier_terms_may_have_used() {
+        let (record, _) = SectionRecord::default().bump(ONES, 3, 100).unwrap();
+        let (record, _) = record.bump(ONES, 4, 100).unwrap();
+        assert_eq!(record.trim(4, 0).unwrap().max_seq, 100);
+    }
+
+    #[test]
+    fn the_last_chunk_is_cut_at_the_maximum_and_then_the_section_is_exhausted() {
+        let tens = Lattice {
+            start: 10,
+            increment: 10,
+            max: 55,
+        };
+        let (record, chunk) = SectionRecord::default().bump(tens, 1, 3).unwrap();
+        assert_eq!(chunk.new, 30);
+        let (record, chunk) = record.bump(tens, 1, 3).unwrap();
+        assert_eq!((chunk.old, chunk.new), (30, 50));
+        assert_eq!(record.bump(tens, 1, 1), Err(Exhausted));
+    }
+
+    proptest! {
+        /// The heart of the promise: whatever the order of bumps and trims, no two chunks that were
+        /// used overlap, and later chunks of other terms lie above everything used before.
+        #[test]
+        fn used_numbers_never_repeat(
+            steps in prop::collection::vec((1u64..5, 1u64..50, 0u64..60, any::<bool>()), 1..60)
+        ) {
+            let mut record = SectionRecord::default();
+            let mut term = 1;
+            let mut used_by_all = 0u64; // the greatest number handed out by any term
+            let mut owned: Option<(u64, u64)> = None; // of this term: used, ceiling
+            for (advance, numbers, take, graceful) in steps {
+                if advance == 1 {
+                    if graceful && let Some((used, _)) = owned {
+                        record = record.trim(term, used).unwrap();
+                        prop_assert!(record.max_seq >= used_by_all);
+                    }
+                    term += 1;
+                    owned = None;
+                }
+                let (after, chunk) = record.bump(ONES, term, numbers).unwrap();
+                record = after;
+                let (used, _) = owned.unwrap_or((chunk.old, chunk.old));
+                prop_assert!(chunk.old >= used_by_all);
+                let used = (used + take).min(chunk.new);
+                owned = Some((used, chunk.new));
+                used_by_all = used_by_all.max(used);
+                prop_assert!(record.max_seq >= used_by_all);
+            }
+        }
+    }
+}
