@@ -1,3 +1,7 @@
 //! The `ratchet` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ratchet::cli::run()
+}

@@ -1,1 +1,139 @@
-//! (being built)
+//! The `ratchet` command: one file per subcommand.
+//!
+//! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
+//! output, what went wrong to standard error, and the exit code says of which kind it was.
+
+mod exit;
+mod namespace;
+mod node;
+mod numbers;
+mod output;
+mod start;
+mod status;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::client::{Client, ClientError};
+
+pub use exit::Failed;
+
+/// The tool's command line.
+#[derive(Debug, Parser)]
+#[command(name = "ratchet", version, about, after_help = exit::HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Run a node: alone a cluster of one in ./ratchet-data, with --peers one of several
+    Start(Box<start::Start>),
+    /// Take the next numbers of a key
+    Next(numbers::Next),
+    /// Show the last number handed out for a key
+    Current(numbers::Current),
+    /// Create, show, list and change namespaces
+    Namespace(namespace::Namespace),
+    /// Show the nodes of the cluster and how far each is
+    Status(status::Status),
+    /// Hand the leadership over, without a gap
+    Transfer(node::Transfer),
+    /// Add, promote and remove nodes
+    Node(node::Node),
+    /// Print a script that completes this command's words in a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+/// Where to ask, and how to answer.
+#[derive(Debug, Args)]
+struct Connection {
+    /// The servers to ask, "host:port", several separated by commas: the first that answers is used
+    #[arg(
+        long,
+        env = "RATCHET_SERVER",
+        default_value = "127.0.0.1:7600",
+        value_delimiter = ','
+    )]
+    server: Vec<String>,
+    /// How long to wait for an answer, in milliseconds
+    #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    timeout_ms: u64,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Connection {
+    fn client(&self) -> Result<Client, ClientError> {
+        Client::new(&self.server, Duration::from_millis(self.timeout_ms))
+    }
+}
+
+impl Subcommands {
+    fn wants_json(&self) -> bool {
+        match self {
+            Subcommands::Next(next) => next.connection.json,
+            Subcommands::Current(current) => current.connection.json,
+            Subcommands::Namespace(namespace) => namespace.wants_json(),
+            Subcommands::Status(status) => status.connection.json,
+            Subcommands::Transfer(transfer) => transfer.connection.json,
+            Subcommands::Node(node) => node.wants_json(),
+            Subcommands::Start(_) | Subcommands::Completions { .. } => false,
+        }
+    }
+
+    async fn run(self) -> Result<(), Failed> {
+        match self {
+            Subcommands::Start(start) => start.run().await,
+            Subcommands::Next(next) => next.run().await,
+            Subcommands::Current(current) => current.run().await,
+            Subcommands::Namespace(namespace) => namespace.run().await,
+            Subcommands::Status(status) => status.run().await,
+            Subcommands::Transfer(transfer) => transfer.run().await,
+            Subcommands::Node(node) => node.run().await,
+            Subcommands::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
+                output::bytes(&script)
+            }
+        }
+    }
+}
+
+/// Runs the command that the process was called with.
+pub fn run() -> ExitCode {
+    let Cli { command } = Cli::parse();
+    let json = command.wants_json();
+    let runtime = match &command {
+        Subcommands::Start(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    }
+    .enable_all()
+    .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(command.run()),
+        Err(error) => Err(Failed::other(format!("no runtime: {error}"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => failed.report(json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

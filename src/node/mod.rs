@@ -1,1 +1,262 @@
-//! (being built)
+//! Puts one node together: start, serve, drain, stop; and the way of a request to the leader.
+//!
+//! Uses the allocator and below; the front doors (`server`) use it. Invariant: the allocator in use
+//! belongs to the term that Raft last said this node leads, or there is none.
+
+mod administer;
+pub mod config;
+mod error;
+mod formation;
+mod forward;
+mod handover;
+mod requests;
+mod shared;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    clock::{BootClock, Clock},
+    consensus::{self, Group, GroupConfig, GrpcTransport, Transport},
+    storage::{Store, StoreOptions},
+};
+
+pub use config::Config;
+pub use error::StartError;
+pub use forward::{Forwarded, Forwarder, Lost};
+pub use requests::{Ask, Failure, Origin, leader_of};
+pub use shared::Shared;
+
+/// The one set that a cluster has for now.
+const FIRST_SET: u32 = 1;
+
+/// What a node takes from outside: production brings the real ones, tests and simulations theirs.
+#[derive(Clone)]
+pub struct Seams {
+    /// The clock that leases are counted on.
+    pub clock: Arc<dyn Clock>,
+    /// How messages reach peers.
+    pub transport: Arc<dyn Transport>,
+    /// How the store reaches the disk.
+    pub storage: StoreOptions,
+}
+
+impl Default for Seams {
+    fn default() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        Seams {
+            storage: StoreOptions::new(clock.clone()),
+            transport: Arc::new(GrpcTransport::default()),
+            clock,
+        }
+    }
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    addresses: Addresses,
+    listeners: Option<Listeners>,
+}
+
+/// Where a node listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// For clients.
+    pub client: SocketAddr,
+    /// For peers.
+    pub peer: SocketAddr,
+    /// For Prometheus.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The sockets that a node listens on.
+pub struct Listeners {
+    /// For clients.
+    pub client: TcpListener,
+    /// For peers.
+    pub peer: TcpListener,
+    /// For Prometheus.
+    pub metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Listeners, StartError> {
+        Ok(Listeners {
+            client: bind("listen", config.listen).await?,
+            peer: bind("peer_listen", config.peer_listen).await?,
+            metrics: match config.metrics_listen {
+                Some(address) => Some(bind("metrics_listen", address).await?),
+                None => None,
+            },
+        })
+    }
+
+    fn addresses(&self) -> std::io::Result<Addresses> {
+        Ok(Addresses {
+            client: self.client.local_addr()?,
+            peer: self.peer.local_addr()?,
+            metrics: self
+                .metrics
+                .as_ref()
+                .map(TcpListener::local_addr)
+                .transpose()?,
+        })
+    }
+}
+
+async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen {
+            field,
+            address,
+            source,
+        })
+}
+
+impl Node {
+    /// Starts a node: opens its store, keeps silent for as long as a promise of its last run may
+    /// bind it, and joins or founds its cluster. The front doors take its listeners.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
+        config.check()?;
+        // Bound, so that an address in use is found before anything is made; nobody is answered yet.
+        let listeners = Listeners::bind(&config).await?;
+        let addresses = listeners
+            .addresses()
+            .map_err(|e| StartError::Internal(e.to_string()))?;
+        let (dir, cluster, id) = (
+            config.data_dir.clone(),
+            config.cluster.clone(),
+            config.node_id,
+        );
+        let options = seams.storage.clone();
+        let store = tokio::task::spawn_blocking(move || Store::open(&dir, &cluster, id, options))
+            .await
+            .map_err(|e| StartError::Internal(e.to_string()))??;
+        keep_silent(&store, &config).await?;
+        let group = Group::start(
+            group_config(&config),
+            store,
+            seams.transport.clone(),
+            seams.clock.clone(),
+        )
+        .await?;
+        let shared = Arc::new(Shared::new(config, seams, group, addresses));
+        let node = Node {
+            shared: shared.clone(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            addresses,
+            listeners: Some(listeners),
+        };
+        let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
+        node.tasks.spawn(until(node.stop.clone(), watchdog));
+        node.tasks
+            .spawn(until(node.stop.clone(), shared.clone().follow_leadership()));
+        node.tasks
+            .spawn(until(node.stop.clone(), shared.clone().stop_with_group()));
+        node.tasks
+            .spawn(until(node.stop.clone(), formation::form(shared.clone())));
+        Ok(node)
+    }
+
+    /// The listeners, for the front doors; `None` once they were taken.
+    pub fn take_listeners(&mut self) -> Option<Listeners> {
+        self.listeners.take()
+    }
+
+    /// Cancelled when the node stops.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs a task that the node waits for when it stops.
+    pub fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// What the node's parts share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Waits until the node cannot go on, and says why.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.shared.failed.subscribe();
+        match failed.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => "the node is gone".to_owned(),
+        }
+    }
+
+    /// Hands the leadership over, answers what is under way, and stops.
+    pub async fn stop(self) {
+        let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
+        if let Err(status) = self.shared.hand_over_to_anyone(limit).await {
+            tracing::info!(reason = status.message(), "stopping without a handover");
+        }
+        self.halt().await;
+    }
+
+    /// Stops at once, as a crash would: no handover.
+    pub async fn halt(self) {
+        self.stop.cancel();
+        self.shared.allocator.store(None);
+        self.tasks.close();
+        let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
+        if tokio::time::timeout(limit, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests were cut off");
+        }
+        self.shared.group.stop().await;
+    }
+}
+
+async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = task => {}
+    }
+}
+
+/// A restarted node does not remember which leader it promised to keep out of elections for, and
+/// until when. It neither votes nor answers peers before the longest such promise has run out.
+async fn keep_silent(store: &Arc<Store>, config: &Config) -> Result<(), StartError> {
+    if store.has_vote(FIRST_SET)? {
+        let silence = Duration::from_millis(config.election_timeout_ms);
+        tracing::info!(
+            silence_ms = config.election_timeout_ms,
+            "this node has voted before: keeping out of elections for one follower lease"
+        );
+        tokio::time::sleep(silence).await;
+    }
+    Ok(())
+}
+
+fn group_config(config: &Config) -> GroupConfig {
+    GroupConfig {
+        cluster: config.cluster.clone(),
+        set: FIRST_SET,
+        node: config.node_id,
+        heartbeat_ms: config.heartbeat_ms,
+        election_timeout_ms: config.election_timeout_ms,
+        lease_ms: config.lease_ms,
+        snapshot_after_entries: config.snapshot_after_entries,
+        log_keep_entries: config.log_keep_entries,
+    }
+}

@@ -3,6 +3,8 @@
 //! [`apply`] is the state machine: deterministic, and the same on every node. It reads and writes
 //! through [`Table`], so that the storage decides how to make one entry's writes atomic.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -28,6 +30,17 @@ pub enum Command {
         /// The new maximum.
         max: Option<u64>,
     },
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Bump(bumps) => write!(f, "bump {} sections", bumps.len()),
+            Command::Trim(trims) => write!(f, "trim {} sections", trims.len()),
+            Command::CreateNamespace(config) => write!(f, "create namespace {:?}", config.name),
+            Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
+        }
+    }
 }
 
 /// Raise one section's ceiling.
@@ -265,9 +278,21 @@ mod tests {
         assert_eq!(
             outcome,
             Outcome::Bumped(vec![
-                Bumped::Chunk(Chunk { old: 0, new: 10 }),
-                Bumped::Chunk(Chunk { old: 0, new: 5 }),
-                Bumped::Chunk(Chunk { old: 10, new: 20 }),
+                Bumped::Chunk(Chunk {
+                    old: 0,
+                    new: 10,
+                    left: 0
+                }),
+                Bumped::Chunk(Chunk {
+                    old: 0,
+                    new: 5,
+                    left: 0
+                }),
+                Bumped::Chunk(Chunk {
+                    old: 10,
+                    new: 20,
+                    left: 0
+                }),
             ])
         );
     }

@@ -40,6 +40,9 @@ pub struct Chunk {
     pub old: u64,
     /// The ceiling after it.
     pub new: u64,
+    /// How many numbers the last term may have left unused, at most; 0 after the first bump of a
+    /// term and after a trim.
+    pub left: u64,
 }
 
 /// No number is left under the namespace's `max`.
@@ -64,12 +67,17 @@ impl SectionRecord {
             .range_above(old, numbers.max(1))
             .map_or(lattice.at_or_below(lattice.max), |range| range.last)
             .max(first);
+        let left = if self.term == term {
+            0
+        } else {
+            lattice.count_between(self.floor, self.max_seq)
+        };
         let record = SectionRecord {
             max_seq: new,
             floor: if self.term == term { self.floor } else { old },
             term,
         };
-        Ok((record, Chunk { old, new }))
+        Ok((record, Chunk { old, new, left }))
     }
 
     /// Lowers the ceiling to `used`, the greatest number that `term` handed out: what is left of
@@ -120,6 +128,7 @@ mod tests {
         let (record, third) = record.bump(ONES, 4, 10_000).unwrap();
         assert_eq!((third.old, third.new), (20_000, 30_000));
         assert_eq!((record.floor, record.term), (20_000, 4));
+        assert_eq!((first.left, second.left, third.left), (0, 0, 20_000));
     }
 
     #[test]
@@ -131,7 +140,7 @@ mod tests {
         assert_eq!(trimmed.max_seq, 17);
         assert_eq!(trimmed.trim(3, 5).unwrap().max_seq, 17, "said to be used");
         let (_, next) = trimmed.bump(ONES, 4, 10_000).unwrap();
-        assert_eq!(next.old, 17);
+        assert_eq!((next.old, next.left), (17, 0));
     }
 
     #[test]

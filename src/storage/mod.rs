@@ -1,1 +1,27 @@
-//! (being built)
+//! RocksDB: the Raft log, Raft's hard state, the applied `max_seq` table, snapshots.
+//!
+//! One database per node for all its sets. Uses the domain and the clock; knows openraft's types,
+//! since it keeps them. Invariants: what is acknowledged is on the disk; the table and its applied
+//! index change in one atomic write; a record that cannot be trusted is an error, never a guess; a
+//! failed fsync is final.
+
+mod applied;
+pub mod codec;
+mod database;
+mod error;
+mod identity;
+mod log;
+mod raft_types;
+mod snapshot;
+mod snapshot_file;
+mod store;
+mod writer;
+
+pub use applied::{AppliedMeta, AppliedTable, AppliedView, Namespaces};
+pub use error::StoreError;
+pub use identity::Identity;
+pub use log::{LogReader, LogStore};
+pub use raft_types::{Entry, LogId, Member, Snapshot, SnapshotMeta, StoredMembership, Types, Vote};
+pub use snapshot::{IncomingSnapshot, SnapshotFile, SnapshotView};
+pub use store::{Store, StoreOptions};
+pub use writer::DiskHealth;

@@ -1,0 +1,69 @@
+//! Writing to standard output: a reader that goes away is no error.
+
+use std::io::{ErrorKind, Write};
+
+use serde_json::Value;
+
+use super::Failed;
+
+/// Writes bytes.
+pub fn bytes(bytes: &[u8]) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failed::other(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line.
+pub fn line(text: &str) -> Result<(), Failed> {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Writes a value as one line of JSON where that is asked for, or else a text.
+pub fn either(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
+    if json {
+        line(&value.to_string())
+    } else {
+        line(text)
+    }
+}
+
+/// Lays out a table: columns as wide as their widest cell, two spaces apart.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let cells = row.iter().zip(&widths);
+            let padded: Vec<String> = cells
+                .map(|(cell, &width)| format!("{cell:width$}"))
+                .collect();
+            padded.join("  ").trim_end().to_owned()
+        })
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect();
+        let text = table(&[
+            row(&["NODE", "ROLE"]),
+            row(&["1", "leader"]),
+            row(&["10", ""]),
+        ]);
+        assert_eq!(text, "NODE  ROLE\n1     leader\n10");
+    }
+}

@@ -1,0 +1,179 @@
+//! What peers say to this group.
+//!
+//! Invariant: nothing of a later term reaches Raft before this node's own lease of an earlier term
+//! is void: Raft may grant a vote, or obey a successor, the moment that it hears of one.
+
+use bytes::Bytes;
+use openraft::{
+    Snapshot,
+    raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tonic::Status;
+
+use super::{group::Group, transport::RaftRpc};
+use crate::{
+    proto::peer::Header,
+    storage::{IncomingSnapshot, SnapshotMeta, StoreError, Types, Vote, codec},
+};
+
+impl Group {
+    /// Refuses what is not meant for this node.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION with both sides' names.
+    pub fn check_header(&self, header: Option<&Header>) -> Result<(), Status> {
+        let Some(header) = header else {
+            return Err(Status::invalid_argument("a peer message without a header"));
+        };
+        let config = self.config();
+        let mine = self.store().identity();
+        let refuse = |what: String| {
+            Err(Status::failed_precondition(format!(
+                "node {} of cluster {:?} refuses a message from node {}: {what}",
+                config.node, config.cluster, header.from
+            )))
+        };
+        if header.cluster != config.cluster {
+            return refuse(format!("it is for cluster {:?}", header.cluster));
+        }
+        if header.to != config.node {
+            return refuse(format!("it is for node {}", header.to));
+        }
+        if header.to_incarnation != mine.incarnation {
+            if !self.is_formed() {
+                // Our peers know this node with another directory: this one lost its files.
+                self.stop_because(format!(
+                    "the cluster {:?} knows node {} with another data directory than {}: the one \
+                     here is new. Restore the lost directory, or remove the node from the cluster \
+                     (ratchet node remove {}), then start it with --join and add it again",
+                    config.cluster,
+                    config.node,
+                    self.store().dir().display(),
+                    config.node
+                ));
+            }
+            return refuse(format!(
+                "it is for another data directory of node {} (incarnation {:x}, here {:x}); a node \
+                 whose directory was lost must be removed from the cluster and added again",
+                config.node, header.to_incarnation, mine.incarnation
+            ));
+        }
+        if header.set != u64::from(config.set) {
+            return refuse(format!("it is for set {}", header.set));
+        }
+        if header.follower_lease_ms != config.election_timeout_ms {
+            return refuse(format!(
+                "its election_timeout_ms is {}, here it is {}; all nodes must agree",
+                header.follower_lease_ms, config.election_timeout_ms
+            ));
+        }
+        Ok(())
+    }
+
+    /// Answers one Raft message.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for what cannot be read, UNAVAILABLE when Raft has stopped.
+    pub async fn answer(&self, rpc: RaftRpc, payload: &[u8]) -> Result<Vec<u8>, Status> {
+        match rpc {
+            RaftRpc::Append => {
+                let request: AppendEntriesRequest<Types> = read(payload)?;
+                self.lease.void_before(request.vote.leader_id.term);
+                write(&self.raft.append_entries(request).await.map_err(stopped)?)
+            }
+            RaftRpc::Vote => {
+                let request: VoteRequest<Types> = read(payload)?;
+                self.lease.void_before(request.vote.leader_id.term);
+                write(&self.raft.vote(request).await.map_err(stopped)?)
+            }
+            RaftRpc::PreVote => {
+                let request: VoteRequest<Types> = read(payload)?;
+                write(&self.raft.pre_vote(request).await.map_err(stopped)?)
+            }
+            RaftRpc::TransferLeader => {
+                let request: TransferLeaderRequest<Types> = read(payload)?;
+                self.lease.void_before(request.from_leader().leader_id.term);
+                write(
+                    &self
+                        .raft
+                        .handle_transfer_leader(request)
+                        .await
+                        .map_err(stopped)?,
+                )
+            }
+        }
+    }
+
+    /// Reads what the first part of a snapshot says of the rest, and makes room for it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for what cannot be read, INTERNAL when there is no room on the disk.
+    pub fn snapshot_begins(
+        &self,
+        payload: &[u8],
+    ) -> Result<((Vote, SnapshotMeta), IncomingSnapshot), Status> {
+        let about: (Vote, SnapshotMeta) = read(payload)?;
+        self.lease.void_before(about.0.leader_id.term);
+        let incoming = IncomingSnapshot::create(self.store(), self.config().set).map_err(disk)?;
+        Ok((about, incoming))
+    }
+
+    /// Writes the next part of a snapshot.
+    ///
+    /// # Errors
+    /// INTERNAL when it cannot be written.
+    pub async fn snapshot_goes_on(
+        &self,
+        mut incoming: IncomingSnapshot,
+        part: Bytes,
+    ) -> Result<IncomingSnapshot, Status> {
+        let written = tokio::task::spawn_blocking(move || {
+            incoming.write(&part)?;
+            Ok(incoming)
+        });
+        written
+            .await
+            .map_err(|e| Status::internal(format!("writing a snapshot failed: {e}")))?
+            .map_err(disk)
+    }
+
+    /// Checks and installs a snapshot that has arrived whole.
+    ///
+    /// # Errors
+    /// INTERNAL if it is damaged or cannot be written, UNAVAILABLE when Raft has stopped.
+    pub async fn snapshot_arrived(
+        &self,
+        (vote, meta): (Vote, SnapshotMeta),
+        incoming: IncomingSnapshot,
+    ) -> Result<Vec<u8>, Status> {
+        let finished = tokio::task::spawn_blocking(move || incoming.finish()).await;
+        let snapshot = finished
+            .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
+            .map_err(disk)?;
+        let answer = self
+            .raft
+            .install_full_snapshot(vote, Snapshot { meta, snapshot })
+            .await
+            .map_err(stopped)?;
+        write(&answer)
+    }
+}
+
+fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Status> {
+    codec::decode(payload)
+        .map_err(|e| Status::invalid_argument(format!("a peer message that cannot be read: {e}")))
+}
+
+fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Status> {
+    codec::encode(answer)
+        .map_err(|e| Status::internal(format!("an answer to a peer cannot be written: {e}")))
+}
+
+fn stopped(error: impl std::fmt::Display) -> Status {
+    Status::unavailable(format!("Raft has stopped on this node: {error}"))
+}
+
+fn disk(error: StoreError) -> Status {
+    Status::internal(error.to_string())
+}

@@ -1,0 +1,294 @@
+//! Raft's view of its peers: openraft's network traits on top of [`Transport`].
+//!
+//! Invariant: an append is stamped before it is sent, and credited to the lease only when that very
+//! message is answered in our favour. Appends go one at a time for each peer: a pipelined one would
+//! let an answer count for messages that were not answered.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use openraft::{
+    RaftNetworkFactory, RaftNetworkV2,
+    errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable},
+    network::RPCOption,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+        TransferLeaderResponse, VoteRequest, VoteResponse,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tonic::{Code, Status};
+
+use super::{
+    lease::LeaseClock,
+    transport::{RaftRpc, Transport},
+};
+use crate::{
+    proto::peer::{Header, RaftMessage, SnapshotPart},
+    sequence::{NodeId, SetId},
+    storage::{Member, Snapshot, SnapshotFile, SnapshotMeta, Types, Vote, codec},
+};
+
+/// How many bytes of a snapshot travel in one message.
+const SNAPSHOT_PART_BYTES: usize = 256 << 10;
+
+/// Who this node is, as every message to a peer says.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The set.
+    pub set: SetId,
+    /// This node.
+    pub node: NodeId,
+    /// How long a follower keeps out of elections, in milliseconds.
+    pub follower_lease_ms: u64,
+}
+
+impl Sender {
+    /// The header of a message to `to`.
+    pub fn header(&self, to: NodeId, member: &Member) -> Header {
+        Header {
+            cluster: self.cluster.clone(),
+            set: self.set.into(),
+            from: self.node,
+            to,
+            to_incarnation: member.incarnation,
+            follower_lease_ms: self.follower_lease_ms,
+        }
+    }
+}
+
+/// Makes a [`Peer`] for each target that Raft asks for.
+#[derive(Clone)]
+pub struct Network {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    lease: Arc<LeaseClock>,
+}
+
+impl Network {
+    /// A network that says who `sender` is, and credits acknowledgements to `lease`.
+    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>) -> Self {
+        Network {
+            sender,
+            transport,
+            lease,
+        }
+    }
+
+    /// Who this node is.
+    pub fn sender(&self) -> &Arc<Sender> {
+        &self.sender
+    }
+
+    /// The peer `target`.
+    pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
+        Peer {
+            network: self.clone(),
+            target,
+            address: member.peer_address.clone(),
+            header: self.sender.header(target, member),
+        }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: NodeId, node: &Member) -> Peer {
+        self.peer(target, node)
+    }
+}
+
+/// One peer.
+pub struct Peer {
+    network: Network,
+    target: NodeId,
+    address: String,
+    header: Header,
+}
+
+impl Peer {
+    async fn ask<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        rpc: RaftRpc,
+        question: &Q,
+        timeout: Duration,
+    ) -> Result<A, RPCError<Types>> {
+        let payload = codec::encode(question).map_err(NetworkError::from_string)?;
+        let message = RaftMessage {
+            header: Some(self.header.clone()),
+            payload: payload.into(),
+        };
+        let transport = &self.network.transport;
+        let reply = transport
+            .raft(&self.address, rpc, message, timeout)
+            .await
+            .map_err(|status| self.failed(rpc, &status))?;
+        codec::decode(&reply.payload).map_err(|e| {
+            RPCError::Network(NetworkError::from_string(format!(
+                "the answer of node {} to {rpc:?} cannot be read: {e}",
+                self.target
+            )))
+        })
+    }
+
+    /// Asks whether `target` still follows the leader of `vote`; credits the lease if so.
+    pub async fn append(
+        &self,
+        request: &AppendEntriesRequest<Types>,
+        timeout: Duration,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let sent = self.network.lease.now();
+        let response: AppendEntriesResponse<Types> =
+            self.ask(RaftRpc::Append, request, timeout).await?;
+        match &response {
+            // The target accepted our vote, and with it keeps out of elections, also where its log
+            // does not fit ours yet.
+            AppendEntriesResponse::Success
+            | AppendEntriesResponse::PartialSuccess(_)
+            | AppendEntriesResponse::Conflict => {
+                let term = request.vote.leader_id.term;
+                self.network.lease.credit(term, self.target, sent);
+            }
+            AppendEntriesResponse::HigherVote(higher) => {
+                self.network.lease.void_before(higher.leader_id.term);
+            }
+        }
+        Ok(response)
+    }
+
+    fn failed(&self, rpc: RaftRpc, status: &Status) -> RPCError<Types> {
+        let (target, address) = (self.target, &self.address);
+        let text = format!(
+            "{rpc:?} to node {target} at {address}: {}",
+            status.message()
+        );
+        match status.code() {
+            Code::DeadlineExceeded | Code::Cancelled => {
+                RPCError::Network(NetworkError::from_string(text))
+            }
+            Code::FailedPrecondition => {
+                // It is not who we think it is, or we are not who it thinks.
+                tracing::warn!(peer = target, "{text}");
+                RPCError::Unreachable(Unreachable::from_string(text))
+            }
+            _ => RPCError::Unreachable(Unreachable::from_string(text)),
+        }
+    }
+}
+
+impl RaftNetworkV2<Types> for Peer {
+    type SnapshotData = SnapshotFile;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        self.append(&request, option.soft_ttl()).await
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.ask(RaftRpc::Vote, &request, option.soft_ttl()).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.ask(RaftRpc::PreVote, &request, option.soft_ttl())
+            .await
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        // Followers drop their promise on this message, whoever made Raft send it.
+        let term = request.from_leader().leader_id.term;
+        self.network.lease.void_before(term + 1);
+        self.ask(RaftRpc::TransferLeader, &request, option.soft_ttl())
+            .await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
+        let about = codec::encode(&about).map_err(NetworkError::from_string)?;
+        let first = SnapshotPart {
+            header: Some(self.header.clone()),
+            payload: about.into(),
+        };
+        let (parts, mut failed) = parts_of(first, snapshot.snapshot);
+        let sending = self
+            .network
+            .transport
+            .install_snapshot(&self.address, parts.boxed());
+        let reply = tokio::select! {
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+            Some(error) = failed.recv() => return Err(NetworkError::from_string(error).into()),
+            reply = sending => reply,
+        };
+        let reply = reply.map_err(|status| {
+            let target = self.target;
+            Unreachable::from_string(format!("snapshot to node {target}: {}", status.message()))
+        })?;
+        codec::decode(&reply.payload).map_err(|e| NetworkError::from_string(e).into())
+    }
+}
+
+/// The parts of a snapshot as a stream that reads the file as fast as the peer takes it, and a
+/// channel that tells if the file could not be read.
+fn parts_of(
+    first: SnapshotPart,
+    file: SnapshotFile,
+) -> (
+    impl futures::Stream<Item = SnapshotPart> + Send + 'static,
+    tokio::sync::mpsc::Receiver<String>,
+) {
+    let (parts, stream) = tokio::sync::mpsc::channel(4);
+    let (failure, failed) = tokio::sync::mpsc::channel(1);
+    tokio::task::spawn_blocking(move || {
+        let mut offset = 0;
+        let mut part = first;
+        loop {
+            if parts.blocking_send(part).is_err() {
+                return;
+            }
+            let payload = match file.read_part(offset, SNAPSHOT_PART_BYTES) {
+                Ok(payload) => payload,
+                Err(error) => {
+                    // The receiver is gone only where nobody waits for the snapshot any more. The
+                    // stream ends short, and the peer refuses what arrived.
+                    failure.blocking_send(error.to_string()).ok();
+                    return;
+                }
+            };
+            if payload.is_empty() {
+                return;
+            }
+            offset += payload.len() as u64;
+            part = SnapshotPart {
+                header: None,
+                payload: payload.into(),
+            };
+        }
+    });
+    (tokio_stream::wrappers::ReceiverStream::new(stream), failed)
+}
+
+#[cfg(test)]
+mod tests;

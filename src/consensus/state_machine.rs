@@ -1,0 +1,170 @@
+//! The state machine: applies committed entries to the table.
+//!
+//! Invariant: it answers a proposal only after what the proposal came to is written.
+
+use std::io;
+
+use futures::{FutureExt, Stream, StreamExt};
+use openraft::{
+    EntryPayload, OptionalSend, RaftSnapshotBuilder,
+    entry::RaftEntry,
+    storage::{EntryResponder, RaftStateMachine},
+};
+
+use crate::{
+    sequence::{Outcome, SetId, apply},
+    storage::{
+        AppliedTable, AppliedView, Entry, LogId, Snapshot, SnapshotFile, SnapshotMeta,
+        SnapshotView, Store, StoreError, StoredMembership, Types,
+    },
+};
+
+/// How many entries are written at once.
+const BATCH_ENTRIES_MAX: usize = 64;
+
+/// The state machine of one set.
+pub struct StateMachine {
+    /// Taken out while a blocking task works on it; not put back after that task panicked.
+    table: Option<AppliedTable>,
+    view: AppliedView,
+}
+
+impl StateMachine {
+    /// Opens the table of `set`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(store: &std::sync::Arc<Store>, set: SetId) -> Result<Self, StoreError> {
+        let table = AppliedTable::open(store, set)?;
+        Ok(StateMachine {
+            view: table.view(),
+            table: Some(table),
+        })
+    }
+
+    /// A view of the table for readers.
+    pub fn view(&self) -> AppliedView {
+        self.view.clone()
+    }
+
+    fn table(&self) -> Result<&AppliedTable, io::Error> {
+        self.table.as_ref().ok_or_else(gone)
+    }
+
+    /// Works on the table where blocking is allowed.
+    async fn work<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut AppliedTable) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, io::Error> {
+        let mut table = self.table.take().ok_or_else(gone)?;
+        let worked = tokio::task::spawn_blocking(move || {
+            let done = work(&mut table);
+            (table, done)
+        });
+        let (table, done) = worked.await.map_err(io::Error::other)?;
+        self.table = Some(table);
+        Ok(done?)
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the state machine failed before")
+}
+
+fn apply_entries(
+    table: &mut AppliedTable,
+    entries: Vec<Entry>,
+) -> Result<Vec<Outcome>, StoreError> {
+    let mut change = table.change();
+    let mut outcomes = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let log_id = entry.log_id();
+        let outcome = match entry.payload {
+            EntryPayload::Blank => Outcome::None,
+            EntryPayload::Normal(command) => {
+                apply(&mut change, log_id.committed_leader_id().term, &command)?
+            }
+            EntryPayload::Membership(membership) => {
+                change.meta.membership = StoredMembership::new(Some(log_id), membership);
+                Outcome::None
+            }
+        };
+        change.meta.last_applied = Some(log_id);
+        outcomes.push(outcome);
+    }
+    let written = change.write()?;
+    table.changed(written);
+    Ok(outcomes)
+}
+
+impl RaftStateMachine<Types> for StateMachine {
+    type SnapshotData = SnapshotFile;
+    type SnapshotBuilder = SnapshotBuilder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
+        let meta = self.table()?.meta();
+        Ok((meta.last_applied, meta.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        while let Some(first) = entries.next().await {
+            let (entry, responder) = first?;
+            let (mut batch, mut responders) = (vec![entry], vec![responder]);
+            while batch.len() < BATCH_ENTRIES_MAX
+                && let Some(Some(next)) = entries.next().now_or_never()
+            {
+                let (entry, responder) = next?;
+                batch.push(entry);
+                responders.push(responder);
+            }
+            let outcomes = self.work(|table| apply_entries(table, batch)).await?;
+            for (responder, outcome) in responders.into_iter().zip(outcomes) {
+                if let Some(responder) = responder {
+                    responder.send(outcome);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
+        SnapshotBuilder(match &self.table {
+            Some(table) => Some(table.snapshot_view().await),
+            None => None,
+        })
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        _meta: &SnapshotMeta,
+        snapshot: SnapshotFile,
+    ) -> Result<(), io::Error> {
+        self.work(|table| table.install(snapshot)).await
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
+        Ok(self.table()?.current_snapshot().map(to_raft))
+    }
+}
+
+/// Writes one snapshot.
+pub struct SnapshotBuilder(Option<SnapshotView>);
+
+impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
+    type SnapshotData = SnapshotFile;
+
+    async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
+        let view = self.0.as_mut().ok_or_else(gone)?;
+        Ok(to_raft(view.write().await?))
+    }
+}
+
+fn to_raft(snapshot: SnapshotFile) -> Snapshot {
+    Snapshot {
+        meta: snapshot.meta().clone(),
+        snapshot,
+    }
+}

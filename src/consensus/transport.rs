@@ -1,0 +1,232 @@
+//! How a message reaches a peer: a seam, so that tests and simulations bring their own network.
+//!
+//! Invariant: a transport delivers to whoever listens at an address; it is the receiver that checks
+//! whether it is meant (the header of every message names it).
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures::{Stream, StreamExt, stream::BoxStream};
+use parking_lot::Mutex;
+use tonic::{
+    Request, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::proto::peer::{
+    AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+    HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_client::PeerClient,
+};
+
+/// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Which of Raft's questions a [`RaftMessage`] asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RaftRpc {
+    /// Append entries, or a heartbeat.
+    Append,
+    /// Vote for me.
+    Vote,
+    /// Would you vote for me?
+    PreVote,
+    /// Take over the leadership.
+    TransferLeader,
+}
+
+/// Delivers messages to the peer that listens at an address ("host:port").
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    /// Sends one Raft message and waits for the answer, at most `timeout`.
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status>;
+
+    /// Sends a snapshot in parts and waits until it is installed.
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status>;
+
+    /// Asks who listens there, for at most `timeout`.
+    async fn hello(
+        &self,
+        address: &str,
+        request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status>;
+
+    /// Opens a stream of forwarded requests.
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
+
+    /// Sends an administrative request and waits for the answer, at most `timeout`.
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status>;
+}
+
+/// The transport of production: gRPC over TCP, connections kept and shared.
+#[derive(Debug, Default)]
+pub struct GrpcTransport {
+    channels: Mutex<HashMap<(String, Lane), Channel>>,
+}
+
+/// Heartbeats and votes must not queue behind a snapshot: each lane is a connection of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Lane {
+    Raft,
+    Bulk,
+    Requests,
+}
+
+impl GrpcTransport {
+    fn client(&self, address: &str, lane: Lane) -> Result<PeerClient<Channel>, Status> {
+        let mut channels = self.channels.lock();
+        let key = (address.to_owned(), lane);
+        let channel = match channels.get(&key) {
+            Some(channel) => channel.clone(),
+            None => {
+                let channel = connect(address)?;
+                channels.insert(key, channel.clone());
+                channel
+            }
+        };
+        Ok(PeerClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX))
+    }
+}
+
+/// A connection that is made at its first use, and again after it broke.
+fn connect(address: &str) -> Result<Channel, Status> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
+        Status::invalid_argument(format!(
+            "peer address {address:?} is not of the form host:port: {e}"
+        ))
+    })?;
+    Ok(endpoint
+        .connect_timeout(Duration::from_millis(500))
+        .tcp_nodelay(true)
+        // A peer that went silent (partition, power cut) is found out long before TCP would; its
+        // connection is then made anew instead of waiting for a retransmission.
+        .http2_keep_alive_interval(Duration::from_millis(500))
+        .keep_alive_timeout(Duration::from_millis(500))
+        .keep_alive_while_idle(true)
+        .connect_lazy())
+}
+
+fn within<T>(timeout: Duration, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(timeout);
+    request
+}
+
+async fn bounded<T>(
+    timeout: Duration,
+    address: &str,
+    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+) -> Result<T, Status> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(answer) => answer.map(tonic::Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded(format!(
+            "peer {address} did not answer within {} ms",
+            timeout.as_millis()
+        ))),
+    }
+}
+
+/// A stream of messages to send. (The compiler cannot prove a boxed one to be `Send` in the place
+/// where the generated client wants it; inside a type of its own it can.)
+struct Outgoing<T>(BoxStream<'static, T>);
+
+impl<T> Stream for Outgoing<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_next_unpin(context)
+    }
+}
+
+#[async_trait]
+impl Transport for GrpcTransport {
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status> {
+        let mut client = self.client(address, Lane::Raft)?;
+        let request = within(timeout, message);
+        match rpc {
+            RaftRpc::Append => bounded(timeout, address, client.append(request)).await,
+            RaftRpc::Vote => bounded(timeout, address, client.vote(request)).await,
+            RaftRpc::PreVote => bounded(timeout, address, client.pre_vote(request)).await,
+            RaftRpc::TransferLeader => {
+                bounded(timeout, address, client.transfer_leader(request)).await
+            }
+        }
+    }
+
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status> {
+        let mut client = self.client(address, Lane::Bulk)?;
+        let answer = client.install_snapshot(Outgoing(parts)).await?;
+        Ok(answer.into_inner())
+    }
+
+    async fn hello(
+        &self,
+        address: &str,
+        request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status> {
+        let mut client = self.client(address, Lane::Raft)?;
+        bounded(timeout, address, client.hello(within(timeout, request))).await
+    }
+
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+        let mut client = self.client(address, Lane::Requests)?;
+        let answer = client.forward(Outgoing(requests)).await?;
+        Ok(answer.into_inner().boxed())
+    }
+
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status> {
+        let mut client = self.client(address, Lane::Requests)?;
+        bounded(
+            timeout,
+            address,
+            client.administer(within(timeout, request)),
+        )
+        .await
+    }
+}

@@ -1,0 +1,312 @@
+//! Administration: carried out by the leader, wherever it was asked for.
+//!
+//! Invariant: a request that came from a peer is never forwarded again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::{Failure, Origin, Shared, leader_of};
+use crate::{
+    consensus::{NodeState, ProposeError, Role},
+    proto::{
+        peer::{
+            AdministerRequest, ForwardError, administer_reply::Reply, administer_request::Request,
+        },
+        v1,
+    },
+    sequence::{Command, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, NodeId, Outcome},
+};
+
+/// How soon a leader that did not answer is asked again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long another node's view of the status is waited for.
+const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
+
+impl Shared {
+    /// Has the leader carry out a request before `deadline`.
+    ///
+    /// # Errors
+    /// [`Failure`]: a status with what was wrong, or, for a peer's request, who leads instead.
+    pub async fn administer(
+        &self,
+        request: Request,
+        origin: Origin,
+        deadline: Instant,
+    ) -> Result<Reply, Failure> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let leading = self.allocator.load_full().filter(|term| !term.is_over());
+            if let Some(term) = leading
+                && term.still_leads(deadline).await
+            {
+                return Ok(self.carry_out(term.term(), request, deadline).await?);
+            }
+            let now = self.group.leadership().borrow().clone();
+            let elsewhere = now
+                .leader
+                .clone()
+                .filter(|(id, _)| *id != self.config.node_id);
+            if origin == Origin::Peer && elsewhere.is_some() {
+                return Err(Failure::NotLeader(now));
+            }
+            let is_status = matches!(request, Request::Status(_));
+            if let Some((leader, member)) = elsewhere {
+                let patience = match is_status {
+                    true => deadline.min(Instant::now() + STATUS_PATIENCE),
+                    false => deadline,
+                };
+                let left = patience.saturating_duration_since(Instant::now());
+                let message = AdministerRequest {
+                    header: Some(self.sender.header(leader, &member)),
+                    budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+                    request: Some(request.clone()),
+                };
+                let address = &member.peer_address;
+                match self.transport.administer(address, message, left).await {
+                    Ok(answer) => match answer.reply {
+                        Some(Reply::Error(ForwardError { code, message })) => {
+                            return Err(Status::new(Code::from(code), message).into());
+                        }
+                        Some(Reply::NotLeader(_)) | None => {}
+                        Some(reply) => return Ok(reply),
+                    },
+                    Err(status) if !is_status && status.code() == Code::DeadlineExceeded => {
+                        return Err(Status::unavailable(format!(
+                            "node {leader} leads and did not answer in time; whether the request \
+                             was carried out is unknown: {}",
+                            status.message()
+                        ))
+                        .into());
+                    }
+                    Err(status) => tracing::debug!(leader, %status, "administration"),
+                }
+            }
+            if is_status {
+                return Ok(Reply::Status(self.status()));
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(deadline.min(Instant::now() + RETRY)) => {
+                    if Instant::now() >= deadline {
+                        return Err(self.nobody_leads().into());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        term: u64,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        match request {
+            Request::CreateNamespace(create) => {
+                let config = namespace_config(create)?;
+                self.change_namespace(term, Command::CreateNamespace(config))
+                    .await
+            }
+            Request::UpdateNamespace(update) => {
+                let command = Command::UpdateNamespace {
+                    name: update.name,
+                    step: update.step,
+                    max: update.max,
+                };
+                self.change_namespace(term, command).await
+            }
+            Request::GetNamespace(get) => match self.group.view().namespaces().by_name(&get.name) {
+                Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
+                None => Err(refusal(&NamespaceRefused::NotFound(get.name))),
+            },
+            Request::ListNamespaces(_) => {
+                let namespaces = self.group.view().namespaces();
+                Ok(Reply::Namespaces(v1::ListNamespacesResponse {
+                    namespaces: namespaces.iter().map(to_wire).collect(),
+                }))
+            }
+            Request::Status(_) => Ok(Reply::Status(self.status())),
+            Request::AddNode(add) => self.add_node(term, add.id, &add.peer_address).await,
+            Request::PromoteNode(node) => {
+                self.known(node.id)?;
+                let done = self.group.promote(term, node.id).await;
+                self.membership(done)
+            }
+            Request::RemoveNode(node) => {
+                self.known(node.id)?;
+                if node.id == self.config.node_id {
+                    return Err(Status::failed_precondition(format!(
+                        "node {} leads; hand the leadership over first: ratchet transfer",
+                        node.id
+                    )));
+                }
+                let done = self.group.remove(term, node.id).await;
+                self.membership(done)
+            }
+            Request::TransferLeadership(transfer) => {
+                if let Some(to) = transfer.to {
+                    self.known(to)?;
+                }
+                let left = deadline.saturating_duration_since(Instant::now());
+                let now = self.hand_over(transfer.to, left).await?;
+                Ok(Reply::Transfer(v1::TransferLeadershipResponse {
+                    leader: leader_of(&now).unwrap_or_default(),
+                    term: now.term,
+                }))
+            }
+        }
+    }
+
+    async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Status> {
+        match self
+            .group
+            .propose(term, command)
+            .await
+            .map_err(unproposed)?
+        {
+            Outcome::Namespace(Ok(namespace)) => Ok(Reply::Namespace(to_wire(&namespace))),
+            Outcome::Namespace(Err(refused)) => Err(refusal(&refused)),
+            other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
+        }
+    }
+
+    async fn add_node(&self, term: u64, id: NodeId, address: &str) -> Result<Reply, Status> {
+        if id == 0 {
+            return Err(Status::invalid_argument("id is 0; node ids start at 1"));
+        }
+        if self.group.members().contains_key(&id) {
+            return Err(Status::already_exists(format!(
+                "node {id} is a member already; remove it first, or choose another id"
+            )));
+        }
+        let member = self.introduce(id, address).await?;
+        let done = self.group.add_learner(term, id, member).await;
+        self.membership(done)
+    }
+
+    fn known(&self, id: NodeId) -> Result<(), Status> {
+        let members = self.group.members();
+        if members.contains_key(&id) {
+            return Ok(());
+        }
+        let ids: Vec<String> = members.keys().map(u64::to_string).collect();
+        Err(Status::not_found(format!(
+            "node {id} is not a member; the members are {}",
+            ids.join(", ")
+        )))
+    }
+
+    fn membership(&self, done: Result<(), ProposeError>) -> Result<Reply, Status> {
+        done.map_err(unproposed)?;
+        let ids = |voting: bool| {
+            let members = self.group.members().into_iter();
+            let chosen = members.filter(|(_, (_, voter))| *voter == voting);
+            chosen.map(|(id, _)| id).collect()
+        };
+        Ok(Reply::Membership(v1::MembershipResponse {
+            voters: ids(true),
+            learners: ids(false),
+        }))
+    }
+
+    /// What this node knows of the cluster.
+    pub fn status(&self) -> v1::StatusResponse {
+        let now = self.group.leadership().borrow().clone();
+        let nodes = self.group.nodes();
+        let own_log = nodes
+            .iter()
+            .find(|node| node.id == self.config.node_id)
+            .and_then(|node| node.log_index);
+        let leads = leader_of(&now) == Some(self.config.node_id);
+        let lag = |node: &NodeState| {
+            let behind = own_log
+                .unwrap_or(0)
+                .saturating_sub(node.log_index.unwrap_or(0));
+            leads.then_some(behind)
+        };
+        v1::StatusResponse {
+            cluster: self.config.cluster.clone(),
+            set: self.group.config().set.into(),
+            node: self.config.node_id,
+            leader: leader_of(&now),
+            term: now.term,
+            nodes: nodes
+                .iter()
+                .map(|node| v1::NodeStatus {
+                    id: node.id,
+                    role: role(node.role).into(),
+                    voter: node.voter,
+                    address: node.member.client_address.clone(),
+                    peer_address: node.member.peer_address.clone(),
+                    log_index: node.log_index,
+                    applied_index: node.applied_index,
+                    lag: lag(node),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn role(role: Role) -> v1::Role {
+    match role {
+        Role::Leader => v1::Role::Leader,
+        Role::Follower => v1::Role::Follower,
+        Role::Candidate => v1::Role::Candidate,
+        Role::Learner => v1::Role::Learner,
+    }
+}
+
+fn unproposed(error: ProposeError) -> Status {
+    match error {
+        ProposeError::Refused(why) => Status::failed_precondition(why),
+        other => Status::unavailable(format!("{other}; whether it takes effect is unknown")),
+    }
+}
+
+fn refusal(refused: &NamespaceRefused) -> Status {
+    match refused {
+        NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
+        NamespaceRefused::NotFound(_) => Status::not_found(refused.to_string()),
+        NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
+    }
+}
+
+fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfig, Status> {
+    let defaults = NamespaceConfig::new(create.name.clone());
+    let config = NamespaceConfig {
+        key_kind: match create.key_kind() {
+            v1::KeyKind::Unspecified | v1::KeyKind::Id => KeyKind::Id,
+            v1::KeyKind::Name => KeyKind::Name,
+        },
+        step: create.step.unwrap_or(defaults.step),
+        increment: create.increment.unwrap_or(defaults.increment),
+        start: create.start.unwrap_or(defaults.start),
+        max: create.max.unwrap_or(defaults.max),
+        section_size: create.section_size.unwrap_or(defaults.section_size),
+        name: create.name,
+    };
+    config
+        .check()
+        .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+    Ok(config)
+}
+
+fn to_wire(namespace: &Namespace) -> v1::Namespace {
+    let config = &namespace.config;
+    v1::Namespace {
+        name: config.name.clone(),
+        key_kind: match config.key_kind {
+            KeyKind::Id => v1::KeyKind::Id.into(),
+            KeyKind::Name => v1::KeyKind::Name.into(),
+        },
+        step: config.step,
+        increment: config.increment,
+        start: config.start,
+        max: config.max,
+        section_size: config.section_size,
+    }
+}

@@ -1,0 +1,140 @@
+//! How a fresh node comes into a cluster: it founds one, or waits to be found.
+//!
+//! Invariant: a cluster is founded once. The founding node (the smallest id of `peers`) does so only
+//! after every other has said that it belongs to none, and writes down which data directory each of
+//! them has: one that is wiped later is not taken for the same node.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tonic::{Code, Status};
+
+use super::Shared;
+use crate::{
+    proto::peer::{HelloRequest, HelloResponse},
+    sequence::NodeId,
+    storage::Member,
+};
+
+const RETRY: Duration = Duration::from_millis(100);
+const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
+
+/// Founds the cluster if it is this node's part; returns when there is nothing left to do.
+pub async fn form(shared: Arc<Shared>) {
+    let config = &shared.config;
+    if shared.group.is_formed() || config.join {
+        return;
+    }
+    let founder = config
+        .peers
+        .keys()
+        .next()
+        .copied()
+        .unwrap_or(config.node_id);
+    if founder != config.node_id {
+        tracing::info!(founder, "waiting for the founding node");
+        return;
+    }
+    let mut members = BTreeMap::from([(config.node_id, shared.as_member())]);
+    for (&id, address) in config.peers.iter().filter(|(id, _)| **id != config.node_id) {
+        match shared.meet(id, address).await {
+            Ok(member) => members.insert(id, member),
+            Err(status) => return shared.fail(status.message().to_owned()),
+        };
+    }
+    match shared.group.found(members).await {
+        Ok(()) => tracing::info!(cluster = config.cluster, "cluster founded"),
+        Err(error) => shared.fail(error.to_string()),
+    }
+}
+
+impl Shared {
+    /// This node as its peers shall know it.
+    pub fn as_member(&self) -> Member {
+        Member {
+            peer_address: self.peer_address.clone(),
+            client_address: self.client_address.clone(),
+            incarnation: self.group.store().identity().incarnation,
+        }
+    }
+
+    /// Answers who this node is.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the caller takes it for another, or has other timings.
+    pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
+        let config = &self.config;
+        if request.cluster != config.cluster || request.to != config.node_id {
+            return Err(Status::failed_precondition(format!(
+                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the addresses \
+                 in peers",
+                config.node_id, config.cluster, request.to, request.cluster
+            )));
+        }
+        if request.follower_lease_ms != config.election_timeout_ms {
+            return Err(Status::failed_precondition(format!(
+                "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
+                config.election_timeout_ms, config.node_id, request.follower_lease_ms, request.from
+            )));
+        }
+        let me = self.as_member();
+        Ok(HelloResponse {
+            incarnation: me.incarnation,
+            formed: self.group.is_formed(),
+            client_address: me.client_address,
+            peer_address: me.peer_address,
+        })
+    }
+
+    /// Asks who listens at `address`, expecting a fresh node `id`.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings,
+    /// or belongs to a cluster already.
+    pub async fn introduce(&self, id: NodeId, address: &str) -> Result<Member, Status> {
+        let request = HelloRequest {
+            cluster: self.config.cluster.clone(),
+            from: self.config.node_id,
+            to: id,
+            follower_lease_ms: self.config.election_timeout_ms,
+        };
+        let about = |why: &str| format!("node {id} at {address}: {why}");
+        let hello = self
+            .transport
+            .hello(address, request, HELLO_TIMEOUT)
+            .await
+            .map_err(|status| match status.code() {
+                Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
+                Code::InvalidArgument => Status::invalid_argument(about(status.message())),
+                _ => Status::unavailable(about(status.message())),
+            })?;
+        if hello.formed {
+            return Err(Status::failed_precondition(about(
+                "it belongs to a cluster already. If this node lost its data directory, remove it \
+                 from that cluster, then start it with --join and add it again; if that node's \
+                 directory is left over from another cluster, empty it",
+            )));
+        }
+        Ok(Member {
+            peer_address: address.to_owned(),
+            client_address: hello.client_address,
+            incarnation: hello.incarnation,
+        })
+    }
+
+    /// Waits until the fresh node `id` listens at `address`.
+    async fn meet(&self, id: NodeId, address: &str) -> Result<Member, Status> {
+        let mut told = None;
+        loop {
+            match self.introduce(id, address).await {
+                Err(status) if status.code() == Code::Unavailable => {
+                    if told.as_deref() != Some(status.message()) {
+                        tracing::info!("waiting for {}", status.message());
+                        told = Some(status.message().to_owned());
+                    }
+                }
+                answer => return answer,
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Forwards requests to the leader: one stream per peer, shared by all that wait.
+//!
+//! Requests that arrive while a message is being sent form the next one (natural batching, no
+//! timer). Invariant: every request is answered once, or told that its answer is lost.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status};
+
+use crate::{
+    consensus::{Sender, Transport},
+    metrics::Metrics,
+    proto::{
+        peer::{
+            ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, forward_reply::Reply,
+            forward_request::Request,
+        },
+        v1::{CurrentResponse, NextResponse},
+    },
+    sequence::NodeId,
+    storage::Member,
+};
+
+/// How many requests one message carries at most, and how many wait for it at most.
+const MESSAGE_REQUESTS_MAX: usize = 4_096;
+
+/// What came back.
+#[derive(Debug)]
+pub enum Forwarded {
+    /// Numbers.
+    Next(NextResponse),
+    /// The last number.
+    Current(CurrentResponse),
+    /// The leader refused.
+    Error(Status),
+    /// The one we asked does not lead.
+    NotLeader,
+}
+
+/// Why nothing came back.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    /// The stream broke; the request may have been answered and the answer lost.
+    #[error("the stream to node {0} broke")]
+    Broken(NodeId),
+    /// The deadline passed.
+    #[error("node {0} did not answer before the deadline")]
+    Late(NodeId),
+}
+
+/// Keeps a stream to each node that was taken for the leader.
+pub struct Forwarder {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    metrics: Arc<Metrics>,
+    links: Mutex<HashMap<(NodeId, u64), mpsc::Sender<Pending>>>,
+}
+
+struct Pending {
+    request: Request,
+    deadline: Instant,
+    reply: oneshot::Sender<Forwarded>,
+}
+
+impl Forwarder {
+    /// A forwarder that says who `sender` is.
+    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
+        Forwarder {
+            sender,
+            transport,
+            metrics,
+            links: Mutex::default(),
+        }
+    }
+
+    /// Forwards one request to `leader` and waits for its answer.
+    ///
+    /// # Errors
+    /// [`Lost`]: the answer is not to be had from there; the numbers, if any were taken, are burnt.
+    #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
+    pub async fn forward(
+        &self,
+        leader: NodeId,
+        member: &Member,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Forwarded, Lost> {
+        let started = std::time::Instant::now();
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending {
+            request,
+            deadline,
+            reply,
+        };
+        let exchange = async {
+            let link = self.link(leader, member);
+            link.send(pending).await.map_err(|_| Lost::Broken(leader))?;
+            answer.await.map_err(|_| Lost::Broken(leader))
+        };
+        let answer = tokio::time::timeout_at(deadline, exchange)
+            .await
+            .map_err(|_| Lost::Late(leader))??;
+        let elapsed = started.elapsed().as_secs_f64();
+        self.metrics.forwards.inc();
+        self.metrics.forward_seconds.observe(elapsed);
+        Ok(answer)
+    }
+
+    fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<Pending> {
+        let mut links = self.links.lock();
+        let key = (leader, member.incarnation);
+        if let Some(link) = links.get(&key)
+            && !link.is_closed()
+        {
+            return link.clone();
+        }
+        links.retain(|_, link| !link.is_closed());
+        let (link, waiting) = mpsc::channel(MESSAGE_REQUESTS_MAX);
+        let serving = Link {
+            sender: self.sender.clone(),
+            transport: self.transport.clone(),
+            metrics: self.metrics.clone(),
+            leader,
+            member: member.clone(),
+        };
+        tokio::spawn(serving.serve(waiting));
+        links.insert(key, link.clone());
+        link
+    }
+}
+
+struct Link {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    metrics: Arc<Metrics>,
+    leader: NodeId,
+    member: Member,
+}
+
+impl Link {
+    /// Serves until the stream breaks; what is pending then is dropped, which tells who waits.
+    async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
+        let (messages, stream) = mpsc::channel(1);
+        let address = &self.member.peer_address;
+        let opened = self
+            .transport
+            .forward(address, ReceiverStream::new(stream).boxed())
+            .await;
+        let mut replies = match opened {
+            Ok(replies) => replies,
+            Err(status) => {
+                let (leader, why) = (self.leader, status.message());
+                tracing::debug!(leader, address, why, "no stream to forward on");
+                return;
+            }
+        };
+        let mut pending: HashMap<u64, oneshot::Sender<Forwarded>> = HashMap::new();
+        let mut next_id = 0u64;
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                reply = replies.next() => match reply {
+                    Some(Ok(ForwardReplies { replies })) => {
+                        for reply in replies {
+                            deliver(&mut pending, reply);
+                        }
+                    }
+                    Some(Err(status)) => {
+                        tracing::debug!(leader = self.leader, %status, "the stream broke");
+                        return;
+                    }
+                    None => return,
+                },
+                // A place for a message first: while one is on its way, requests collect.
+                place = messages.reserve() => {
+                    let Ok(place) = place else { return };
+                    let taken = tokio::select! {
+                        taken = waiting.recv_many(&mut batch, MESSAGE_REQUESTS_MAX) => taken,
+                        reply = replies.next() => {
+                            match reply {
+                                Some(Ok(ForwardReplies { replies })) => {
+                                    for reply in replies {
+                                        deliver(&mut pending, reply);
+                                    }
+                                    continue;
+                                }
+                                _ => return,
+                            }
+                        }
+                    };
+                    if taken == 0 {
+                        return;
+                    }
+                    self.metrics.forward_batches.inc();
+                    place.send(self.message(&mut batch, &mut pending, &mut next_id));
+                    if pending.len() > 2 * MESSAGE_REQUESTS_MAX {
+                        // Whoever gave up no longer waits for an answer.
+                        pending.retain(|_, reply| !reply.is_closed());
+                    }
+                }
+            }
+        }
+    }
+
+    fn message(
+        &self,
+        batch: &mut Vec<Pending>,
+        pending: &mut HashMap<u64, oneshot::Sender<Forwarded>>,
+        next_id: &mut u64,
+    ) -> ForwardRequests {
+        let now = Instant::now();
+        let requests = batch
+            .drain(..)
+            .map(|one| {
+                let id = *next_id;
+                *next_id += 1;
+                pending.insert(id, one.reply);
+                ForwardRequest {
+                    id,
+                    budget_ms: millis(one.deadline.saturating_duration_since(now)),
+                    request: Some(one.request),
+                }
+            })
+            .collect();
+        ForwardRequests {
+            header: Some(self.sender.header(self.leader, &self.member)),
+            requests,
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn deliver(pending: &mut HashMap<u64, oneshot::Sender<Forwarded>>, reply: ForwardReply) {
+    let Some(waiting) = pending.remove(&reply.id) else {
+        return;
+    };
+    let forwarded = match reply.reply {
+        Some(Reply::Next(answer)) => Forwarded::Next(answer),
+        Some(Reply::Current(answer)) => Forwarded::Current(answer),
+        Some(Reply::Error(error)) => {
+            Forwarded::Error(Status::new(Code::from(error.code), error.message))
+        }
+        Some(Reply::NotLeader(_)) | None => Forwarded::NotLeader,
+    };
+    // Whoever gave up at the deadline no longer listens.
+    let _ = waiting.send(forwarded);
+}

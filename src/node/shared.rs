@@ -1,0 +1,184 @@
+//! What the front doors and the node's own tasks share, and how it follows the leadership.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+
+use super::{Addresses, Config, Forwarder, Seams};
+use crate::{
+    allocator::Term,
+    clock::{Clock, Instant},
+    consensus::{Group, Sender, Transport},
+    metrics::Metrics,
+    sequence::{Command, NamespaceConfig, Outcome},
+};
+
+/// What the front doors and the node's own tasks share.
+pub struct Shared {
+    /// The configuration.
+    pub config: Config,
+    /// The Raft group.
+    pub group: Arc<Group>,
+    /// What the node counts.
+    pub metrics: Arc<Metrics>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) sender: Arc<Sender>,
+    pub(super) forwarder: Forwarder,
+    /// Where clients and peers find this node.
+    pub client_address: String,
+    pub(super) peer_address: String,
+    /// The allocator of the term that this node leads.
+    pub(super) allocator: ArcSwapOption<Term>,
+    /// Counts changes of leadership, each once the allocator fits it.
+    pub(super) changes: watch::Sender<u64>,
+    /// Why the node must stop, once it must.
+    pub(super) failed: watch::Sender<Option<String>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        config: Config,
+        seams: Seams,
+        group: Arc<Group>,
+        addresses: Addresses,
+    ) -> Shared {
+        let metrics = Metrics::new();
+        let sender = group.sender().clone();
+        let advertised = |name: &Option<String>, address: SocketAddr| {
+            name.clone().unwrap_or_else(|| address.to_string())
+        };
+        Shared {
+            client_address: advertised(&config.advertise, addresses.client),
+            peer_address: advertised(
+                &config
+                    .peer_advertise
+                    .clone()
+                    .or(config.peers.get(&config.node_id).cloned()),
+                addresses.peer,
+            ),
+            forwarder: Forwarder::new(sender.clone(), seams.transport.clone(), metrics.clone()),
+            config,
+            group,
+            metrics,
+            clock: seams.clock,
+            transport: seams.transport,
+            sender,
+            allocator: ArcSwapOption::empty(),
+            changes: watch::Sender::default(),
+            failed: watch::Sender::default(),
+        }
+    }
+
+    /// Stops the node for a reason that it cannot get over.
+    pub fn fail(&self, reason: String) {
+        tracing::error!(reason, "the node must stop");
+        self.failed.send_if_modified(|failed| {
+            let first = failed.is_none();
+            failed.get_or_insert(reason);
+            first
+        });
+    }
+
+    /// Follows the leadership: opens an allocator for each term that this node leads, and drops it
+    /// when the term is over.
+    pub(super) async fn follow_leadership(self: Arc<Self>) {
+        let mut leadership = self.group.leadership();
+        let mut told = None;
+        loop {
+            let now = leadership.borrow_and_update().clone();
+            self.metrics.term.set(now.term.cast_signed());
+            self.metrics.leads.set(i64::from(now.own.is_some()));
+            let current = self.allocator.load().as_ref().map(|term| term.term());
+            match &now.own {
+                Some(lease) if current != Some(lease.term()) => {
+                    self.allocator.store(None);
+                    self.changes.send_modify(|n| *n += 1);
+                    self.found_namespaces(lease.term()).await;
+                    let term = Term::open(
+                        self.group.clone(),
+                        lease.clone(),
+                        self.config.fence,
+                        self.clock.clone(),
+                        self.metrics.clone(),
+                    );
+                    tracing::info!(term = lease.term(), "leading: numbers come from here");
+                    self.allocator.store(Some(Arc::new(term)));
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(term) = self.allocator.swap(None) {
+                        tracing::info!(term = term.term(), "not leading any more");
+                    }
+                }
+            }
+            let leader = now.leader.as_ref().map(|(leader, _)| (now.term, *leader));
+            if let Some((leader, member)) = &now.leader
+                && told != Some((now.term, *leader))
+            {
+                let address = &member.client_address;
+                tracing::info!(term = now.term, leader, address, "leader");
+            }
+            told = leader;
+            self.changes.send_modify(|n| *n += 1);
+            if leadership.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A fresh cluster comes with namespaces. They cannot be removed, so that a missing one means
+    /// that the cluster is fresh, or that its first leader did not get so far.
+    async fn found_namespaces(&self, term: u64) {
+        for config in NamespaceConfig::fresh_cluster() {
+            if self
+                .group
+                .view()
+                .namespaces()
+                .by_name(&config.name)
+                .is_some()
+            {
+                continue;
+            }
+            let name = config.name.clone();
+            match self
+                .group
+                .propose(term, Command::CreateNamespace(config))
+                .await
+            {
+                Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),
+                // The next leader goes on with it.
+                outcome => tracing::info!(name, ?outcome, "namespace not created"),
+            }
+        }
+    }
+
+    /// Brings the gauges of the lease up to date.
+    pub fn measure_lease(&self) {
+        let own = self.group.leadership().borrow().own.clone();
+        let (remaining, age) = match own {
+            // A sole voter's lease never ends.
+            Some(lease) if lease.deadline() == Instant::NEVER => (f64::INFINITY, 0.0),
+            Some(lease) => {
+                let now = self.clock.now().as_nanos() as f64 / 1e9;
+                let deadline = lease.deadline().as_nanos() as f64 / 1e9;
+                let lease_seconds = self.config.lease_ms as f64 / 1e3;
+                (deadline - now, now + lease_seconds - deadline)
+            }
+            None => (0.0, 0.0),
+        };
+        self.metrics.lease_remaining.set(remaining);
+        self.metrics.lease_age.set(age);
+    }
+
+    pub(super) async fn stop_with_group(self: Arc<Self>) {
+        let mut stopped = self.group.stopped();
+        if let Ok(reason) = stopped.wait_for(Option::is_some).await
+            && let Some(reason) = reason.as_ref()
+        {
+            let disk = self.group.store().health().failure();
+            self.fail(disk.unwrap_or_else(|| reason.clone()));
+        }
+    }
+}

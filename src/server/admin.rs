@@ -1,0 +1,69 @@
+//! `ratchet.v1.Admin`.
+
+use std::{sync::Arc, time::Duration};
+
+use tonic::{Request, Response, Status};
+
+use super::{deadline::deadline_of, sequencer::to_client};
+use crate::{
+    node::{Origin, Shared},
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request as Administer},
+        v1::{self, admin_server::Admin},
+    },
+};
+
+/// The service.
+pub struct Door(pub Arc<Shared>);
+
+impl Door {
+    async fn administer<Q, A>(
+        &self,
+        request: Request<Q>,
+        wrap: impl FnOnce(Q) -> Administer,
+        unwrap: impl FnOnce(Reply) -> Option<A>,
+    ) -> Result<Response<A>, Status> {
+        let default = Duration::from_millis(self.0.config.request_timeout_ms);
+        let deadline = deadline_of(&request, default);
+        let reply = self
+            .0
+            .administer(wrap(request.into_inner()), Origin::Client, deadline)
+            .await
+            .map_err(to_client)?;
+        unwrap(reply)
+            .map(Response::new)
+            .ok_or_else(|| Status::internal("the leader answered another question"))
+    }
+}
+
+/// A method that passes its request on and expects one kind of reply.
+macro_rules! methods {
+    ($($name:ident: $request:ident => $wrap:ident, $reply:ident($answer:ident);)*) => {
+        #[tonic::async_trait]
+        impl Admin for Door {
+            $(async fn $name(
+                &self,
+                request: Request<v1::$request>,
+            ) -> Result<Response<v1::$answer>, Status> {
+                self.administer(request, Administer::$wrap, |reply| match reply {
+                    Reply::$reply(answer) => Some(answer),
+                    _ => None,
+                })
+                .await
+            })*
+        }
+    };
+}
+
+methods! {
+    create_namespace: CreateNamespaceRequest => CreateNamespace, Namespace(Namespace);
+    get_namespace: GetNamespaceRequest => GetNamespace, Namespace(Namespace);
+    list_namespaces: ListNamespacesRequest => ListNamespaces, Namespaces(ListNamespacesResponse);
+    update_namespace: UpdateNamespaceRequest => UpdateNamespace, Namespace(Namespace);
+    status: StatusRequest => Status, Status(StatusResponse);
+    add_node: AddNodeRequest => AddNode, Membership(MembershipResponse);
+    promote_node: NodeRequest => PromoteNode, Membership(MembershipResponse);
+    remove_node: NodeRequest => RemoveNode, Membership(MembershipResponse);
+    transfer_leadership: TransferLeadershipRequest
+        => TransferLeadership, Transfer(TransferLeadershipResponse);
+}

@@ -1,0 +1,74 @@
+//! The caller's deadline, out of gRPC's `grpc-timeout` header.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Request, metadata::MetadataMap};
+
+/// An answer must be on its way before the caller stops listening: this part of what it waits, and
+/// at most `MARGIN_MAX`, is left for that.
+const MARGIN_PART: u32 = 10;
+const MARGIN_MAX: Duration = Duration::from_millis(100);
+
+/// Until when to work on an answer. Callers that set no deadline get `default`.
+pub fn deadline_of<T>(request: &Request<T>, default: Duration) -> Instant {
+    Instant::now() + budget(timeout_in(request.metadata()), default)
+}
+
+fn budget(timeout: Option<Duration>, default: Duration) -> Duration {
+    // An hour is for ever, and does not overflow the clock.
+    let patience = timeout.unwrap_or(default).min(Duration::from_secs(3_600));
+    patience - (patience / MARGIN_PART).min(MARGIN_MAX)
+}
+
+/// Up to 8 digits and a unit, says gRPC; anything else is as if it were not there.
+fn timeout_in(metadata: &MetadataMap) -> Option<Duration> {
+    let value = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3_600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(value: &str) -> Option<Duration> {
+        let mut metadata = MetadataMap::new();
+        metadata.insert("grpc-timeout", value.parse().unwrap());
+        timeout_in(&metadata)
+    }
+
+    #[test]
+    fn timeouts_are_read_and_garbage_is_ignored() {
+        assert_eq!(parsed("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(
+            parsed("99999999H"),
+            Some(Duration::from_secs(99_999_999 * 3_600))
+        );
+        assert_eq!(parsed("5u"), Some(Duration::from_micros(5)));
+        for garbage in ["", "m", "5", "-5m", "123456789m", "5x", "5.0S"] {
+            assert_eq!(parsed(garbage), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn the_answer_leaves_before_the_caller_hangs_up() {
+        let default = Duration::from_secs(5);
+        assert_eq!(budget(None, default), Duration::from_millis(4_900));
+        let short = budget(Some(Duration::from_millis(100)), default);
+        assert_eq!(short, Duration::from_millis(90));
+        assert!(budget(Some(Duration::MAX), default) < Duration::from_secs(3_600));
+    }
+}

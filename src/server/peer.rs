@@ -1,0 +1,215 @@
+//! The peer protocol: Raft's messages, snapshots, and what followers forward.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt, StreamExt,
+    stream::{BoxStream, FuturesUnordered},
+};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::{
+    consensus::RaftRpc,
+    node::{Failure, Origin, Shared, leader_of},
+    proto::peer::{
+        AdministerReply, AdministerRequest, ForwardError, ForwardReplies, ForwardReply,
+        ForwardRequest, ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage,
+        RaftReply, SnapshotPart, administer_reply, forward_reply, forward_request,
+        peer_server::Peer,
+    },
+};
+
+/// The service.
+#[derive(Clone)]
+pub struct Door {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// The peer door of `shared`, open until `stop`.
+    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        Door { shared, stop }
+    }
+
+    async fn raft(
+        &self,
+        rpc: RaftRpc,
+        request: Request<RaftMessage>,
+    ) -> Result<Response<RaftReply>, Status> {
+        let message = request.into_inner();
+        let group = &self.shared.group;
+        group.check_header(message.header.as_ref())?;
+        let payload = group.answer(rpc, &message.payload).await?.into();
+        Ok(Response::new(RaftReply { payload }))
+    }
+}
+
+#[tonic::async_trait]
+impl Peer for Door {
+    type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
+
+    async fn hello(
+        &self,
+        request: Request<HelloRequest>,
+    ) -> Result<Response<HelloResponse>, Status> {
+        self.shared.hello(request.get_ref()).map(Response::new)
+    }
+
+    async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
+        self.raft(RaftRpc::Append, request).await
+    }
+
+    async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
+        self.raft(RaftRpc::Vote, request).await
+    }
+
+    async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
+        self.raft(RaftRpc::PreVote, request).await
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<RaftMessage>,
+    ) -> Result<Response<RaftReply>, Status> {
+        self.raft(RaftRpc::TransferLeader, request).await
+    }
+
+    async fn install_snapshot(
+        &self,
+        request: Request<Streaming<SnapshotPart>>,
+    ) -> Result<Response<RaftReply>, Status> {
+        let mut parts = request.into_inner();
+        let group = &self.shared.group;
+        let first = parts
+            .message()
+            .await?
+            .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
+        group.check_header(first.header.as_ref())?;
+        let (about, mut incoming) = group.snapshot_begins(&first.payload)?;
+        while let Some(part) = parts.message().await? {
+            incoming = group.snapshot_goes_on(incoming, part.payload).await?;
+        }
+        let payload = group.snapshot_arrived(about, incoming).await?.into();
+        Ok(Response::new(RaftReply { payload }))
+    }
+
+    async fn forward(
+        &self,
+        request: Request<Streaming<ForwardRequests>>,
+    ) -> Result<Response<Self::ForwardStream>, Status> {
+        let (replies, stream) = mpsc::channel(16);
+        let serving = serve_forwarded(self.shared.clone(), request.into_inner(), replies);
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = serving => {}
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(stream).boxed()))
+    }
+
+    async fn administer(
+        &self,
+        request: Request<AdministerRequest>,
+    ) -> Result<Response<AdministerReply>, Status> {
+        use administer_reply::Reply;
+        let message = request.into_inner();
+        self.shared.group.check_header(message.header.as_ref())?;
+        let request = message
+            .request
+            .ok_or_else(|| Status::invalid_argument("an administrative request without one"))?;
+        let deadline = deadline_in(message.budget_ms);
+        let reply = match self
+            .shared
+            .administer(request, Origin::Peer, deadline)
+            .await
+        {
+            Ok(reply) => reply,
+            Err(Failure::Status(status)) => Reply::Error(error(&status)),
+            Err(Failure::NotLeader(now)) => Reply::NotLeader(NotLeader {
+                term: now.term,
+                leader: leader_of(&now),
+            }),
+        };
+        Ok(Response::new(AdministerReply { reply: Some(reply) }))
+    }
+}
+
+/// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
+/// that are there together in one message.
+async fn serve_forwarded(
+    shared: Arc<Shared>,
+    mut requests: Streaming<ForwardRequests>,
+    replies: mpsc::Sender<Result<ForwardReplies, Status>>,
+) {
+    let mut working = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            message = requests.next() => {
+                let Some(Ok(message)) = message else { return };
+                if let Err(status) = shared.group.check_header(message.header.as_ref()) {
+                    // Nobody listens once the stream is gone.
+                    let _ = replies.send(Err(status)).await;
+                    return;
+                }
+                for request in message.requests {
+                    working.push(answer(shared.clone(), request));
+                }
+            }
+            Some(reply) = working.next(), if !working.is_empty() => {
+                let mut together = vec![reply];
+                while let Some(Some(reply)) = working.next().now_or_never() {
+                    together.push(reply);
+                }
+                if replies.send(Ok(ForwardReplies { replies: together })).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
+async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> ForwardReply {
+    use forward_reply::Reply;
+    let deadline = deadline_in(request.budget_ms);
+    let answered = match request.request {
+        Some(forward_request::Request::Next(next)) => shared
+            .ask(next, Origin::Peer, deadline)
+            .await
+            .map(Reply::Next),
+        Some(forward_request::Request::Current(current)) => shared
+            .ask(current, Origin::Peer, deadline)
+            .await
+            .map(Reply::Current),
+        None => Err(Status::invalid_argument("a forwarded request without one").into()),
+    };
+    let reply = answered.unwrap_or_else(|failure| match failure {
+        Failure::Status(status) => Reply::Error(error(&status)),
+        Failure::NotLeader(now) => Reply::NotLeader(NotLeader {
+            term: now.term,
+            leader: leader_of(&now),
+        }),
+    });
+    ForwardReply {
+        id: request.id,
+        reply: Some(reply),
+    }
+}
+
+fn error(status: &Status) -> ForwardError {
+    ForwardError {
+        code: status.code().into(),
+        message: status.message().to_owned(),
+    }
+}
+
+fn deadline_in(budget_ms: u64) -> Instant {
+    // An hour is for ever, and does not overflow the clock.
+    Instant::now() + Duration::from_millis(budget_ms.min(3_600_000))
+}

@@ -1,0 +1,150 @@
+//! The RocksDB database of one node.
+//!
+//! Invariant: what RocksDB cannot read back as it was written is an error: of a torn last write
+//! after a power cut alone, which nobody was told is on the disk, it may let go.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use rocksdb::{ColumnFamily, DBRecoveryMode, Options, WriteBatch, WriteOptions};
+use serde::de::DeserializeOwned;
+
+use super::{codec, error::StoreError};
+
+/// A column family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// The Raft logs.
+    Log,
+    /// Raft's hard state, and who the node is.
+    HardState,
+    /// The applied tables.
+    Applied,
+}
+
+impl Family {
+    const ALL: [Family; 3] = [Family::Log, Family::HardState, Family::Applied];
+
+    fn name(self) -> &'static str {
+        match self {
+            Family::Log => "log",
+            Family::HardState => "hard_state",
+            Family::Applied => "applied",
+        }
+    }
+}
+
+/// The database, and the lock on its directory: the lock is let go last.
+pub struct Database {
+    pub(super) db: rocksdb::DB,
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Database {
+    /// Opens or creates the database in `dir`/db. `lock` is held as long as it is open.
+    pub fn open(dir: &Path, lock: File) -> Result<Self, StoreError> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_paranoid_checks(true);
+        options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+        options.set_max_total_wal_size(64 << 20);
+        options.set_write_buffer_size(16 << 20);
+        options.set_keep_log_file_num(4);
+        options.set_max_log_file_size(4 << 20);
+        options.set_max_open_files(256);
+        let families = Family::ALL.map(Family::name);
+        let path = Self::path(dir);
+        let db =
+            rocksdb::DB::open_cf(&options, &path, families).map_err(|error| failed(dir, &error))?;
+        Ok(Database {
+            db,
+            dir: dir.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Where the database of data directory `dir` is.
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join("db")
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A column family.
+    pub fn family(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
+        self.db
+            .cf_handle(family.name())
+            .ok_or_else(|| StoreError::Damaged {
+                what: format!("column family {}", family.name()),
+                place: self.dir.clone(),
+                why: "it is missing".to_owned(),
+            })
+    }
+
+    /// Reads a sealed record.
+    pub fn get<T: DeserializeOwned>(
+        &self,
+        family: Family,
+        key: &[u8],
+    ) -> Result<Option<T>, StoreError> {
+        let bytes = self
+            .db
+            .get_pinned_cf(self.family(family)?, key)
+            .map_err(|error| self.failed(&error))?;
+        bytes
+            .map(|bytes| self.unseal(family, key, &bytes))
+            .transpose()
+    }
+
+    /// Reads a sealed record that was found under `key`.
+    pub fn unseal<T: DeserializeOwned>(
+        &self,
+        family: Family,
+        key: &[u8],
+        bytes: &[u8],
+    ) -> Result<T, StoreError> {
+        codec::open(bytes).map_err(|error| self.damaged(family, key, error))
+    }
+
+    /// The error for a record that is not what was written.
+    pub fn damaged(&self, family: Family, key: &[u8], why: impl ToString) -> StoreError {
+        StoreError::Damaged {
+            what: format!("record {} of {}", key.escape_ascii(), family.name()),
+            place: Self::path(&self.dir),
+            why: why.to_string(),
+        }
+    }
+
+    /// Writes a batch, atomically; on the disk only once it is synced (or another one after it).
+    pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.set_sync(sync);
+        self.db
+            .write_opt(batch, &options)
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Brings all that was written to the disk.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.db.flush_wal(true).map_err(|error| self.failed(&error))
+    }
+
+    /// The error for RocksDB's own.
+    pub fn failed(&self, error: &rocksdb::Error) -> StoreError {
+        failed(&self.dir, error)
+    }
+}
+
+fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
+    StoreError::Database {
+        dir: dir.to_owned(),
+        message: error.to_string(),
+    }
+}

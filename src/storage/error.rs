@@ -1,0 +1,86 @@
+//! What can go wrong with the disk, and what to do about it.
+
+use std::{io, path::PathBuf};
+
+use super::codec::CodecError;
+
+/// Why the store cannot be used, or can no longer be.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or directory failed.
+    #[error("{action} {path}: {source}; check the disk and the permissions", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// RocksDB failed; its message names the file.
+    #[error(
+        "the database in {dir} failed: {message}; check the disk; if the data is damaged, remove this \
+         node from the cluster, empty the directory, and add the node again",
+        dir = dir.display()
+    )]
+    Database {
+        /// The data directory.
+        dir: PathBuf,
+        /// RocksDB's message.
+        message: String,
+    },
+    /// A record is not what was written.
+    #[error(
+        "{what} in {place} is damaged: {why}; do not start this node on this data again: remove it \
+         from the cluster, empty the directory, and add it again",
+        place = place.display()
+    )]
+    Damaged {
+        /// Which record.
+        what: String,
+        /// The directory or file.
+        place: PathBuf,
+        /// How it shows.
+        why: String,
+    },
+    /// The directory belongs to somebody else, or lost a part.
+    #[error("{0}")]
+    Refused(String),
+    /// An earlier write failed: nothing is written any more.
+    #[error("{0}")]
+    Failed(String),
+    /// A value cannot be stored, or a configuration not be used.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl StoreError {
+    /// An [`StoreError::Invalid`].
+    pub fn invalid(why: impl Into<String>) -> Self {
+        StoreError::Invalid(why.into())
+    }
+
+    pub(super) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| StoreError::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+impl From<CodecError> for StoreError {
+    fn from(error: CodecError) -> Self {
+        StoreError::Invalid(format!("a record cannot be written: {error}"))
+    }
+}
+
+impl From<StoreError> for io::Error {
+    fn from(error: StoreError) -> Self {
+        io::Error::other(error)
+    }
+}

@@ -1,0 +1,181 @@
+//! Whose data directory it is.
+//!
+//! The identity stands in two places: the file `NODE`, and a record in the database. Invariant: a
+//! directory in which they differ, or one is missing while there is Raft state, is refused: a voter
+//! that forgot its votes could elect a second leader.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use rocksdb::WriteBatch;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    codec,
+    database::{Database, Family},
+    error::StoreError,
+};
+use crate::sequence::NodeId;
+
+const FILE: &str = "NODE";
+const RECORD: &[u8] = b"identity";
+const FORMAT_VERSION: u32 = 1;
+
+/// Whose data directory it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The node.
+    pub node: NodeId,
+    /// Made at random with the directory; never 0.
+    pub incarnation: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    format_version: u32,
+    #[serde(flatten)]
+    identity: Identity,
+}
+
+/// The identity in the marker file, if there is one.
+pub fn read_marker(dir: &Path) -> Result<Option<Identity>, StoreError> {
+    let path = dir.join(FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("cannot read", path)(error)),
+    };
+    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
+        what: "the marker".to_owned(),
+        place: path.clone(),
+        why: error.to_string(),
+    })?;
+    if marker.format_version != FORMAT_VERSION {
+        return Err(StoreError::Refused(format!(
+            "{} has format version {}; this release reads version {FORMAT_VERSION}",
+            path.display(),
+            marker.format_version
+        )));
+    }
+    Ok(Some(marker.identity))
+}
+
+/// Refuses the directory of another cluster or node.
+pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Result<(), StoreError> {
+    if found.cluster == cluster && found.node == node {
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!(
+        "data directory {} belongs to node {} of cluster {:?}, not to node {node} of cluster \
+         {cluster:?}; choose another data_dir, or correct node_id and cluster",
+        dir.display(),
+        found.node,
+        found.cluster
+    )))
+}
+
+/// Reconciles the marker with the database's record, creating both in a fresh directory.
+pub fn establish(
+    db: &Database,
+    marker: Option<Identity>,
+    cluster: &str,
+    node: NodeId,
+) -> Result<Identity, StoreError> {
+    let record: Option<Identity> = db.get(Family::HardState, RECORD)?;
+    let dir = db.dir();
+    match (marker, record) {
+        (Some(marker), Some(record)) if marker == record => {
+            check(dir, &record, cluster, node)?;
+            Ok(record)
+        }
+        (Some(_), Some(record)) => Err(StoreError::Refused(format!(
+            "data directory {}: the marker {FILE} and the database (node {} of cluster {:?}) are not \
+             of the same node; one of them was copied here: restore what belongs together",
+            dir.display(),
+            record.node,
+            record.cluster
+        ))),
+        (Some(_), None) => Err(lost(dir, "the database")),
+        (None, Some(record)) => {
+            check(dir, &record, cluster, node)?;
+            if has_raft_state(db)? {
+                return Err(lost(dir, "the marker NODE"));
+            }
+            // A creation that was cut short between its two steps.
+            write_marker(dir, &record)?;
+            Ok(record)
+        }
+        (None, None) => {
+            let identity = Identity {
+                cluster: cluster.to_owned(),
+                node,
+                incarnation: rand::random_range(1..=u64::MAX),
+            };
+            let mut batch = WriteBatch::default();
+            batch.put_cf(
+                db.family(Family::HardState)?,
+                RECORD,
+                codec::seal(&identity)?,
+            );
+            db.write(batch, true)?;
+            write_marker(dir, &identity)?;
+            Ok(identity)
+        }
+    }
+}
+
+/// The error for a directory that lost a part.
+pub fn lost(dir: &Path, part: &str) -> StoreError {
+    StoreError::Refused(format!(
+        "data directory {} lost its files: {part} is missing. A voter that forgot its votes could \
+         elect a second leader, so it does not start. Restore the directory; or remove the node from \
+         the cluster (ratchet node remove), empty the directory, start it with --join and add it \
+         again",
+        dir.display()
+    ))
+}
+
+fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
+    let mut any = false;
+    for family in [Family::Log, Family::Applied] {
+        let mut records = db
+            .db
+            .iterator_cf(db.family(family)?, rocksdb::IteratorMode::Start);
+        any |= records
+            .next()
+            .transpose()
+            .map_err(|e| db.failed(&e))?
+            .is_some();
+    }
+    let hard_state = db
+        .db
+        .iterator_cf(db.family(Family::HardState)?, rocksdb::IteratorMode::Start);
+    for record in hard_state {
+        let (key, _) = record.map_err(|e| db.failed(&e))?;
+        any |= &*key != RECORD;
+    }
+    Ok(any)
+}
+
+fn write_marker(dir: &Path, identity: &Identity) -> Result<(), StoreError> {
+    let marker = Marker {
+        format_version: FORMAT_VERSION,
+        identity: identity.clone(),
+    };
+    let text = serde_json::to_string_pretty(&marker)
+        .map_err(|e| StoreError::invalid(format!("the marker cannot be written: {e}")))?;
+    let (path, temporary) = (dir.join(FILE), dir.join("NODE.tmp"));
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(StoreError::io("cannot write", path.clone()))
+}

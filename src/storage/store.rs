@@ -1,0 +1,140 @@
+//! The store of one node: its directory, its database, its writer.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{
+    applied,
+    database::{Database, Family},
+    error::StoreError,
+    identity::{self, Identity},
+    log,
+    writer::{DiskHealth, Writer},
+};
+use crate::{
+    clock::Clock,
+    sequence::{NodeId, SetId},
+};
+
+const LOCK: &str = "LOCK";
+
+/// What a store takes from outside.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// The clock of [`DiskHealth`].
+    pub clock: Arc<dyn Clock>,
+    /// Called before each fsync, by the writer: a test lets it count, wait or fail.
+    pub before_sync: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+impl StoreOptions {
+    /// Nothing but the clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        StoreOptions {
+            clock,
+            before_sync: Arc::new(|| Ok(())),
+        }
+    }
+}
+
+/// The store of one node.
+pub struct Store {
+    identity: Identity,
+    pub(super) db: Arc<Database>,
+    pub(super) writer: Writer,
+}
+
+impl Store {
+    /// Opens the data directory of a node, or makes a fresh one. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the directory is in use by another process, belongs to another node or
+    /// cluster, lost a part, holds something else, or cannot be read.
+    pub fn open(
+        dir: &Path,
+        cluster: &str,
+        node: NodeId,
+        options: StoreOptions,
+    ) -> Result<Arc<Store>, StoreError> {
+        fs::create_dir_all(dir).map_err(StoreError::io("cannot create", dir))?;
+        check_contents(dir)?;
+        let lock = lock(dir)?;
+        let marker = identity::read_marker(dir)?;
+        if let Some(marker) = &marker {
+            identity::check(dir, marker, cluster, node)?;
+            if !Database::path(dir).join("CURRENT").exists() {
+                return Err(identity::lost(dir, "the database"));
+            }
+        }
+        let db = Arc::new(Database::open(dir, lock)?);
+        let identity = identity::establish(&db, marker, cluster, node)?;
+        let writer = Writer::start(db.clone(), options)?;
+        Ok(Arc::new(Store {
+            identity,
+            db,
+            writer,
+        }))
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        self.db.dir()
+    }
+
+    /// How the disk does.
+    pub fn health(&self) -> Arc<DiskHealth> {
+        self.writer.health()
+    }
+
+    /// Whether the node has voted, or followed a leader, in `set`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn has_vote(&self, set: SetId) -> Result<bool, StoreError> {
+        let vote: Option<super::Vote> = self.db.get(Family::HardState, &log::vote_key(set))?;
+        Ok(vote.is_some() || applied::has_table(&self.db, set)?)
+    }
+}
+
+/// Takes the directory for this process.
+fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(LOCK);
+    let file = File::create(&path).map_err(StoreError::io("cannot create", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Refused(format!(
+            "data directory {} is in use by another process; stop that one, or choose another \
+             data_dir",
+            dir.display()
+        ))),
+        Err(error) => Err(StoreError::io("cannot lock", path)(error.into())),
+    }
+}
+
+/// Refuses a directory that holds somebody else's files.
+fn check_contents(dir: &Path) -> Result<(), StoreError> {
+    // lost+found: the directory may be a file system of its own.
+    const OURS: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", "snapshots", "lost+found"];
+    for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
+        let name = entry
+            .map_err(StoreError::io("cannot read", dir))?
+            .file_name();
+        if !OURS.iter().any(|ours| name == *ours) {
+            return Err(StoreError::Refused(format!(
+                "data directory {} holds {name:?}, which is not Ratchet's; choose an empty directory",
+                dir.display()
+            )));
+        }
+    }
+    Ok(())
+}

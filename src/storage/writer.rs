@@ -1,0 +1,235 @@
+//! The one thread that writes logs and votes, for all sets of a node.
+//!
+//! It takes all that waits, writes it as one batch, and brings it to the disk with one fsync.
+//! Invariant: after a failed write or fsync it never tries again. What a disk has once failed to
+//! sync may be lost even if the next fsync succeeds (the kernel marks the pages clean), so nothing
+//! that was or will be written can be vouched for any more.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+};
+
+use openraft::storage::IOFlushed;
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use tokio::sync::oneshot;
+
+use super::{
+    database::{Database, Family},
+    error::StoreError,
+    raft_types::Types,
+    store::StoreOptions,
+};
+use crate::clock::Instant;
+
+/// How many writes share a batch at most.
+const BATCH_WRITES_MAX: usize = 1_024;
+
+/// A change of the database.
+pub enum Change {
+    /// Put a record.
+    Put(Family, Vec<u8>, Vec<u8>),
+    /// Delete from a key up to, and not including, another.
+    DeleteRange(Family, Vec<u8>, Vec<u8>),
+}
+
+/// Who waits for a write to be on the disk.
+pub enum Durable {
+    /// Nobody; it goes with the next fsync.
+    Nobody,
+    /// A caller.
+    Caller(oneshot::Sender<Result<(), StoreError>>),
+    /// Raft.
+    Raft(IOFlushed<Types>),
+}
+
+/// One write.
+pub struct Write {
+    /// What changes, in order.
+    pub changes: Vec<Change>,
+    /// Told as soon as readers see it.
+    pub readable: Option<oneshot::Sender<Result<(), StoreError>>>,
+    /// Told when it is on the disk.
+    pub durable: Durable,
+}
+
+/// How the disk does, for a watchdog.
+#[derive(Debug, Default)]
+pub struct DiskHealth {
+    pending_since: AtomicU64,
+    failure: OnceLock<String>,
+}
+
+impl DiskHealth {
+    /// Since when the writer has been at one batch; `None` while it rests.
+    pub fn oldest_pending(&self) -> Option<Instant> {
+        match self.pending_since.load(Ordering::Acquire) {
+            0 => None,
+            nanos => Some(Instant::from_nanos(nanos)),
+        }
+    }
+
+    /// Why nothing is written any more.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.get().cloned()
+    }
+}
+
+/// The writer's handle. Dropping it waits until what was asked for is written.
+pub struct Writer {
+    writes: Option<Mutex<mpsc::Sender<Write>>>,
+    thread: Option<JoinHandle<()>>,
+    health: Arc<DiskHealth>,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub fn start(db: Arc<Database>, options: StoreOptions) -> Result<Self, StoreError> {
+        let (writes, waiting) = mpsc::channel();
+        let health = Arc::new(DiskHealth::default());
+        let work = Work {
+            db: db.clone(),
+            options,
+            health: health.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("ratchet-log".to_owned())
+            .spawn(move || work.run(&waiting))
+            .map_err(StoreError::io("cannot start the writer of", db.dir()))?;
+        Ok(Writer {
+            writes: Some(Mutex::new(writes)),
+            thread: Some(thread),
+            health,
+        })
+    }
+
+    /// How the disk does.
+    pub fn health(&self) -> Arc<DiskHealth> {
+        self.health.clone()
+    }
+
+    /// Hands a write over. The thread lives as long as this handle, so that it is always taken.
+    pub fn send(&self, write: Write) {
+        let refused = match &self.writes {
+            Some(writes) => writes.lock().send(write).err().map(|refused| refused.0),
+            None => Some(write),
+        };
+        if let Some(write) = refused {
+            let why = self.health.failure();
+            let why = why.unwrap_or_else(|| "the writer of the log is gone".to_owned());
+            refuse(write, &why);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.writes = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer of the log panicked");
+        }
+    }
+}
+
+struct Work {
+    db: Arc<Database>,
+    options: StoreOptions,
+    health: Arc<DiskHealth>,
+}
+
+impl Work {
+    fn run(self, waiting: &mpsc::Receiver<Write>) {
+        while let Ok(first) = waiting.recv() {
+            let mut writes = vec![first];
+            writes.extend(waiting.try_iter().take(BATCH_WRITES_MAX - 1));
+            if let Some(why) = self.health.failure() {
+                writes.into_iter().for_each(|write| refuse(write, &why));
+                continue;
+            }
+            let now = self.options.clock.now().as_nanos().max(1);
+            self.health.pending_since.store(now, Ordering::Release);
+            self.write(writes);
+            self.health.pending_since.store(0, Ordering::Release);
+        }
+    }
+
+    fn write(&self, mut writes: Vec<Write>) {
+        let written = self
+            .batch(&writes)
+            .and_then(|batch| self.db.write(batch, false));
+        if let Err(error) = written {
+            return self.give_up(writes, &error);
+        }
+        for readable in writes.iter_mut().filter_map(|write| write.readable.take()) {
+            // One that stopped waiting does not need to know.
+            let _ = readable.send(Ok(()));
+        }
+        if writes
+            .iter()
+            .all(|write| matches!(write.durable, Durable::Nobody))
+        {
+            return;
+        }
+        let synced = (self.options.before_sync)()
+            .map_err(|message| StoreError::Database {
+                dir: self.db.dir().to_owned(),
+                message,
+            })
+            .and_then(|()| self.db.sync());
+        match synced {
+            Ok(()) => writes.into_iter().for_each(|write| match write.durable {
+                Durable::Nobody => {}
+                Durable::Caller(caller) => {
+                    let _ = caller.send(Ok(()));
+                }
+                Durable::Raft(raft) => raft.io_completed(Ok(())),
+            }),
+            Err(error) => self.give_up(writes, &error),
+        }
+    }
+
+    fn batch(&self, writes: &[Write]) -> Result<WriteBatch, StoreError> {
+        let mut batch = WriteBatch::default();
+        for change in writes.iter().flat_map(|write| &write.changes) {
+            match change {
+                Change::Put(family, key, value) => {
+                    batch.put_cf(self.db.family(*family)?, key, value);
+                }
+                Change::DeleteRange(family, from, to) => {
+                    batch.delete_range_cf(self.db.family(*family)?, from, to);
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    fn give_up(&self, writes: Vec<Write>, error: &StoreError) {
+        let why = format!("{error}. Nothing is written any more: this node must stop");
+        tracing::error!("{why}");
+        let why = self.health.failure.get_or_init(|| why);
+        for write in writes {
+            refuse(write, why);
+        }
+    }
+}
+
+fn refuse(write: Write, why: &str) {
+    let failed = || StoreError::Failed(why.to_owned());
+    if let Some(readable) = write.readable {
+        let _ = readable.send(Err(failed()));
+    }
+    match write.durable {
+        Durable::Nobody => {}
+        Durable::Caller(caller) => {
+            let _ = caller.send(Err(failed()));
+        }
+        Durable::Raft(raft) => raft.io_completed(Err(failed().into())),
+    }
+}
