@@ -1,0 +1,101 @@
+//! The log carries ceilings, not numbers.
+
+mod common;
+
+use common::{Client, id, links::Cluster};
+use tokio::task::JoinSet;
+
+fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
+    let metrics = &cluster.nodes[&leader].shared().metrics;
+    (metrics.bumps.get(), metrics.bump_entries.get())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let (_, before) = counted(&cluster, leader);
+    let mut callers = JoinSet::new();
+    for _ in 0..8 {
+        let mut client = cluster.client(leader);
+        callers.spawn(async move {
+            for _ in 0..1_250 {
+                client.try_next("book", id(1), 100).await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = callers.join_next().await {
+        done.unwrap();
+    }
+    let last = cluster.client(leader).current("book", id(1)).await.unwrap();
+    assert_eq!(last, Some(1_000_000));
+    let (_, after) = counted(&cluster, leader);
+    println!(
+        "1 000 000 numbers of one key: {} bump entries",
+        after - before
+    );
+    assert!(after - before <= 110, "{} bump entries", after - before);
+}
+
+/// All sections of the 2^32 uids.
+const SECTIONS: u64 = 42_950;
+
+async fn touch_all_sections(address: std::net::SocketAddr) {
+    const CALLERS: u64 = 1_024;
+    let clients: Vec<Client> = (0..8)
+        .map(|_| Client::new(address).patient(std::time::Duration::from_secs(30)))
+        .collect();
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let mut client = clients[caller as usize % clients.len()].clone();
+        callers.spawn(async move {
+            for section in (caller..SECTIONS).step_by(CALLERS as usize) {
+                client
+                    .try_next("uid", id(section * 100_000), 1)
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    while let Some(done) = callers.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sections_of_32_bit_uids_are_bumped_in_a_few_log_entries_after_a_leader_change() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let deposed = cluster.leader().await;
+    touch_all_sections(cluster.address(deposed)).await;
+    cluster.cut_off(deposed);
+    let seen_by = deposed % 3 + 1;
+    let leader = cluster.leader_seen_by(seen_by, |new| new != deposed).await;
+    cluster.client(leader).next_at_last(u64::MAX).await;
+    let (bumps, entries) = counted(&cluster, leader);
+    let started = std::time::Instant::now();
+    touch_all_sections(cluster.address(leader)).await;
+    let took = started.elapsed();
+    let (more_bumps, more_entries) = counted(&cluster, leader);
+    println!(
+        "{SECTIONS} sections bumped after a leader change in {took:?}, {} log entries",
+        more_entries - entries
+    );
+    assert_eq!(more_bumps - bumps, SECTIONS);
+    assert!(
+        more_entries - entries < SECTIONS / 10,
+        "batched: {}",
+        more_entries - entries
+    );
+    let skipped = cluster.nodes[&leader]
+        .shared()
+        .metrics
+        .skipped(ratchet::metrics::SkipCause::leader_change);
+    assert!(
+        skipped >= SECTIONS * 9_999,
+        "every skipped number is counted: {skipped}"
+    );
+    assert!(
+        skipped <= (SECTIONS + 2) * 10_000,
+        "at most a step per section: {skipped}"
+    );
+}

@@ -1,0 +1,150 @@
+//! Clusters to test against: real processes, or nodes in this process with a network to break.
+
+#![allow(dead_code)] // each test file uses its own part
+
+pub mod history;
+pub mod links;
+pub mod processes;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use ratchet::proto::v1::{
+    CurrentRequest, Key, NextRequest, NextResponse, admin_client::AdminClient, key::Kind,
+    sequencer_client::SequencerClient,
+};
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint},
+};
+
+/// The longest that anything in a test may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A loopback address that no other test of this machine uses at this time: the process id is in
+/// it. On an address of one's own, ports that the system chose stay free until they are used.
+pub fn own_ip() -> IpAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let host = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(host < 255, "one test process starts at most 254 nodes");
+    let process = std::process::id() % (120 * 256);
+    let (high, low) = (process / 256, process % 256);
+    Ipv4Addr::new(127, 100 + high as u8, low as u8, host as u8).into()
+}
+
+/// `N` distinct free ports of `ip`, chosen by the system.
+pub fn free_ports<const N: usize>(ip: IpAddr) -> [SocketAddr; N] {
+    let listeners = [(); N].map(|()| std::net::TcpListener::bind((ip, 0)).expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("its address"))
+}
+
+/// A connection that is made at its first use.
+pub fn channel(address: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}"))
+        .expect("an address")
+        .connect_timeout(Duration::from_secs(1))
+        .tcp_nodelay(true)
+        .connect_lazy()
+}
+
+/// A client of the public API at one node.
+#[derive(Clone)]
+pub struct Client {
+    pub sequencer: SequencerClient<Channel>,
+    pub admin: AdminClient<Channel>,
+    pub timeout: Duration,
+}
+
+pub fn id(id: u64) -> Option<Key> {
+    Some(Key {
+        kind: Some(Kind::Id(id)),
+    })
+}
+
+pub fn name(name: &[u8]) -> Option<Key> {
+    Some(Key {
+        kind: Some(Kind::Name(name.to_vec().into())),
+    })
+}
+
+impl Client {
+    pub fn new(address: SocketAddr) -> Self {
+        let channel = channel(address);
+        Client {
+            sequencer: SequencerClient::new(channel.clone()),
+            admin: AdminClient::new(channel),
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    pub fn patient(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.set_timeout(self.timeout);
+        request
+    }
+
+    pub async fn try_next(
+        &mut self,
+        namespace: &str,
+        key: Option<Key>,
+        count: u64,
+    ) -> Result<NextResponse, Status> {
+        let request = self.request(NextRequest {
+            namespace: namespace.to_owned(),
+            key,
+            count: Some(count),
+            route_version: 0,
+        });
+        self.sequencer.next(request).await.map(|r| r.into_inner())
+    }
+
+    /// The next number of a book.
+    pub async fn next(&mut self, key: u64) -> Result<u64, Status> {
+        self.try_next("book", id(key), 1)
+            .await
+            .map(|answer| answer.first)
+    }
+
+    pub async fn current(
+        &mut self,
+        namespace: &str,
+        key: Option<Key>,
+    ) -> Result<Option<u64>, Status> {
+        let request = self.request(CurrentRequest {
+            namespace: namespace.to_owned(),
+            key,
+            route_version: 0,
+        });
+        let answer = self.sequencer.current(request).await?;
+        Ok(answer.into_inner().last)
+    }
+
+    /// Asks until it is answered.
+    pub async fn next_at_last(&mut self, key: u64) -> u64 {
+        let asking = async {
+            loop {
+                match self.next(key).await {
+                    Ok(number) => return number,
+                    // The node may not listen yet: the one thing here that cannot be awaited.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .expect("numbers within the test's patience")
+    }
+
+    pub async fn status(&mut self) -> Result<ratchet::proto::v1::StatusResponse, Status> {
+        let request = self.request(ratchet::proto::v1::StatusRequest {});
+        self.admin.status(request).await.map(|r| r.into_inner())
+    }
+}

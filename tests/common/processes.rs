@@ -1,0 +1,166 @@
+//! Real `ratchet` processes.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    process::{Child, Command, Output, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{Client, free_ports, own_ip};
+
+/// A node that dies with the test.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The `ratchet` command.
+pub fn ratchet() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Runs the command to its end.
+pub fn run(args: &[&str]) -> Output {
+    ratchet().args(args).output().expect("the command runs")
+}
+
+/// Where a node is.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub listen: SocketAddr,
+    pub peer_listen: SocketAddr,
+    pub metrics_listen: SocketAddr,
+}
+
+/// A cluster of processes. Dropping it kills them.
+pub struct Processes {
+    pub places: BTreeMap<u64, Place>,
+    pub running: BTreeMap<u64, Process>,
+    pub dir: TempDir,
+    flags: Vec<String>,
+}
+
+impl Processes {
+    /// Starts `n` founding nodes, each with `flags` as well, and waits until all answer.
+    pub async fn start(n: u64, flags: &[&str]) -> Processes {
+        let places = (1..=n)
+            .map(|id| {
+                let [listen, peer_listen, metrics_listen] = free_ports(own_ip());
+                let place = Place {
+                    listen,
+                    peer_listen,
+                    metrics_listen,
+                };
+                (id, place)
+            })
+            .collect();
+        let mut cluster = Processes {
+            places,
+            running: BTreeMap::new(),
+            dir: TempDir::new().expect("a temporary directory"),
+            flags: flags.iter().map(ToString::to_string).collect(),
+        };
+        for id in 1..=n {
+            cluster.spawn(id);
+        }
+        for id in 1..=n {
+            cluster.client(id).next_at_last(u64::MAX).await;
+        }
+        cluster
+    }
+
+    /// Starts one node.
+    pub fn spawn(&mut self, id: u64) {
+        let place = &self.places[&id];
+        let peers: Vec<String> = self
+            .places
+            .iter()
+            .map(|(id, place)| format!("{id}={}", place.peer_listen))
+            .collect();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(id))
+            .expect("a log file");
+        let child = ratchet()
+            .arg("start")
+            .args(["--cluster", "test", "--node-id", &id.to_string()])
+            .args(["--listen", &place.listen.to_string()])
+            .args(["--peer-listen", &place.peer_listen.to_string()])
+            .args(["--metrics-listen", &place.metrics_listen.to_string()])
+            .args(["--peers", &peers.join(",")])
+            .arg("--data-dir")
+            .arg(self.dir.path().join(id.to_string()))
+            .args(&self.flags)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the node starts");
+        self.running.insert(id, Process(child));
+    }
+
+    pub fn log(&self, id: u64) -> std::path::PathBuf {
+        self.dir.path().join(format!("{id}.log"))
+    }
+
+    pub fn client(&self, id: u64) -> Client {
+        Client::new(self.places[&id].listen)
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.places.values().map(|place| place.listen).collect()
+    }
+
+    fn signal(&self, id: u64, signal: Signal) {
+        let pid = Pid::from_child(&self.running[&id].0);
+        kill_process(pid, signal).expect("a running node");
+    }
+
+    /// kill -9, and waits until it is gone.
+    pub fn kill(&mut self, id: u64) {
+        drop(self.running.remove(&id));
+    }
+
+    pub fn pause(&self, id: u64) {
+        self.signal(id, Signal::STOP);
+    }
+
+    pub fn resume(&self, id: u64) {
+        self.signal(id, Signal::CONT);
+    }
+
+    /// SIGTERM, and waits until it is gone.
+    pub async fn terminate(&mut self, id: u64) -> std::process::ExitStatus {
+        self.signal(id, Signal::TERM);
+        let mut process = self.running.remove(&id).expect("a running node");
+        let ended = tokio::task::spawn_blocking(move || process.0.wait());
+        let ended = tokio::time::timeout(super::PATIENCE, ended)
+            .await
+            .expect("it ends");
+        ended.expect("waiting").expect("its status")
+    }
+
+    /// The leader, as the first running node that answers says.
+    pub async fn leader(&self) -> u64 {
+        for id in self.running.keys() {
+            let mut client = self.client(*id);
+            client.next_at_last(u64::MAX).await;
+            if let Ok(status) = client.status().await
+                && let Some(leader) = status.leader
+            {
+                return leader;
+            }
+        }
+        panic!("no node knows a leader");
+    }
+}

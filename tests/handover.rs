@@ -1,0 +1,114 @@
+//! A graceful handover leaves no gap.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{history::Load, links::Cluster, processes::Processes};
+use ratchet::proto::v1::TransferLeadershipRequest;
+
+async fn transfer(cluster: &Processes, to: Option<u64>) -> u64 {
+    let mut client = cluster.client(1);
+    let request = TransferLeadershipRequest { to };
+    let answer = client.admin.transfer_leadership(request).await;
+    answer.expect("a transfer").into_inner().leader
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_under_load_leave_no_gap() {
+    let cluster = Processes::start(3, &[]).await;
+    let load = Load::start(&cluster.addresses(), 16, 4, Duration::from_secs(5));
+    let mut silences = Vec::new();
+    for _ in 0..10 {
+        load.answers(300).await;
+        let before = cluster.leader().await;
+        let started = Instant::now();
+        let to = before % 3 + 1;
+        assert_eq!(transfer(&cluster, Some(to)).await, to);
+        load.answers(300).await;
+        silences.push(started);
+    }
+    let history = load.finish().await;
+    assert_eq!(history.failed, 0, "{:?}", history.failures);
+    history.assert_strictly_increasing();
+    for key in 0..4 {
+        history.assert_without_gap(key, 1);
+    }
+    let mut silences: Vec<Duration> = silences
+        .into_iter()
+        .map(|from| history.longest_silence(from, Some(from + Duration::from_secs(1))))
+        .collect();
+    silences.sort();
+    println!(
+        "transfer: longest silences {silences:?}, median {:?}",
+        silences[5]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_hands_over_and_leaves_no_gap() {
+    let mut cluster = Processes::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+    let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
+    let load = Load::start(&addresses, 16, 4, Duration::from_secs(5));
+    load.answers(500).await;
+    let started = Instant::now();
+    let status = cluster.terminate(leader).await;
+    assert!(status.success(), "{status}");
+    load.answers(500).await;
+    let history = load.finish().await;
+    assert_eq!(history.failed, 0, "{:?}", history.failures);
+    history.assert_strictly_increasing();
+    for key in 0..4 {
+        history.assert_without_gap(key, 1);
+    }
+    println!(
+        "SIGTERM: longest silence {:?}",
+        history.longest_silence(started, None)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_alone_that_is_stopped_and_started_goes_on_with_the_next_number() {
+    let mut cluster = Processes::start(1, &[]).await;
+    let mut client = cluster.client(1);
+    assert_eq!(client.next(7).await.unwrap(), 1);
+    assert_eq!(client.next(7).await.unwrap(), 2);
+    assert!(cluster.terminate(1).await.success());
+    cluster.spawn(1);
+    assert_eq!(cluster.client(1).next_at_last(7).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothing() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let lame = leader % 3 + 1;
+    cluster.cut_off(lame);
+    let mut client = cluster.client(leader);
+    let term = client.status().await.unwrap().term;
+    // It counts as answering for an election timeout after it was last heard.
+    let refused = loop {
+        let request = TransferLeadershipRequest { to: Some(lame) };
+        let shared = cluster.nodes[&leader].shared();
+        let now = shared.group.leadership().borrow().clone();
+        assert_eq!(now.term, term);
+        let credit_is_old = shared.group.successor(term, Some(lame)).is_err();
+        if credit_is_old {
+            break client.admin.transfer_leadership(request).await.unwrap_err();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(
+        refused.code(),
+        tonic::Code::FailedPrecondition,
+        "{refused:?}"
+    );
+    assert!(
+        refused.message().contains(&format!("node {lame}")),
+        "{refused:?}"
+    );
+    client.next(7).await.unwrap();
+    assert_eq!(client.status().await.unwrap().term, term);
+}

@@ -1,0 +1,322 @@
+//! Bad input is refused with a standard status, the value, and the remedy; nothing panics.
+
+mod common;
+
+use std::{io::Write, net::TcpStream, time::Duration};
+
+use common::{Client, id, links::Cluster, name};
+use ratchet::proto::{
+    peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
+    v1::{
+        CreateNamespaceRequest, GetNamespaceRequest, Key, KeyKind, UpdateNamespaceRequest,
+        key::Kind,
+    },
+};
+use tonic::{Code, Status};
+
+fn assert_refused(refused: Result<impl std::fmt::Debug, Status>, code: Code, says: &[&str]) {
+    let status = refused.expect_err("refused");
+    assert_eq!(status.code(), code, "{status:?}");
+    for part in says {
+        assert!(
+            status.message().contains(part),
+            "{part:?} is not in {status:?}"
+        );
+    }
+}
+
+/// The same from the leader and through a follower.
+async fn everyone(cluster: &Cluster) -> [Client; 2] {
+    let leader = cluster.leader().await;
+    [cluster.client(leader), cluster.client(leader % 3 + 1)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
+    use Code::InvalidArgument;
+    let cluster = Cluster::start(3, |config| config.count_max = 1_000).await;
+    for mut client in everyone(&cluster).await {
+        let next = client.try_next("book", id(1), 0).await;
+        assert_refused(next, InvalidArgument, &["count is 0", "between 1 and 1000"]);
+        let next = client.try_next("book", id(1), 1_001).await;
+        assert_refused(
+            next,
+            InvalidArgument,
+            &["count is 1001", "between 1 and 1000"],
+        );
+        let next = client.try_next("book", id(1), u64::MAX).await;
+        assert_refused(next, InvalidArgument, &["count is 18446744073709551615"]);
+        let next = client.try_next("book", None, 1).await;
+        assert_refused(next, InvalidArgument, &["key is missing"]);
+        let next = client.try_next("book", Some(Key { kind: None }), 1).await;
+        assert_refused(next, InvalidArgument, &["key is missing"]);
+        let next = client.try_next("book", name(b""), 1).await;
+        assert_refused(next, InvalidArgument, &["key is empty"]);
+        let next = client.try_next("book", name(&[b'x'; 257]), 1).await;
+        assert_refused(next, InvalidArgument, &["257 bytes", "at most 256"]);
+        let next = client.try_next("book", name(b"dune"), 1).await;
+        assert_refused(next, InvalidArgument, &["\"book\"", "\"dune\"", "unsigned"]);
+        let next = client.try_next("", id(1), 1).await;
+        assert_refused(next, InvalidArgument, &["namespace is empty"]);
+        let next = client.try_next(&"n".repeat(65), id(1), 1).await;
+        assert_refused(next, InvalidArgument, &["65 characters"]);
+        let next = client.try_next("a b", id(1), 1).await;
+        assert_refused(next, InvalidArgument, &["\"a b\"", "' '"]);
+        let next = client.try_next("film", id(1), 1).await;
+        assert_refused(
+            next,
+            Code::NotFound,
+            &["\"film\"", "ratchet namespace create film"],
+        );
+        let current = client.current("film", id(1)).await;
+        assert_refused(current, Code::NotFound, &["ratchet namespace create film"]);
+        let current = client.current("book", name(b"dune")).await;
+        assert_refused(current, InvalidArgument, &["\"dune\""]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let [mut leader, mut follower] = everyone(&cluster).await;
+    let create = CreateNamespaceRequest {
+        name: "few".into(),
+        key_kind: KeyKind::Name.into(),
+        step: Some(10),
+        increment: Some(10),
+        start: Some(5),
+        max: Some(40),
+        section_size: None,
+    };
+    follower
+        .admin
+        .create_namespace(create.clone())
+        .await
+        .unwrap();
+    assert_refused(
+        leader.admin.create_namespace(create).await,
+        Code::AlreadyExists,
+        &["\"few\""],
+    );
+    let range = follower.try_next("few", name(b"k"), 2).await.unwrap();
+    assert_eq!((range.first, range.last, range.increment), (5, 15, 10));
+    for client in [&mut leader, &mut follower] {
+        let next = client.try_next("few", name(b"k"), 3).await;
+        let says = [
+            "count is 3",
+            "2 numbers are left",
+            "max 40",
+            "namespace update few --max",
+        ];
+        assert_refused(next, Code::OutOfRange, &says);
+    }
+    let range = leader.try_next("few", name(b"k"), 2).await.unwrap();
+    assert_eq!((range.first, range.last), (25, 35));
+    assert_refused(
+        leader.try_next("few", name(b"k"), 1).await,
+        Code::OutOfRange,
+        &["0 numbers"],
+    );
+    assert_eq!(leader.current("few", name(b"k")).await.unwrap(), Some(35));
+    let update = UpdateNamespaceRequest {
+        name: "few".into(),
+        step: None,
+        max: Some(1_000),
+    };
+    follower.admin.update_namespace(update).await.unwrap();
+    let range = follower.try_next("few", name(b"k"), 2).await.unwrap();
+    assert_eq!((range.first, range.last), (45, 55));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
+    use Code::InvalidArgument;
+    let cluster = Cluster::start(3, |_| {}).await;
+    for mut client in everyone(&cluster).await {
+        let plain = CreateNamespaceRequest {
+            name: "x".into(),
+            ..Default::default()
+        };
+        let zero_step = CreateNamespaceRequest {
+            step: Some(0),
+            ..plain.clone()
+        };
+        let create = client.admin.create_namespace(zero_step).await;
+        assert_refused(create, InvalidArgument, &["step is 0"]);
+        let sections = CreateNamespaceRequest {
+            key_kind: KeyKind::Name.into(),
+            section_size: Some(8),
+            ..plain.clone()
+        };
+        let create = client.admin.create_namespace(sections).await;
+        assert_refused(create, InvalidArgument, &["section_size is 8"]);
+        let bad_name = CreateNamespaceRequest {
+            name: "a/b".into(),
+            ..plain
+        };
+        let create = client.admin.create_namespace(bad_name).await;
+        assert_refused(create, InvalidArgument, &["\"a/b\"", "'/'"]);
+        let unknown = UpdateNamespaceRequest {
+            name: "film".into(),
+            step: Some(5),
+            max: None,
+        };
+        assert_refused(
+            client.admin.update_namespace(unknown).await,
+            Code::NotFound,
+            &["\"film\""],
+        );
+        let get = client
+            .admin
+            .get_namespace(GetNamespaceRequest {
+                name: "film".into(),
+            })
+            .await;
+        assert_refused(get, Code::NotFound, &["\"film\""]);
+        let empty = UpdateNamespaceRequest {
+            name: "book".into(),
+            step: Some(0),
+            max: None,
+        };
+        assert_refused(
+            client.admin.update_namespace(empty).await,
+            InvalidArgument,
+            &["step is 0"],
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_cannot_be_met_is_an_error_in_time() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    cluster.cut_off(leader);
+    // Its lease still holds, and a fresh key needs a bump that it cannot commit.
+    let mut client = cluster.client(leader).patient(Duration::from_millis(60));
+    let late = client.next(777).await.unwrap_err();
+    let expected = [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled];
+    assert!(expected.contains(&late.code()), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refused() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let peer = common::channel(cluster.configs[&1].peer_listen);
+    let mut peer = PeerClient::new(peer);
+    let incarnation = cluster.nodes[&1]
+        .shared()
+        .group
+        .store()
+        .identity()
+        .incarnation;
+    let mine = Header {
+        cluster: "test".into(),
+        set: 1,
+        from: 2,
+        to: 1,
+        to_incarnation: incarnation,
+        follower_lease_ms: 300,
+    };
+    let other = |change: fn(&mut Header)| {
+        let mut header = mine.clone();
+        change(&mut header);
+        RaftMessage {
+            header: Some(header),
+            payload: vec![].into(),
+        }
+    };
+    for (message, says) in [
+        (other(|h| h.cluster = "prod".into()), "\"prod\""),
+        (other(|h| h.to = 3), "for node 3"),
+        (other(|h| h.to_incarnation += 1), "another data directory"),
+        (other(|h| h.set = 2), "set 2"),
+        (
+            other(|h| h.follower_lease_ms = 500),
+            "election_timeout_ms is 500",
+        ),
+    ] {
+        assert_refused(
+            peer.append(message.clone()).await,
+            Code::FailedPrecondition,
+            &[says],
+        );
+        assert_refused(peer.vote(message).await, Code::FailedPrecondition, &[says]);
+    }
+    let headless = RaftMessage {
+        header: None,
+        payload: vec![].into(),
+    };
+    assert_refused(
+        peer.append(headless).await,
+        Code::InvalidArgument,
+        &["header"],
+    );
+    let garbage = RaftMessage {
+        header: Some(mine),
+        payload: vec![1, 2, 3].into(),
+    };
+    assert_refused(
+        peer.append(garbage.clone()).await,
+        Code::InvalidArgument,
+        &["cannot be read"],
+    );
+    assert_refused(
+        peer.vote(garbage).await,
+        Code::InvalidArgument,
+        &["cannot be read"],
+    );
+    let stranger = HelloRequest {
+        cluster: "prod".into(),
+        from: 9,
+        to: 1,
+        follower_lease_ms: 300,
+    };
+    assert_refused(
+        peer.hello(stranger).await,
+        Code::FailedPrecondition,
+        &["\"prod\"", "\"test\""],
+    );
+    cluster.client(1).next(1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_on_any_port_harms_nobody() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let config = &cluster.configs[&1];
+    for address in [config.listen, config.peer_listen] {
+        let mut garbage = vec![0x16, 0x03, 0x01];
+        garbage.extend((0..4_096u32).map(|i| (i * 7_919 % 251) as u8));
+        for bytes in [
+            garbage.as_slice(),
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff",
+        ] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // The node may hang up before all is written.
+            let _ = stream.write_all(bytes);
+        }
+    }
+    assert_eq!(cluster.client(1).next(5).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    for mut client in everyone(&cluster).await {
+        let answer = client.try_next("book", id(1), 1).await.unwrap();
+        let route = answer.route.expect("a route");
+        let leader = cluster.leader().await;
+        assert_eq!(route.leader, leader);
+        assert_eq!(route.address, cluster.address(leader).to_string());
+        let request = ratchet::proto::v1::NextRequest {
+            namespace: "book".into(),
+            key: Some(Key {
+                kind: Some(Kind::Id(1)),
+            }),
+            count: None,
+            route_version: route.version,
+        };
+        let known = client.sequencer.next(request).await.unwrap().into_inner();
+        assert_eq!(known.route, None);
+    }
+}

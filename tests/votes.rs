@@ -1,0 +1,132 @@
+//! A promise outlives a restart.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::links::Cluster;
+use openraft::{
+    raft::{VoteRequest, VoteResponse},
+    vote::RaftLeaderId,
+};
+use ratchet::{
+    consensus::{GrpcTransport, RaftRpc, Transport},
+    proto::peer::RaftMessage,
+    storage::{LogId, Types, Vote, codec},
+};
+
+/// While the leader is cut off, one of its followers restarts. The follower's promise to keep out
+/// of elections has not run out, so the other follower must not be elected with its vote before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
+    let mut cluster = Cluster::start(3, |config| {
+        // Long enough to see that it is kept, whatever the machine is busy with.
+        config.election_timeout_ms = 3_000;
+        config.lease_ms = 2_500;
+        config.heartbeat_ms = 100;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let (restarted, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let term = cluster.client(leader).status().await.unwrap().term;
+    cluster.cut_off(leader);
+    // Both followers promised at this moment at the latest, and at a heartbeat before it at the
+    // earliest.
+    let promised = Instant::now();
+    // The other follower's own promise is void: it restarts as well, and asks for votes as soon as
+    // it may.
+    cluster.crash(restarted).await;
+    cluster.start_node(restarted).await;
+    let started = Instant::now();
+    assert!(
+        started - promised >= Duration::from_millis(3_000),
+        "the node was up again after {:?}, within the follower lease",
+        started - promised
+    );
+    let mut leadership = cluster.nodes[&other].shared().group.leadership();
+    let later = leadership.wait_for(|now| now.term > term && now.leader.is_some());
+    tokio::time::timeout(common::PATIENCE, later)
+        .await
+        .unwrap()
+        .unwrap();
+    let elected = Instant::now();
+    assert!(
+        elected - promised >= Duration::from_millis(2_900),
+        "a leader was elected after {:?}, within the lease",
+        elected - promised
+    );
+}
+
+/// The same, asked directly: the restarted node is begged for its vote all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_voter_grants_no_vote_within_a_lease() {
+    const LEASE: Duration = Duration::from_millis(2_000);
+    let mut cluster = Cluster::start(3, |config| {
+        config.election_timeout_ms = LEASE.as_millis() as u64;
+        config.lease_ms = 1_500;
+        config.heartbeat_ms = 100;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let (restarted, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let shared = cluster.nodes[&other].shared();
+    let member = shared.group.members()[&restarted].0.clone();
+    let header = shared.group.sender().header(restarted, &member);
+    let term = cluster.client(leader).status().await.unwrap().term;
+    let request = VoteRequest::<Types>::new(
+        Vote::new(term + 1, other),
+        Some(LogId::new(
+            Vote::new(term, 1).leader_id.to_committed(),
+            1_000,
+        )),
+    );
+    let payload = codec::encode(&request).unwrap();
+    let begging = async move {
+        let transport = GrpcTransport::default();
+        loop {
+            let message = RaftMessage {
+                header: Some(header.clone()),
+                payload: payload.clone().into(),
+            };
+            let timeout = Duration::from_millis(50);
+            let reply = transport
+                .raft(&member.peer_address, RaftRpc::Vote, message, timeout)
+                .await;
+            if let Ok(reply) = reply {
+                let answer: VoteResponse<Types> = codec::decode(&reply.payload).unwrap();
+                if answer.vote_granted {
+                    return Instant::now();
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    cluster.cut_off(leader);
+    // The last heartbeat may be this old.
+    let promised = Instant::now() - Duration::from_millis(150);
+    cluster.crash(restarted).await;
+    let begging = tokio::spawn(begging);
+    cluster.start_node(restarted).await;
+    let granted = tokio::time::timeout(common::PATIENCE, begging)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        granted - promised >= LEASE,
+        "granted after {:?}",
+        granted - promised
+    );
+}
+
+/// A node that votes for the first time in its life has promised nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_node_does_not_wait() {
+    let started = Instant::now();
+    let cluster = Cluster::start(1, |config| {
+        config.election_timeout_ms = 20_000;
+        config.lease_ms = 10_000;
+    })
+    .await;
+    assert!(started.elapsed() < Duration::from_secs(20));
+    drop(cluster);
+}
