@@ -165,6 +165,9 @@ struct State {
     proposed: Option<BTreeSet<NodeId>>,
     acks_term: u64,
     acks: HashMap<NodeId, Instant>,
+    /// Raft was shown something of this term: no lease of an earlier one is valid, not even one that
+    /// is begun later, by a watcher that lags.
+    void_before: u64,
 }
 
 impl LeaseClock {
@@ -196,6 +199,9 @@ impl LeaseClock {
         // What was proposed in an earlier term is in our log, and so in `quorums`, or nowhere.
         state.proposed = None;
         let lease = Arc::new(TermLease::new(term));
+        if term < state.void_before {
+            lease.void();
+        }
         state.current = Some(lease.clone());
         self.recompute(&state);
         lease
@@ -204,7 +210,8 @@ impl LeaseClock {
     /// Voids the current lease if its term is before `term`; called before Raft is shown anything
     /// of a later term, so that no answer of ours can follow one of a successor.
     pub fn void_before(&self, term: u64) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.void_before = term.max(state.void_before);
         if let Some(current) = &state.current
             && current.term < term
         {
@@ -402,6 +409,16 @@ mod tests {
         assert!(again.is_void(), "the same term does not start over");
         let next = clock.begin(5, quorums(&[&[1, 2, 3]]));
         assert!(!next.is_void());
+    }
+
+    #[test]
+    fn a_lease_that_is_begun_after_a_later_term_was_seen_is_void() {
+        let clock = clock();
+        clock.credit(3, 2, ms(1_000));
+        clock.void_before(4);
+        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
+        assert!(lease.is_void());
+        assert!(!clock.begin(4, quorums(&[&[1, 2, 3]])).is_void());
     }
 
     #[test]
