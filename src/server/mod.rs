@@ -37,6 +37,8 @@ const CONNECTION_CALLS_MAX: u32 = 1_024;
 /// [`StartError`].
 pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     let mut node = Node::start(config, seams).await?;
+    let at = node.addresses();
+    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
     let doors = Doors {
         shared: node.shared().clone(),
         stop: node.stopping(),
