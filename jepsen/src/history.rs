@@ -1,0 +1,92 @@
+//! What callers saw: who asked for what, when, and what came back.
+//!
+//! Invariant: an operation's times come from one monotonic clock, and a process never has two
+//! operations under way: whoever does not know how one ended goes on under a new process id.
+
+use serde::{Deserialize, Serialize};
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Numbers.
+    Next {
+        /// How many, at least 1.
+        count: u64,
+    },
+    /// The last number handed out: an allocation of nothing.
+    Current,
+    /// That all later numbers be above a floor; answers what they are above.
+    Raise {
+        /// The floor.
+        floor: u64,
+    },
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Answered.
+    Ok,
+    /// It surely did not happen.
+    Fail,
+    /// It may have happened, or may happen yet.
+    Info,
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Op {
+    /// Who asked.
+    pub process: u64,
+    /// The key, its namespace included.
+    pub key: String,
+    /// What was asked for.
+    pub action: Action,
+    /// When it was asked, in nanoseconds since the start of the run.
+    pub invoked_ns: u64,
+    /// When the answer was there; `None` while there is none.
+    pub returned_ns: Option<u64>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// `Next`: the first number. `Current` and `Raise`: the answer.
+    pub first: u64,
+    /// `Next`: the last number. `Current` and `Raise`: the answer.
+    pub last: u64,
+    /// The node that was asked.
+    pub node: u64,
+    /// What the error said; empty for an answer.
+    pub note: String,
+}
+
+impl Op {
+    /// Whether it was answered.
+    pub fn is_ok(&self) -> bool {
+        self.outcome == Outcome::Ok && self.returned_ns.is_some()
+    }
+
+    /// When it returned; the end of time if it did not.
+    pub fn returned(&self) -> u64 {
+        self.returned_ns.unwrap_or(u64::MAX)
+    }
+}
+
+/// All operations of a run, in no particular order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The operations.
+    pub ops: Vec<Op>,
+}
+
+impl History {
+    /// Adds an operation.
+    pub fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// The answered operations.
+    pub fn answered(&self) -> impl Iterator<Item = &Op> {
+        self.ops.iter().filter(|op| op.is_ok())
+    }
+}
