@@ -7,4 +7,6 @@
 //! [`matrix`] does so for every nemesis, [`controls`] for every planted bug.
 
 pub mod checker;
+pub mod disk;
 pub mod history;
+pub mod network;

@@ -1,0 +1,260 @@
+//! A network of its own: every node in a network namespace, one TUN device each, and this process as
+//! the switch between them.
+//!
+//! Every packet between two nodes, or between a node and the clients, is read here and sent on, kept
+//! for a while, doubled, or dropped, as its link says. So links fail one way, only between peers, a
+//! little or wholly, with neither packet filters nor traffic control in the kernel.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    io,
+    net::Ipv4Addr,
+    process::Command,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+/// Whom a packet is from or for: a node's id, or [`CLIENTS`].
+pub type Port = u8;
+/// The port of the clients, which live in this process.
+pub const CLIENTS: Port = 254;
+
+const PACKET_BYTES_MAX: usize = 65_536;
+const MTU: &str = "16000";
+
+/// How a link treats a packet, one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Link {
+    /// How many of its packets get lost, 0 to 1.
+    pub loss: f64,
+    /// How many are delivered twice, 0 to 1.
+    pub duplicates: f64,
+    /// How long each is under way.
+    pub delay: Duration,
+    /// By how much longer at most, at random: so that packets overtake each other.
+    pub jitter: Duration,
+}
+
+impl Link {
+    /// Nothing gets through.
+    pub const CUT: Link = Link {
+        loss: 1.0,
+        duplicates: 0.0,
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+    };
+}
+
+/// What links have done so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Packets sent on.
+    pub passed: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets kept for a while.
+    pub delayed: u64,
+    /// Packets delivered twice.
+    pub duplicated: u64,
+}
+
+struct Wire {
+    ports: BTreeMap<Port, SyncDevice>,
+    links: Mutex<BTreeMap<(Port, Port), Link>>,
+    tally: Mutex<Tally>,
+    late: Mutex<BinaryHeap<Reverse<Late>>>,
+    sooner: Condvar,
+    dice: Mutex<StdRng>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Late {
+    due: Instant,
+    to: Port,
+    packet: Vec<u8>,
+}
+
+/// The switch.
+pub struct Network(Arc<Wire>);
+
+/// The address of a port.
+pub fn address(port: Port) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, 0, port)
+}
+
+/// The name of a node's network namespace.
+pub fn namespace(port: Port) -> String {
+    format!("n{port}")
+}
+
+fn ip(args: &str) -> io::Result<()> {
+    let output = Command::new("ip").args(args.split(' ')).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("ip {args}: {}", said.trim())))
+}
+
+fn device(port: Port) -> io::Result<SyncDevice> {
+    let name = format!("rj{port}");
+    let device = DeviceBuilder::new().name(&name).build_sync()?;
+    let at = if port == CLIENTS {
+        String::new()
+    } else {
+        let namespace = namespace(port);
+        ip(&format!("netns add {namespace}"))?;
+        ip(&format!("link set {name} netns {namespace}"))?;
+        ip(&format!("-n {namespace} link set lo up"))?;
+        format!("-n {namespace} ")
+    };
+    ip(&format!("{at}addr add {}/24 dev {name}", address(port)))?;
+    ip(&format!("{at}link set {name} mtu {MTU} up"))?;
+    Ok(device)
+}
+
+impl Network {
+    /// Makes the namespaces of nodes 1 to `nodes`, and the switch between them. This process must
+    /// already be in network and mount namespaces of its own.
+    ///
+    /// # Errors
+    /// There is no TUN device or no `ip` here, or no right to use them.
+    pub fn start(nodes: Port, seed: u64) -> io::Result<Network> {
+        ip("link set lo up")?;
+        let ports = (1..=nodes).chain([CLIENTS]);
+        let ports = ports.map(|port| Ok((port, device(port)?)));
+        let wire = Arc::new(Wire {
+            ports: ports.collect::<io::Result<_>>()?,
+            links: Mutex::default(),
+            tally: Mutex::default(),
+            late: Mutex::default(),
+            sooner: Condvar::new(),
+            dice: Mutex::new(StdRng::seed_from_u64(seed)),
+        });
+        for port in wire.ports.keys().copied() {
+            let wire = wire.clone();
+            thread::Builder::new()
+                .name(format!("port-{port}"))
+                .spawn(move || wire.read(port))?;
+        }
+        let late = wire.clone();
+        thread::Builder::new()
+            .name("late-packets".to_owned())
+            .spawn(move || late.deliver_late())?;
+        Ok(Network(wire))
+    }
+
+    /// Sets how the link from one port to another treats packets.
+    pub fn set(&self, from: Port, to: Port, link: Link) {
+        let mut links = self.0.links.lock();
+        if link == Link::default() {
+            links.remove(&(from, to));
+        } else {
+            links.insert((from, to), link);
+        }
+    }
+
+    /// Sets both directions.
+    pub fn set_both(&self, one: Port, other: Port, link: Link) {
+        self.set(one, other, link);
+        self.set(other, one, link);
+    }
+
+    /// Makes all links perfect again.
+    pub fn mend(&self) {
+        self.0.links.lock().clear();
+    }
+
+    /// What the links have done so far.
+    pub fn tally(&self) -> Tally {
+        *self.0.tally.lock()
+    }
+}
+
+impl Wire {
+    fn read(&self, from: Port) {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        loop {
+            match self.ports[&from].recv(&mut buffer) {
+                Ok(length) => self.take(from, &buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    eprintln!("the switch cannot read from port {from}: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes an IPv4 packet for one of the ports; others (neighbour discovery and the like) are not
+    /// for anybody here.
+    fn take(&self, from: Port, packet: &[u8]) {
+        let is_v4 = packet.len() >= 20 && packet[0] >> 4 == 4;
+        if !is_v4 || packet[16..19] != address(0).octets()[..3] {
+            return;
+        }
+        let to = packet[19];
+        let link = self.links.lock().get(&(from, to)).copied();
+        let Some(link) = link else {
+            self.tally.lock().passed += 1;
+            return self.deliver(to, packet);
+        };
+        let (lost, twice, waits) = {
+            let mut dice = self.dice.lock();
+            let jitter = link.jitter.mul_f64(dice.random_range(0.0..=1.0));
+            let lost = dice.random_bool(link.loss);
+            (lost, dice.random_bool(link.duplicates), link.delay + jitter)
+        };
+        let mut tally = self.tally.lock();
+        if lost {
+            tally.dropped += 1;
+            return;
+        }
+        tally.passed += 1;
+        tally.duplicated += u64::from(twice);
+        tally.delayed += u64::from(!waits.is_zero());
+        drop(tally);
+        for _ in 0..=u8::from(twice) {
+            if waits.is_zero() {
+                self.deliver(to, packet);
+            } else {
+                let due = Instant::now() + waits;
+                let packet = packet.to_vec();
+                self.late.lock().push(Reverse(Late { due, to, packet }));
+                self.sooner.notify_one();
+            }
+        }
+    }
+
+    fn deliver(&self, to: Port, packet: &[u8]) {
+        if let Some(port) = self.ports.get(&to) {
+            // A full queue drops packets, as real ones do.
+            let _ = port.send(packet);
+        }
+    }
+
+    fn deliver_late(&self) {
+        let mut late = self.late.lock();
+        loop {
+            let now = Instant::now();
+            match late.peek() {
+                Some(Reverse(first)) if first.due <= now => {
+                    if let Some(Reverse(first)) = late.pop() {
+                        self.deliver(first.to, &first.packet);
+                    }
+                }
+                Some(Reverse(first)) => {
+                    let due = first.due;
+                    self.sooner.wait_until(&mut late, due);
+                }
+                None => self.sooner.wait(&mut late),
+            }
+        }
+    }
+}
