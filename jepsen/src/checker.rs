@@ -186,16 +186,28 @@ pub struct Gap {
     pub allowed: u64,
 }
 
+/// What the promise allows to be skipped.
+#[derive(Debug, Clone, Copy)]
+pub struct GapBound {
+    /// The distance between two neighbouring numbers.
+    pub increment: u64,
+    /// By how much one bump raises the ceiling.
+    pub step: u64,
+    /// How many leader changes may have been unclean.
+    pub unclean_changes: u64,
+    /// How often a call may have been tried on its way, burning its numbers each time.
+    pub attempts_max: u64,
+    /// A call that took this long may have been tried more than once.
+    pub slow_ns: u64,
+}
+
 /// Counts the gaps of the keys that have a section of their own.
 ///
-/// The promise allows one step per key and unclean leader change; and each call without an answer
-/// may have burnt its numbers once per attempt that was made for it.
+/// The promise allows one step per key and unclean leader change; and a call that failed, or took so
+/// long that it was tried more than once, may have burnt its numbers once per attempt.
 pub fn gaps(
     history: &History,
-    increment: u64,
-    step: u64,
-    unclean_changes: u64,
-    attempts_max: u64,
+    bound: &GapBound,
     own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
     #[derive(Default)]
@@ -215,15 +227,16 @@ pub fn gaps(
             tally.low = Some(tally.low.map_or(op.first, |low| low.min(op.first)));
             tally.high = tally.high.max(op.last);
             tally.given += count;
-        } else {
-            tally.burnt += count * attempts_max;
+        }
+        if !op.is_ok() || op.returned() - op.invoked_ns >= bound.slow_ns {
+            tally.burnt += count * bound.attempts_max;
         }
     }
     let answered = tallies.into_iter().filter_map(|(key, tally)| {
-        let span = (tally.high - tally.low?) / increment + 1;
+        let span = (tally.high - tally.low?) / bound.increment + 1;
         let gap = Gap {
             missing: span.saturating_sub(tally.given),
-            allowed: unclean_changes * step + tally.burnt,
+            allowed: bound.unclean_changes * bound.step + tally.burnt,
         };
         Some((key.to_owned(), gap))
     });
@@ -306,7 +319,14 @@ mod tests {
         let mut lost = next(1, 4, 0, 10);
         lost.outcome = Outcome::Info;
         let ops = vec![next(1, 10, 0, 10), lost, next(31, 31, 20, 30)];
-        let found = gaps(&History { ops }, 1, 10, 1, 2, |_| true);
+        let bound = GapBound {
+            increment: 1,
+            step: 10,
+            unclean_changes: 1,
+            attempts_max: 2,
+            slow_ns: 50,
+        };
+        let found = gaps(&History { ops }, &bound, |_| true);
         let gap = found["k"];
         assert_eq!((gap.missing, gap.allowed), (20, 18));
     }

@@ -7,6 +7,20 @@
 //! [`matrix`] does so for every nemesis, [`controls`] for every planted bug.
 
 pub mod checker;
+pub mod client;
+pub mod clock;
+pub mod cluster;
 pub mod disk;
+pub mod export;
 pub mod history;
+pub mod isolate;
+pub mod judge;
+pub mod max_wins;
+pub mod monitor;
+pub mod nemesis;
 pub mod network;
+pub mod proto;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod workload;

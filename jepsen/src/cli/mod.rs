@@ -1,0 +1,106 @@
+//! The command line: one file per subcommand that is more than a call.
+
+mod many;
+mod single;
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use ratchet_jepsen::{checker, history::History, judge::Verdict, max_wins};
+
+/// Proves Ratchet's promise, or breaks it.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 pass, 1 violation, 3 unknown, 4 harness error"
+)]
+struct Command {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// One run: a cluster, callers, a nemesis, a verdict, a report.
+    Run(single::Arguments),
+    /// A run of every nemesis, and a table.
+    Matrix(many::Matrix),
+    /// A run for every planted bug, each of which must be caught.
+    Controls(many::Controls),
+    /// Judges the order of a history that was exported as JSON.
+    Check {
+        /// history.json of a run.
+        history: PathBuf,
+    },
+    /// The reference service that broadcasts and takes the maximum.
+    MaxWins {
+        /// Where it listens for clients.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where it listens for peers.
+        #[arg(long)]
+        peer_listen: SocketAddr,
+        /// All servers' peer addresses: 1=host:port,2=host:port
+        #[arg(long, value_delimiter = ',', value_parser = peer)]
+        peers: Vec<SocketAddr>,
+    },
+}
+
+fn peer(text: &str) -> Result<SocketAddr, String> {
+    let address = text.split_once('=').map_or(text, |(_, address)| address);
+    address
+        .parse()
+        .map_err(|error| format!("{address:?}: {error}"))
+}
+
+/// Parses, and calls.
+pub fn main() -> ExitCode {
+    match Command::parse().what {
+        What::Run(arguments) => single::main(arguments),
+        What::Matrix(matrix) => matrix.main(),
+        What::Controls(controls) => controls.main(),
+        What::Check { history } => check(&history).exit(),
+        What::MaxWins {
+            listen,
+            peer_listen,
+            peers,
+        } => match runtime(max_wins::serve(listen, peer_listen, peers)) {
+            Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(error)) => failed(error),
+            Err(error) => failed(error),
+        },
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> ExitCode {
+    let verdict = Verdict::HarnessError(error.to_string());
+    eprintln!("{verdict}");
+    verdict.exit()
+}
+
+fn runtime<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(work))
+}
+
+fn check(path: &PathBuf) -> Verdict {
+    let read = std::fs::read(path)
+        .map_err(|error| error.to_string())
+        .and_then(|text| {
+            serde_json::from_slice::<History>(&text).map_err(|error| error.to_string())
+        });
+    let verdict = match read {
+        Err(error) => Verdict::HarnessError(format!("{}: {error}", path.display())),
+        Ok(history) => match checker::check_order(&history) {
+            Err(violation) => Verdict::Violation(vec![violation.to_string()]),
+            Ok(()) if history.answered().next().is_none() => {
+                Verdict::Unknown(vec!["nothing was answered".to_owned()])
+            }
+            Ok(()) => Verdict::Pass,
+        },
+    };
+    println!("{verdict}");
+    verdict
+}

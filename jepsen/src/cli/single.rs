@@ -1,0 +1,169 @@
+//! `ratchet-jepsen run`.
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use ratchet_jepsen::{
+    cluster::{Fence, Plan, Product},
+    disk::Disk,
+    isolate,
+    nemesis::Nemesis,
+    run::{self, Options},
+    workload::Workload,
+};
+
+/// One run.
+#[derive(Args, Debug, Clone)]
+pub struct Arguments {
+    /// What goes wrong.
+    #[arg(long, value_enum, default_value = "composed")]
+    pub nemesis: Nemesis,
+    /// What callers ask for.
+    #[arg(long, value_enum, default_value = "mixed")]
+    pub workload: Workload,
+    /// For how long faults go on.
+    #[arg(long, default_value_t = 30)]
+    pub seconds: u64,
+    /// What all chance of the harness comes from; drawn at random where absent.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Which fence the nodes use.
+    #[arg(long, value_enum, default_value = "lease")]
+    pub fence: Fence,
+    /// How many nodes; 5 for partition-ring, else 3.
+    #[arg(long)]
+    pub nodes: Option<u8>,
+    /// How many callers.
+    #[arg(long, default_value_t = 16)]
+    pub callers: usize,
+    /// The step of the namespaces: small, so that much is logged.
+    #[arg(long, default_value_t = 200)]
+    pub step: u64,
+    /// The program under test; the one beside this program where absent.
+    #[arg(long)]
+    pub binary: Option<PathBuf>,
+    /// What is under test.
+    #[arg(long, value_enum, default_value = "ratchet")]
+    pub product: Product,
+    /// The bug that a program with planted bugs is to have.
+    #[arg(long)]
+    pub bug: Option<String>,
+    /// How many answered operations make the run worth judging.
+    #[arg(long, default_value_t = 1_000)]
+    pub ops_min: u64,
+    /// How many leader changes do; at least 1 where the nemesis changes leaders.
+    #[arg(long)]
+    pub changes_min: Option<u64>,
+    /// Stop at the first violation.
+    #[arg(long)]
+    pub until_violation: bool,
+    /// Use loopback addresses even where namespaces can be had.
+    #[arg(long)]
+    pub loopback: bool,
+    /// Where the report, the histories and the nodes' logs go.
+    #[arg(long, default_value = "jepsen-report")]
+    pub out: PathBuf,
+}
+
+/// Runs.
+pub fn main(arguments: Arguments) -> ExitCode {
+    let mut why_not = "as asked for".to_owned();
+    if !arguments.loopback && !isolate::is_inside() {
+        why_not = isolate::enter();
+    }
+    let isolated = !arguments.loopback && isolate::is_inside();
+    if isolated && let Err(error) = isolate::settle() {
+        return super::failed(error);
+    }
+    if !isolated {
+        eprintln!(
+            "NO NAMESPACES ({why_not}): all nodes share this machine's loopback. Partitions, one-way \
+             links, slow and flaky links CANNOT BE TESTED here; a run of those ends as unknown."
+        );
+    }
+    let options = match options(arguments, isolated) {
+        Ok(options) => options,
+        Err(error) => return super::failed(error),
+    };
+    eprintln!("seed {}; {}", options.plan.seed, options.replay);
+    let run = match super::runtime(run::run(options)) {
+        Ok(run) => run,
+        Err(error) => return super::failed(error),
+    };
+    println!(
+        "{}\n{} answered, {} unknown, {} leader changes, {} faults of which {} bit, longest outage \
+         {} ms\nreport: {}",
+        run.verdict,
+        run.summary.answered,
+        run.summary.unknown,
+        run.summary.leader_changes,
+        run.summary.strikes,
+        run.summary.bit,
+        run.summary.longest_outage_ms,
+        run.options.out.join("report.html").display(),
+    );
+    run.verdict.exit()
+}
+
+fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
+    let seed = arguments
+        .seed
+        .unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let own = env::current_exe()?;
+    let binary = match (arguments.product, arguments.binary) {
+        (Product::MaxWins, _) => own,
+        (Product::Ratchet, Some(binary)) => binary.canonicalize().map_err(|error| {
+            std::io::Error::new(error.kind(), format!("{}: {error}", binary.display()))
+        })?,
+        (Product::Ratchet, None) => own.with_file_name("ratchet"),
+    };
+    let nemesis = arguments.nemesis;
+    let ring = nemesis == Nemesis::PartitionRing;
+    let nodes = arguments.nodes.unwrap_or(if ring { 5 } else { 3 });
+    let faulty_disks = disks_can_fail();
+    if !faulty_disks {
+        eprintln!(
+            "NO FUSE: disks that fail, fill up or lose unsynced writes CANNOT BE TESTED here; a run \
+             of those ends as unknown."
+        );
+    }
+    let words: Vec<String> = env::args().skip(1).collect();
+    let mut replay = format!("ratchet-jepsen {}", words.join(" "));
+    if !words.iter().any(|word| word.starts_with("--seed")) {
+        replay.push_str(&format!(" --seed {seed}"));
+    }
+    Ok(Options {
+        plan: Plan {
+            product: arguments.product,
+            binary,
+            nodes,
+            spare: if nemesis.needs_fresh_nodes() { 12 } else { 0 },
+            fence: arguments.fence,
+            bug: arguments.bug,
+            snapshot_after: if nemesis == Nemesis::SnapshotStorm {
+                20
+            } else {
+                500
+            },
+            isolated,
+            faulty_disks,
+            seed,
+        },
+        nemesis,
+        workload: arguments.workload,
+        callers: arguments.callers,
+        seconds: arguments.seconds,
+        step: arguments.step,
+        ops_min: arguments.ops_min,
+        changes_min: arguments
+            .changes_min
+            .unwrap_or(u64::from(nemesis.changes_leader())),
+        until_violation: arguments.until_violation,
+        out: arguments.out,
+        replay,
+    })
+}
+
+fn disks_can_fail() -> bool {
+    tempfile::tempdir().is_ok_and(|dir| Disk::mount(dir.path()).is_ok())
+}

@@ -1,0 +1,70 @@
+//! Namespaces of our own: network, mounts, processes. Whatever happens in them ends with them.
+
+use std::{
+    env, io,
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+};
+
+const INSIDE: &str = "RATCHET_JEPSEN_INSIDE";
+const UNSHARE: [&str; 6] = [
+    "--mount",
+    "--net",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+];
+
+/// Whether this process is in namespaces of its own already.
+pub fn is_inside() -> bool {
+    env::var_os(INSIDE).is_some()
+}
+
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(UNSHARE);
+    command
+}
+
+/// Starts this program again in namespaces of its own, and comes back only where that is not
+/// possible here, with the reason.
+pub fn enter() -> String {
+    let tried = unshare()
+        .arg("ip")
+        .args(["tuntap", "add", "dev", "rj-try", "mode", "tun"])
+        .stdin(Stdio::null())
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => return error.to_string(),
+    }
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error.to_string(),
+    };
+    let mut command = unshare();
+    command
+        .arg(program)
+        .args(env::args_os().skip(1))
+        .env(INSIDE, "1");
+    command.exec().to_string()
+}
+
+/// Makes room for named network namespaces that nobody else sees.
+///
+/// # Errors
+/// It cannot be mounted.
+pub fn settle() -> io::Result<()> {
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "tmpfs", "/run"])
+        .status()?;
+    if mounted.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("mount of /run: {mounted}")))
+}

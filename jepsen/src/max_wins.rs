@@ -1,0 +1,137 @@
+//! The ancestor: every server broadcasts, and the maximum wins.
+//!
+//! A reference service with the client port of the product, and the reason why the product exists. A
+//! large reader's id generator was built this way: the server that is asked asks all others for the
+//! last number that they know, takes the greatest, adds one, remembers it, and answers. Asked at one
+//! server at a time it is right. Asked at two at once, both learn the same maximum, and both hand out
+//! the same number.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tonic::{
+    Request, Response, Status,
+    transport::{Channel, Endpoint, Server},
+};
+
+use crate::proto::{
+    CurrentRequest, CurrentResponse, Key, NextRequest, NextResponse,
+    key::Kind,
+    sequencer_client::SequencerClient,
+    sequencer_server::{Sequencer, SequencerServer},
+};
+
+const BROADCAST: Duration = Duration::from_millis(200);
+
+type Numbers = Arc<Mutex<HashMap<(String, Kind), u64>>>;
+
+/// What clients see.
+struct Front {
+    numbers: Numbers,
+    peers: Vec<SequencerClient<Channel>>,
+}
+
+/// What peers see: the last number that this server knows.
+struct Known(Numbers);
+
+fn name(namespace: String, key: Option<Key>) -> Result<(String, Kind), Status> {
+    let kind = key.and_then(|key| key.kind);
+    let kind = kind.ok_or_else(|| Status::invalid_argument("no key"))?;
+    Ok((namespace, kind))
+}
+
+impl Front {
+    async fn highest(&self, namespace: &str, key: Option<Key>) -> Result<u64, Status> {
+        let asked = self.peers.iter().map(|peer| {
+            let request = CurrentRequest {
+                namespace: namespace.to_owned(),
+                key: key.clone(),
+                route_version: 0,
+            };
+            let mut peer = peer.clone();
+            async move { tokio::time::timeout(BROADCAST, peer.current(request)).await }
+        });
+        // Peers that do not answer are not waited for: that is how it was.
+        let answers = join_all(asked).await.into_iter().flatten().flatten();
+        let known = answers.filter_map(|answer| answer.into_inner().last);
+        let own = self
+            .numbers
+            .lock()
+            .get(&name(namespace.to_owned(), key)?)
+            .copied();
+        Ok(known.chain(own).max().unwrap_or(0))
+    }
+}
+
+#[tonic::async_trait]
+impl Sequencer for Front {
+    async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        let NextRequest {
+            namespace,
+            key,
+            count,
+            ..
+        } = request.into_inner();
+        let highest = self.highest(&namespace, key.clone()).await?;
+        let last = highest + count.unwrap_or(1);
+        self.numbers.lock().insert(name(namespace, key)?, last);
+        Ok(Response::new(NextResponse {
+            first: highest + 1,
+            last,
+            increment: 1,
+            route: None,
+        }))
+    }
+
+    async fn current(
+        &self,
+        request: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        let CurrentRequest { namespace, key, .. } = request.into_inner();
+        let last = Some(self.highest(&namespace, key).await?);
+        Ok(Response::new(CurrentResponse { last, route: None }))
+    }
+}
+
+#[tonic::async_trait]
+impl Sequencer for Known {
+    async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        Err(Status::unimplemented("peers only ask"))
+    }
+
+    async fn current(
+        &self,
+        request: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        let CurrentRequest { namespace, key, .. } = request.into_inner();
+        let last = self.0.lock().get(&name(namespace, key)?).copied();
+        Ok(Response::new(CurrentResponse { last, route: None }))
+    }
+}
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// An address cannot be listened on.
+pub async fn serve(
+    listen: SocketAddr,
+    peer_listen: SocketAddr,
+    peers: Vec<SocketAddr>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let numbers = Numbers::default();
+    let others = peers.into_iter().filter(|peer| *peer != peer_listen);
+    let others = others.map(|peer| {
+        let endpoint = Endpoint::from_shared(format!("http://{peer}"))?;
+        let channel = endpoint.connect_timeout(BROADCAST).connect_lazy();
+        Ok(SequencerClient::new(channel))
+    });
+    let front = Front {
+        numbers: numbers.clone(),
+        peers: others.collect::<Result<_, tonic::transport::Error>>()?,
+    };
+    let clients = Server::builder().add_service(SequencerServer::new(front));
+    let known = Server::builder().add_service(SequencerServer::new(Known(numbers)));
+    tokio::try_join!(clients.serve(listen), known.serve(peer_listen))?;
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! The report of a run: one HTML page that needs nothing else.
+
+use std::fmt::Write as _;
+
+use crate::{judge::Verdict, nemesis::Strike, run::Run};
+
+const WIDTH: f64 = 1_100.0;
+const LEFT: f64 = 70.0;
+const BUCKETS: usize = 220;
+const BAND: &str = "#f5c6cb";
+const COLOURS: [&str; 9] = [
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#edc948", "#9c755f",
+    "#bab0ac",
+];
+
+const STYLE: &str = "
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px; color: #222; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.verdict { display: inline-block; padding: .2rem .8rem; border-radius: .4rem; color: #fff; }
+.pass { background: #2e7d32; } .violation { background: #c62828; }
+.unknown { background: #b26a00; } .error { background: #555; }
+table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left;
+  vertical-align: top; border-bottom: 1px solid #eee; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: #444; }";
+
+/// What a bucket of time saw.
+#[derive(Default, Clone)]
+struct Bucket {
+    answered: u64,
+    failed: u64,
+    latencies: Vec<u64>,
+}
+
+struct Scale {
+    end_ns: u64,
+}
+
+impl Scale {
+    fn x(&self, ns: u64) -> f64 {
+        LEFT + (WIDTH - LEFT) * ns as f64 / self.end_ns as f64
+    }
+
+    fn bucket(&self, ns: u64) -> usize {
+        ((ns as u128 * BUCKETS as u128 / u128::from(self.end_ns)) as usize).min(BUCKETS - 1)
+    }
+}
+
+/// The page.
+pub fn html(run: &Run) -> String {
+    let ends = run.history.ops.iter().filter_map(|op| op.returned_ns);
+    let scale = Scale {
+        end_ns: ends.max().unwrap_or(1).max(1),
+    };
+    let mut page = String::new();
+    let title = format!("Ratchet under {:?}", run.options.nemesis);
+    // Writing to a string does not fail.
+    let _ = write!(
+        page,
+        "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}\
+         </style><h1>{title} {}</h1>{}{}<h2>Timeline</h2>{}<h2>Faults</h2>{}<h2>Repeat it</h2>\
+         <pre>{}</pre></html>",
+        badge(&run.verdict),
+        reasons(&run.verdict),
+        figures(run),
+        timeline(run, &scale),
+        faults(&run.strikes),
+        escape(&run.options.replay),
+    );
+    page
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+fn badge(verdict: &Verdict) -> String {
+    let class = match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Violation(_) => "violation",
+        Verdict::Unknown(_) => "unknown",
+        Verdict::HarnessError(_) => "error",
+    };
+    format!("<span class='verdict {class}'>{}</span>", verdict.word())
+}
+
+fn reasons(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Pass => String::new(),
+        other => format!("<pre>{}</pre>", escape(&other.to_string())),
+    }
+}
+
+fn figures(run: &Run) -> String {
+    let (plan, summary) = (&run.options.plan, &run.summary);
+    let rows = [
+        ("operations answered", summary.answered.to_string()),
+        ("of unknown outcome", summary.unknown.to_string()),
+        ("surely not done", summary.failed.to_string()),
+        ("leader changes seen", summary.leader_changes.to_string()),
+        (
+            "longest time without an answer",
+            format!("{} ms", summary.longest_outage_ms),
+        ),
+        (
+            "faults, and those seen to bite",
+            format!("{}, {}", summary.strikes, summary.bit),
+        ),
+        (
+            "workload",
+            format!(
+                "{:?}, {} callers",
+                run.options.workload, run.options.callers
+            ),
+        ),
+        (
+            "nodes, fence, step",
+            format!("{}, {:?}, {}", plan.nodes, plan.fence, run.options.step),
+        ),
+        (
+            "own network; disks that fail",
+            format!("{}; {}", plan.isolated, plan.faulty_disks),
+        ),
+        ("seed", plan.seed.to_string()),
+    ];
+    let rows = rows.map(|(what, value)| format!("<tr><td>{what}<td class=n>{value}"));
+    format!("<h2>Coverage</h2><table>{}</table>", rows.concat())
+}
+
+fn faults(strikes: &[Strike]) -> String {
+    let rows: Vec<String> = strikes
+        .iter()
+        .map(|strike| {
+            format!(
+                "<tr><td class=n>{:.2} s<td class=n>{:.2} s<td>{:?}<td>{}<td>{}<td>{}",
+                strike.from_ns as f64 / 1e9,
+                strike.to_ns as f64 / 1e9,
+                strike.nemesis,
+                escape(&strike.what),
+                if strike.bit {
+                    "bit"
+                } else {
+                    "not seen to bite"
+                },
+                escape(strike.broken.as_deref().unwrap_or("")),
+            )
+        })
+        .collect();
+    format!(
+        "<table><tr><th>from<th>to<th>fault<th>what<th>seen<th>promise broken{}</table>",
+        rows.concat()
+    )
+}
+
+fn timeline(run: &Run, scale: &Scale) -> String {
+    let buckets = buckets(run, scale);
+    let mut nodes: Vec<u64> = run.led.iter().map(|led| led.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let (top, rate_height, latency_height, row) = (20.0, 140.0, 140.0, 16.0);
+    let latency_top = top + rate_height + 30.0;
+    let leader_top = latency_top + latency_height + 30.0;
+    let bottom = leader_top + row * nodes.len() as f64 + 10.0;
+    let mut svg = format!(
+        "<svg viewBox='0 0 {WIDTH} {}' width='100%' role=img aria-label='timeline'>",
+        bottom + 20.0
+    );
+    for strike in &run.strikes {
+        let (x, to) = (scale.x(strike.from_ns), scale.x(strike.to_ns));
+        let _ = write!(
+            svg,
+            "<rect x='{x:.1}' y='{top}' width='{:.1}' height='{:.1}' fill='{BAND}' \
+             fill-opacity='.55'><title>{:?}: {}</title></rect>",
+            (to - x).max(1.0),
+            bottom - top,
+            strike.nemesis,
+            escape(&strike.what)
+        );
+    }
+    svg.push_str(&rates(&buckets, scale, top, rate_height));
+    svg.push_str(&latencies(&buckets, latency_top, latency_height));
+    let _ = write!(svg, "<text x='0' y='{:.1}'>leader</text>", leader_top - 4.0);
+    for led in &run.led {
+        let at = nodes.iter().position(|node| *node == led.node).unwrap_or(0);
+        let (x, y) = (scale.x(led.from_ns), leader_top + row * at as f64);
+        let _ = write!(
+            svg,
+            "<rect x='{x:.1}' y='{y:.1}' width='{:.1}' height='{:.1}' fill='{}'/>",
+            (scale.x(led.to_ns) - x).max(1.5),
+            row - 3.0,
+            COLOURS[led.node as usize % COLOURS.len()]
+        );
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        let y = leader_top + row * at as f64 + 11.0;
+        let _ = write!(
+            svg,
+            "<text x='{}' y='{y:.1}'>node {node}</text>",
+            LEFT - 50.0
+        );
+    }
+    for tenth in 0..=10 {
+        let ns = scale.end_ns / 10 * tenth;
+        let _ = write!(
+            svg,
+            "<text x='{:.1}' y='{:.1}' text-anchor='middle'>{:.0} s</text>",
+            scale.x(ns).min(WIDTH - 14.0),
+            bottom + 14.0,
+            ns as f64 / 1e9
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+fn buckets(run: &Run, scale: &Scale) -> Vec<Bucket> {
+    let mut buckets = vec![Bucket::default(); BUCKETS];
+    for op in &run.history.ops {
+        let bucket = &mut buckets[scale.bucket(op.returned_ns.unwrap_or(op.invoked_ns))];
+        if op.is_ok() {
+            bucket.answered += 1;
+            bucket.latencies.push(op.returned() - op.invoked_ns);
+        } else {
+            bucket.failed += 1;
+        }
+    }
+    for bucket in &mut buckets {
+        bucket.latencies.sort_unstable();
+    }
+    buckets
+}
+
+fn polyline(points: impl Iterator<Item = (f64, f64)>, colour: &str) -> String {
+    let points: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    format!(
+        "<polyline points='{}' fill='none' stroke='{colour}' stroke-width='1.3'/>",
+        points.join(" ")
+    )
+}
+
+fn middle(at: usize) -> f64 {
+    LEFT + (WIDTH - LEFT) * (at as f64 + 0.5) / BUCKETS as f64
+}
+
+fn rates(buckets: &[Bucket], scale: &Scale, top: f64, height: f64) -> String {
+    let second = scale.end_ns as f64 / BUCKETS as f64 / 1e9;
+    let rate = |count: u64| count as f64 / second;
+    let counts = buckets
+        .iter()
+        .map(|bucket| bucket.answered.max(bucket.failed));
+    let most = rate(counts.max().unwrap_or(1).max(1));
+    let y = |count: u64| top + height * (1.0 - rate(count) / most);
+    let line = |of: fn(&Bucket) -> u64, colour| {
+        polyline(
+            buckets
+                .iter()
+                .enumerate()
+                .map(|(at, b)| (middle(at), y(of(b)))),
+            colour,
+        )
+    };
+    format!(
+        "<text x='0' y='{:.1}'>calls/s: answered (blue), not (red); top {most:.0}</text>{}{}",
+        top - 6.0,
+        line(|bucket| bucket.answered, "#1f4e8c"),
+        line(|bucket| bucket.failed, "#c62828"),
+    )
+}
+
+/// On a logarithmic scale, from 10 microseconds to 10 seconds.
+fn latencies(buckets: &[Bucket], top: f64, height: f64) -> String {
+    let y = |ns: u64| {
+        let decades = ((ns.max(10_000) as f64).log10() - 4.0) / 6.0;
+        top + height * (1.0 - decades.min(1.0))
+    };
+    let mut svg = format!(
+        "<text x='0' y='{:.1}'>latency of answers: median (green), 99th percentile (orange)</text>",
+        top - 6.0
+    );
+    for (decade, label) in ["10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"]
+        .iter()
+        .enumerate()
+    {
+        let at = y(10_u64.pow(4 + decade as u32));
+        let _ = write!(
+            svg,
+            "<line x1='{LEFT}' x2='{WIDTH}' y1='{at:.1}' y2='{at:.1}' stroke='#ddd'/>\
+             <text x='{}' y='{:.1}' text-anchor='end'>{label}</text>",
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    for (share, colour) in [(0.5, "#2e7d32"), (0.99, "#f28e2b")] {
+        let seen = buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| !b.latencies.is_empty());
+        let points = seen.map(|(at, bucket)| {
+            let which = ((bucket.latencies.len() - 1) as f64 * share) as usize;
+            (middle(at), y(bucket.latencies[which]))
+        });
+        svg.push_str(&polyline(points, colour));
+    }
+    svg
+}
