@@ -20,3 +20,4 @@ pub mod sequence;
 pub mod clock;
 pub mod metrics;
 pub mod proto;
+pub mod random;

@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    future::ready,
     sync::{Arc, Condvar, Mutex},
     time::Duration,
 };
@@ -40,12 +41,12 @@ impl Disk {
                 while *mood == Mood::Hanging {
                     mood = changed.wait(mood).unwrap();
                 }
-                match *mood {
+                Box::pin(ready(match *mood {
                     Mood::Failing => {
                         Err("IO error: While fdatasync: 000009.log: Input/output error".into())
                     }
                     _ => Ok(()),
-                }
+                }))
             }),
             ..options.clone()
         }

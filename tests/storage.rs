@@ -1,6 +1,7 @@
 //! The store keeps what it acknowledged, and says so when it cannot.
 
 use std::{
+    future::ready,
     path::Path,
     sync::{
         Arc, Condvar, Mutex,
@@ -95,7 +96,7 @@ fn waiting(disk: &Arc<Disk>) -> StoreOptions {
                 open = disk.changed.wait(open).unwrap();
             }
             disk.syncs.fetch_add(1, Ordering::SeqCst);
-            Ok(())
+            Box::pin(ready(Ok(())))
         }),
         ..options()
     }
@@ -154,7 +155,9 @@ async fn a_failed_fsync_is_told_with_what_to_do_and_never_tried_again() {
     let failing = StoreOptions {
         before_sync: Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
-            Err("IO error: While fdatasync: 000004.log: Input/output error".to_owned())
+            Box::pin(ready(Err(
+                "IO error: While fdatasync: 000004.log: Input/output error".to_owned(),
+            )))
         }),
         ..options()
     };

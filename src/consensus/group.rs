@@ -153,7 +153,7 @@ impl Group {
             node: config.node,
             follower_lease_ms: config.election_timeout_ms,
         });
-        let network = Network::new(sender, transport, lease.clone());
+        let network = Network::new(sender, transport, lease.clone(), store.work());
         let log = LogStore::open(&store, config.set)?;
         let machine = StateMachine::open(&store, config.set)?;
         let view = machine.view();
@@ -351,6 +351,7 @@ impl Group {
                 }
             };
             tokio::select! {
+                biased;
                 changed = metrics.changed() => if changed.is_err() {
                     self.stop_because("its core is gone".to_owned());
                     return;

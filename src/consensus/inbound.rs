@@ -128,7 +128,7 @@ impl Group {
         mut incoming: IncomingSnapshot,
         part: Bytes,
     ) -> Result<IncomingSnapshot, Status> {
-        let written = tokio::task::spawn_blocking(move || {
+        let written = self.store().work().run(move || {
             incoming.write(&part)?;
             Ok(incoming)
         });
@@ -147,7 +147,7 @@ impl Group {
         (vote, meta): (Vote, SnapshotMeta),
         incoming: IncomingSnapshot,
     ) -> Result<Vec<u8>, Status> {
-        let finished = tokio::task::spawn_blocking(move || incoming.finish()).await;
+        let finished = self.store().work().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
             .map_err(disk)?;

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use openraft::{
     RaftNetworkFactory, RaftNetworkV2,
     errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable},
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     proto::peer::{Header, RaftMessage, SnapshotPart},
     sequence::{NodeId, SetId},
-    storage::{Member, Snapshot, SnapshotFile, SnapshotMeta, Types, Vote, codec},
+    storage::{Member, Snapshot, SnapshotFile, SnapshotMeta, Types, Vote, Work, codec},
 };
 
 /// How many bytes of a snapshot travel in one message.
@@ -65,15 +65,22 @@ pub struct Network {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
+    work: Work,
 }
 
 impl Network {
     /// A network that says who `sender` is, and credits acknowledgements to `lease`.
-    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>) -> Self {
+    pub fn new(
+        sender: Arc<Sender>,
+        transport: Arc<dyn Transport>,
+        lease: Arc<LeaseClock>,
+        work: Work,
+    ) -> Self {
         Network {
             sender,
             transport,
             lease,
+            work,
         }
     }
 
@@ -232,12 +239,13 @@ impl RaftNetworkV2<Types> for Peer {
             header: Some(self.header.clone()),
             payload: about.into(),
         };
-        let (parts, mut failed) = parts_of(first, snapshot.snapshot);
+        let (parts, mut failed) = parts_of(first, snapshot.snapshot, self.network.work);
         let sending = self
             .network
             .transport
             .install_snapshot(&self.address, parts.boxed());
         let reply = tokio::select! {
+            biased;
             closed = cancel => return Err(StreamingError::Closed(closed)),
             Some(error) = failed.recv() => return Err(NetworkError::from_string(error).into()),
             reply = sending => reply,
@@ -255,39 +263,35 @@ impl RaftNetworkV2<Types> for Peer {
 fn parts_of(
     first: SnapshotPart,
     file: SnapshotFile,
+    work: Work,
 ) -> (
     impl futures::Stream<Item = SnapshotPart> + Send + 'static,
     tokio::sync::mpsc::Receiver<String>,
 ) {
-    let (parts, stream) = tokio::sync::mpsc::channel(4);
     let (failure, failed) = tokio::sync::mpsc::channel(1);
-    tokio::task::spawn_blocking(move || {
-        let mut offset = 0;
-        let mut part = first;
-        loop {
-            if parts.blocking_send(part).is_err() {
-                return;
-            }
-            let payload = match file.read_part(offset, SNAPSHOT_PART_BYTES) {
-                Ok(payload) => payload,
-                Err(error) => {
-                    // The receiver is gone only where nobody waits for the snapshot any more. The
-                    // stream ends short, and the peer refuses what arrived.
-                    failure.blocking_send(error.to_string()).ok();
-                    return;
-                }
+    let rest = stream::unfold(0, move |offset| {
+        let (file, failure) = (file.clone(), failure.clone());
+        async move {
+            let read = work.run(move || file.read_part(offset, SNAPSHOT_PART_BYTES));
+            let payload = match read.await {
+                Ok(Ok(payload)) => payload,
+                // The receiver is gone only where nobody waits for the snapshot any more. The
+                // stream ends short, and the peer refuses what arrived.
+                Ok(Err(error)) => return failure.try_send(error.to_string()).ok().and(None),
+                Err(error) => return failure.try_send(error.to_string()).ok().and(None),
             };
             if payload.is_empty() {
-                return;
+                return None;
             }
-            offset += payload.len() as u64;
-            part = SnapshotPart {
+            let next = offset + payload.len() as u64;
+            let part = SnapshotPart {
                 header: None,
                 payload: payload.into(),
             };
+            Some((part, next))
         }
     });
-    (tokio_stream::wrappers::ReceiverStream::new(stream), failed)
+    (stream::iter([first]).chain(rest), failed)
 }
 
 #[cfg(test)]

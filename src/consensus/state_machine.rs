@@ -15,7 +15,7 @@ use crate::{
     sequence::{Outcome, SetId, apply},
     storage::{
         AppliedTable, AppliedView, Entry, LogId, Snapshot, SnapshotFile, SnapshotMeta,
-        SnapshotView, Store, StoreError, StoredMembership, Types,
+        SnapshotView, Store, StoreError, StoredMembership, Types, Work,
     },
 };
 
@@ -27,6 +27,7 @@ pub struct StateMachine {
     /// Taken out while a blocking task works on it; not put back after that task panicked.
     table: Option<AppliedTable>,
     view: AppliedView,
+    work: Work,
 }
 
 impl StateMachine {
@@ -38,6 +39,7 @@ impl StateMachine {
         let table = AppliedTable::open(store, set)?;
         Ok(StateMachine {
             view: table.view(),
+            work: store.work(),
             table: Some(table),
         })
     }
@@ -52,12 +54,12 @@ impl StateMachine {
     }
 
     /// Works on the table where blocking is allowed.
-    async fn work<T: Send + 'static>(
+    async fn with_table<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut AppliedTable) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, io::Error> {
         let mut table = self.table.take().ok_or_else(gone)?;
-        let worked = tokio::task::spawn_blocking(move || {
+        let worked = self.work.run(move || {
             let done = work(&mut table);
             (table, done)
         });
@@ -120,7 +122,7 @@ impl RaftStateMachine<Types> for StateMachine {
                 batch.push(entry);
                 responders.push(responder);
             }
-            let outcomes = self.work(|table| apply_entries(table, batch)).await?;
+            let outcomes = self.with_table(|table| apply_entries(table, batch)).await?;
             for (responder, outcome) in responders.into_iter().zip(outcomes) {
                 if let Some(responder) = responder {
                     responder.send(outcome);
@@ -142,7 +144,7 @@ impl RaftStateMachine<Types> for StateMachine {
         _meta: &SnapshotMeta,
         snapshot: SnapshotFile,
     ) -> Result<(), io::Error> {
-        self.work(|table| table.install(snapshot)).await
+        self.with_table(|table| table.install(snapshot)).await
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {

@@ -18,6 +18,7 @@ pub async fn watch(group: Arc<Group>, clock: Arc<dyn Clock>) {
     let health = group.store().health();
     loop {
         tokio::select! {
+            biased;
             _ = stopped.wait_for(Option::is_some) => return,
             () = tokio::time::sleep(limit / 4) => {}
         }

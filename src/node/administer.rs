@@ -89,6 +89,7 @@ impl Shared {
                 return Ok(Reply::Status(self.status()));
             }
             tokio::select! {
+                biased;
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(deadline.min(Instant::now() + RETRY)) => {
                     if Instant::now() >= deadline {

@@ -166,6 +166,7 @@ impl Link {
         let mut batch = Vec::new();
         loop {
             tokio::select! {
+                biased;
                 reply = replies.next() => match reply {
                     Some(Ok(ForwardReplies { replies })) => {
                         for reply in replies {
@@ -182,6 +183,7 @@ impl Link {
                 place = messages.reserve() => {
                     let Ok(place) = place else { return };
                     let taken = tokio::select! {
+                        biased;
                         taken = waiting.recv_many(&mut batch, MESSAGE_REQUESTS_MAX) => taken,
                         reply = replies.next() => {
                             match reply {

@@ -14,7 +14,6 @@ mod shared;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -60,7 +59,6 @@ pub struct Node {
     stop: CancellationToken,
     tasks: TaskTracker,
     addresses: Addresses,
-    listeners: Option<Listeners>,
 }
 
 /// Where a node listens.
@@ -74,71 +72,28 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// The sockets that a node listens on.
-pub struct Listeners {
-    /// For clients.
-    pub client: TcpListener,
-    /// For peers.
-    pub peer: TcpListener,
-    /// For Prometheus.
-    pub metrics: Option<TcpListener>,
-}
-
-impl Listeners {
-    async fn bind(config: &Config) -> Result<Listeners, StartError> {
-        Ok(Listeners {
-            client: bind("listen", config.listen).await?,
-            peer: bind("peer_listen", config.peer_listen).await?,
-            metrics: match config.metrics_listen {
-                Some(address) => Some(bind("metrics_listen", address).await?),
-                None => None,
-            },
-        })
-    }
-
-    fn addresses(&self) -> std::io::Result<Addresses> {
-        Ok(Addresses {
-            client: self.client.local_addr()?,
-            peer: self.peer.local_addr()?,
-            metrics: self
-                .metrics
-                .as_ref()
-                .map(TcpListener::local_addr)
-                .transpose()?,
-        })
-    }
-}
-
-async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| StartError::Listen {
-            field,
-            address,
-            source,
-        })
-}
-
 impl Node {
-    /// Starts a node: opens its store, keeps silent for as long as a promise of its last run may
-    /// bind it, and joins or founds its cluster. The front doors take its listeners.
+    /// Starts a node that will be found at `addresses`: opens its store, keeps silent for as long as
+    /// a promise of its last run may bind it, and joins or founds its cluster. Nobody may be let in
+    /// before this returns.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
+    pub async fn start(
+        config: Config,
+        seams: Seams,
+        addresses: Addresses,
+    ) -> Result<Node, StartError> {
         config.check()?;
-        // Bound, so that an address in use is found before anything is made; nobody is answered yet.
-        let listeners = Listeners::bind(&config).await?;
-        let addresses = listeners
-            .addresses()
-            .map_err(|e| StartError::Internal(e.to_string()))?;
         let (dir, cluster, id) = (
             config.data_dir.clone(),
             config.cluster.clone(),
             config.node_id,
         );
         let options = seams.storage.clone();
-        let store = tokio::task::spawn_blocking(move || Store::open(&dir, &cluster, id, options))
+        let store = options
+            .work
+            .run(move || Store::open(&dir, &cluster, id, options))
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
         keep_silent(&store, &config).await?;
@@ -155,7 +110,6 @@ impl Node {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             addresses,
-            listeners: Some(listeners),
         };
         let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
         node.tasks.spawn(until(node.stop.clone(), watchdog));
@@ -166,11 +120,6 @@ impl Node {
         node.tasks
             .spawn(until(node.stop.clone(), formation::form(shared.clone())));
         Ok(node)
-    }
-
-    /// The listeners, for the front doors; `None` once they were taken.
-    pub fn take_listeners(&mut self) -> Option<Listeners> {
-        self.listeners.take()
     }
 
     /// Cancelled when the node stops.
@@ -229,6 +178,7 @@ impl Node {
 
 async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
     tokio::select! {
+        biased;
         () = stop.cancelled() => {}
         () = task => {}
     }

@@ -168,7 +168,7 @@ impl Shared {
                     self.forwarder
                         .forward(leader, &member, request.clone().forward(), deadline);
                 tokio::select! {
-                    () = passed_over(&mut changes) => continue,
+                    biased;
                     reply = forwarding => match reply {
                         Ok(Forwarded::Error(status)) => return Err(status.into()),
                         Ok(reply) => if let Some(answer) = A::forwarded(reply) {
@@ -176,6 +176,7 @@ impl Shared {
                         },
                         Err(lost) => tracing::debug!(leader, %lost, "forwarding"),
                     },
+                    () = passed_over(&mut changes) => continue,
                 }
                 // It is gone, or no longer leads, and we have not heard who does.
                 rest_until = deadline.min(Instant::now() + RETRY);
@@ -184,6 +185,7 @@ impl Shared {
             {
                 // We lead, and a majority has not been heard of for a lease.
                 tokio::select! {
+                    biased;
                     () = term.lease().wait_until(|lease| {
                         lease.is_void() || lease.is_valid(self.clock.now())
                     }) => continue,
@@ -192,6 +194,7 @@ impl Shared {
                 }
             }
             tokio::select! {
+                biased;
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(rest_until) => if rest_until == deadline {
                     return Err(self.nobody_leads().into());

@@ -5,6 +5,7 @@
 
 mod admin;
 mod deadline;
+mod listeners;
 mod metrics;
 mod peer;
 mod sequencer;
@@ -14,6 +15,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server, server::TcpIncoming};
+
+use listeners::Listeners;
+pub use peer::Door as PeerDoor;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -36,19 +40,22 @@ const CONNECTION_CALLS_MAX: u32 = 1_024;
 /// # Errors
 /// [`StartError`].
 pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
-    let mut node = Node::start(config, seams).await?;
-    let at = node.addresses();
+    config.check()?;
+    // Bound, so that an address in use is found before anything is made; nobody is answered yet.
+    let listeners = Listeners::bind(&config).await?;
+    let at = listeners
+        .addresses()
+        .map_err(|e| StartError::Internal(e.to_string()))?;
+    let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
     let doors = Doors {
         shared: node.shared().clone(),
         stop: node.stopping(),
     };
-    if let Some(listeners) = node.take_listeners() {
-        node.run(doors.clone().peers(listeners.peer));
-        node.run(doors.clone().clients(listeners.client));
-        if let Some(listener) = listeners.metrics {
-            node.run(doors.metrics(listener));
-        }
+    node.run(doors.clone().peers(listeners.peer));
+    node.run(doors.clone().clients(listeners.client));
+    if let Some(listener) = listeners.metrics {
+        node.run(doors.metrics(listener));
     }
     Ok(node)
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt, Stream, StreamExt, TryStreamExt,
     stream::{BoxStream, FuturesUnordered},
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -46,6 +46,46 @@ impl Door {
         let payload = group.answer(rpc, &message.payload).await?.into();
         Ok(Response::new(RaftReply { payload }))
     }
+
+    /// Takes a snapshot in, whatever network its parts come over.
+    ///
+    /// # Errors
+    /// As the parts fail, or as the group refuses them.
+    pub async fn take_snapshot(
+        &self,
+        mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
+    ) -> Result<RaftReply, Status> {
+        let group = &self.shared.group;
+        let first = parts
+            .try_next()
+            .await?
+            .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
+        group.check_header(first.header.as_ref())?;
+        let (about, mut incoming) = group.snapshot_begins(&first.payload)?;
+        while let Some(part) = parts.try_next().await? {
+            incoming = group.snapshot_goes_on(incoming, part.payload).await?;
+        }
+        let payload = group.snapshot_arrived(about, incoming).await?.into();
+        Ok(RaftReply { payload })
+    }
+
+    /// Answers a stream of forwarded requests, whatever network it comes over.
+    pub fn answer_all(
+        &self,
+        requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
+    ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
+        let (replies, stream) = mpsc::channel(16);
+        let serving = serve_forwarded(self.shared.clone(), requests, replies);
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = serving => {}
+            }
+        });
+        ReceiverStream::new(stream).boxed()
+    }
 }
 
 #[tonic::async_trait]
@@ -82,35 +122,16 @@ impl Peer for Door {
         &self,
         request: Request<Streaming<SnapshotPart>>,
     ) -> Result<Response<RaftReply>, Status> {
-        let mut parts = request.into_inner();
-        let group = &self.shared.group;
-        let first = parts
-            .message()
-            .await?
-            .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
-        group.check_header(first.header.as_ref())?;
-        let (about, mut incoming) = group.snapshot_begins(&first.payload)?;
-        while let Some(part) = parts.message().await? {
-            incoming = group.snapshot_goes_on(incoming, part.payload).await?;
-        }
-        let payload = group.snapshot_arrived(about, incoming).await?.into();
-        Ok(Response::new(RaftReply { payload }))
+        self.take_snapshot(request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn forward(
         &self,
         request: Request<Streaming<ForwardRequests>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        let (replies, stream) = mpsc::channel(16);
-        let serving = serve_forwarded(self.shared.clone(), request.into_inner(), replies);
-        let stop = self.stop.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = serving => {}
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(stream).boxed()))
+        Ok(Response::new(self.answer_all(request.into_inner())))
     }
 
     async fn administer(
@@ -144,12 +165,22 @@ impl Peer for Door {
 /// that are there together in one message.
 async fn serve_forwarded(
     shared: Arc<Shared>,
-    mut requests: Streaming<ForwardRequests>,
+    mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<ForwardReplies, Status>>,
 ) {
     let mut working = FuturesUnordered::new();
     loop {
         tokio::select! {
+            biased;
+            Some(reply) = working.next(), if !working.is_empty() => {
+                let mut together = vec![reply];
+                while let Some(Some(reply)) = working.next().now_or_never() {
+                    together.push(reply);
+                }
+                if replies.send(Ok(ForwardReplies { replies: together })).await.is_err() {
+                    return;
+                }
+            }
             message = requests.next() => {
                 let Some(Ok(message)) = message else { return };
                 if let Err(status) = shared.group.check_header(message.header.as_ref()) {
@@ -159,15 +190,6 @@ async fn serve_forwarded(
                 }
                 for request in message.requests {
                     working.push(answer(shared.clone(), request));
-                }
-            }
-            Some(reply) = working.next(), if !working.is_empty() => {
-                let mut together = vec![reply];
-                while let Some(Some(reply)) = working.next().now_or_never() {
-                    together.push(reply);
-                }
-                if replies.send(Ok(ForwardReplies { replies: together })).await.is_err() {
-                    return;
                 }
             }
         }

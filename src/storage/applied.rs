@@ -23,6 +23,7 @@ use super::{
     raft_types::{LogId, SnapshotMeta, StoredMembership},
     snapshot::{Shelf, SnapshotFile, SnapshotView},
     store::Store,
+    work::Work,
 };
 use crate::sequence::{Namespace, NamespaceId, SectionId, SectionKey, SectionRecord, SetId, Table};
 
@@ -112,6 +113,7 @@ pub struct AppliedTable {
     meta: AppliedMeta,
     view: AppliedView,
     shelf: Shelf,
+    work: Work,
 }
 
 /// The table, for reading, beside the state machine.
@@ -167,6 +169,7 @@ impl AppliedTable {
         };
         Ok(AppliedTable {
             shelf: Shelf::open(store.dir(), set)?,
+            work: store.work(),
             db,
             set,
             meta,
@@ -211,7 +214,7 @@ impl AppliedTable {
     /// A view of the table as it is now, to write a snapshot from.
     pub async fn snapshot_view(&self) -> SnapshotView {
         let (set, shelf) = (self.set, self.shelf.clone());
-        SnapshotView::take(self.db.clone(), move |view, db| {
+        SnapshotView::take(self.db.clone(), self.work, move |view, db| {
             write_snapshot(view, db, set, &shelf)
         })
         .await

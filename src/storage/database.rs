@@ -36,6 +36,16 @@ impl Family {
     }
 }
 
+/// Where that is which was written and not synced yet: a seam.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unsynced {
+    /// With the system, which keeps it when the process dies.
+    #[default]
+    WithSystem,
+    /// In the process's memory. For simulations: a crash loses it, as a power cut would.
+    InMemory,
+}
+
 /// The database, and the lock on its directory: the lock is let go last.
 pub struct Database {
     pub(super) db: rocksdb::DB,
@@ -45,7 +55,7 @@ pub struct Database {
 
 impl Database {
     /// Opens or creates the database in `dir`/db. `lock` is held as long as it is open.
-    pub fn open(dir: &Path, lock: File) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path, lock: File, unsynced: Unsynced) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
@@ -56,6 +66,7 @@ impl Database {
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
+        options.set_manual_wal_flush(unsynced == Unsynced::InMemory);
         let families = Family::ALL.map(Family::name);
         let path = Self::path(dir);
         let db =

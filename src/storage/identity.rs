@@ -18,7 +18,7 @@ use super::{
     database::{Database, Family},
     error::StoreError,
 };
-use crate::sequence::NodeId;
+use crate::{random, sequence::NodeId};
 
 const FILE: &str = "NODE";
 const RECORD: &[u8] = b"identity";
@@ -114,7 +114,7 @@ pub fn establish(
             let identity = Identity {
                 cluster: cluster.to_owned(),
                 node,
-                incarnation: rand::random_range(1..=u64::MAX),
+                incarnation: random::number().max(1),
             };
             let mut batch = WriteBatch::default();
             batch.put_cf(

@@ -5,7 +5,7 @@ use std::fmt;
 use openraft::type_config::alias;
 use serde::{Deserialize, Serialize};
 
-use super::SnapshotFile;
+use super::{SnapshotFile, raft_runtime::Runtime};
 use crate::sequence::{Command, NodeId, Outcome};
 
 openraft::declare_raft_types!(
@@ -21,6 +21,7 @@ openraft::declare_raft_types!(
         Node = Member,
         Term = u64,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, NodeId>,
+        AsyncRuntime = Runtime,
 );
 
 /// Where a member is, and which data directory it has.

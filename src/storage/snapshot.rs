@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 
 use super::{
     database::Database, error::StoreError, raft_types::SnapshotMeta, snapshot_file, store::Store,
+    work::Work,
 };
-use crate::sequence::SetId;
+use crate::{random, sequence::SetId};
 
 /// A whole snapshot on the disk. It stays readable while one holds it, even if its file is removed.
 #[derive(Debug, Clone)]
@@ -149,7 +150,7 @@ impl Shelf {
     }
 
     fn temporary_path(&self) -> PathBuf {
-        let unique: u64 = rand::random();
+        let unique = random::number();
         self.dir.join(format!("{}-{unique:x}.tmp", self.set))
     }
 
@@ -265,19 +266,30 @@ impl IncomingSnapshot {
 
 /// A view of a table as it was at one moment, from which a snapshot can be written. RocksDB's own
 /// snapshots borrow the database, so that a thread of its own holds it until it is needed.
-pub struct SnapshotView {
-    write: Option<tokio::sync::oneshot::Sender<()>>,
-    written: tokio::task::JoinHandle<Result<SnapshotFile, StoreError>>,
+pub struct SnapshotView(View);
+
+enum View {
+    Held {
+        write: Option<tokio::sync::oneshot::Sender<()>>,
+        written: tokio::task::JoinHandle<Result<SnapshotFile, StoreError>>,
+    },
+    /// Without threads, it is written at once.
+    Written(Option<Result<SnapshotFile, StoreError>>),
 }
 
 impl SnapshotView {
     /// Takes the view; it is taken when this returns.
     pub async fn take(
         db: Arc<Database>,
+        work: Work,
         write: impl FnOnce(&rocksdb::Snapshot<'_>, &Database) -> Result<SnapshotFile, StoreError>
         + Send
         + 'static,
     ) -> Self {
+        if work == Work::Inline {
+            let written = write(&db.db.snapshot(), &db);
+            return SnapshotView(View::Written(Some(written)));
+        }
         let (taken, view) = tokio::sync::oneshot::channel();
         let (go, wait) = tokio::sync::oneshot::channel();
         let written = tokio::task::spawn_blocking(move || {
@@ -291,10 +303,10 @@ impl SnapshotView {
         });
         // An error means that the thread is gone, which `write` reports.
         let _ = view.await;
-        SnapshotView {
+        SnapshotView(View::Held {
             write: Some(go),
             written,
-        }
+        })
     }
 
     /// Writes the snapshot.
@@ -302,12 +314,19 @@ impl SnapshotView {
     /// # Errors
     /// [`StoreError`].
     pub async fn write(&mut self) -> Result<SnapshotFile, StoreError> {
-        if let Some(go) = self.write.take() {
-            // An error means that the thread is gone, which is reported below.
-            let _ = go.send(());
+        match &mut self.0 {
+            View::Held { write, written } => {
+                if let Some(go) = write.take() {
+                    // An error means that the thread is gone, which is reported below.
+                    let _ = go.send(());
+                }
+                written.await.map_err(|error| {
+                    StoreError::invalid(format!("writing a snapshot failed: {error}"))
+                })?
+            }
+            View::Written(written) => written
+                .take()
+                .unwrap_or_else(|| Err(StoreError::invalid("the snapshot was written before"))),
         }
-        (&mut self.written)
-            .await
-            .map_err(|error| StoreError::invalid(format!("writing a snapshot failed: {error}")))?
     }
 }

@@ -6,14 +6,16 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::BoxFuture;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{
     applied,
-    database::{Database, Family},
+    database::{Database, Family, Unsynced},
     error::StoreError,
     identity::{self, Identity},
     log,
+    work::Work,
     writer::{DiskHealth, Writer},
 };
 use crate::{
@@ -28,8 +30,12 @@ const LOCK: &str = "LOCK";
 pub struct StoreOptions {
     /// The clock of [`DiskHealth`].
     pub clock: Arc<dyn Clock>,
-    /// Called before each fsync, by the writer: a test lets it count, wait or fail.
-    pub before_sync: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Awaited before each fsync, by the writer: a test lets it count, wait or fail.
+    pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Where work runs that blocks.
+    pub work: Work,
+    /// Where that is which was not synced yet.
+    pub unsynced: Unsynced,
 }
 
 impl StoreOptions {
@@ -37,7 +43,9 @@ impl StoreOptions {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         StoreOptions {
             clock,
-            before_sync: Arc::new(|| Ok(())),
+            before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
+            work: Work::default(),
+            unsynced: Unsynced::default(),
         }
     }
 }
@@ -46,6 +54,7 @@ impl StoreOptions {
 pub struct Store {
     identity: Identity,
     pub(super) db: Arc<Database>,
+    work: Work,
     pub(super) writer: Writer,
 }
 
@@ -71,12 +80,14 @@ impl Store {
                 return Err(identity::lost(dir, "the database"));
             }
         }
-        let db = Arc::new(Database::open(dir, lock)?);
+        let db = Arc::new(Database::open(dir, lock, options.unsynced)?);
         let identity = identity::establish(&db, marker, cluster, node)?;
+        let work = options.work;
         let writer = Writer::start(db.clone(), options)?;
         Ok(Arc::new(Store {
             identity,
             db,
+            work,
             writer,
         }))
     }
@@ -89,6 +100,11 @@ impl Store {
     /// The data directory.
     pub fn dir(&self) -> &Path {
         self.db.dir()
+    }
+
+    /// Where work runs that blocks.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// How the disk does.

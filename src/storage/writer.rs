@@ -1,4 +1,5 @@
-//! The one thread that writes logs and votes, for all sets of a node.
+//! The one that writes logs and votes, for all sets of a node: a thread of its own, or, in a
+//! simulation, a task.
 //!
 //! It takes all that waits, writes it as one batch, and brings it to the disk with one fsync.
 //! Invariant: after a failed write or fsync it never tries again. What a disk has once failed to
@@ -9,21 +10,20 @@ use std::{
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
     thread::JoinHandle,
 };
 
 use openraft::storage::IOFlushed;
-use parking_lot::Mutex;
 use rocksdb::WriteBatch;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     database::{Database, Family},
     error::StoreError,
     raft_types::Types,
     store::StoreOptions,
+    work::Work,
 };
 use crate::clock::Instant;
 
@@ -80,30 +80,39 @@ impl DiskHealth {
     }
 }
 
-/// The writer's handle. Dropping it waits until what was asked for is written.
+/// The writer's handle. Dropping it waits until what was asked for is written (but for a task: that
+/// goes on until then).
 pub struct Writer {
-    writes: Option<Mutex<mpsc::Sender<Write>>>,
+    writes: Option<mpsc::UnboundedSender<Write>>,
     thread: Option<JoinHandle<()>>,
     health: Arc<DiskHealth>,
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread, or the task.
     pub fn start(db: Arc<Database>, options: StoreOptions) -> Result<Self, StoreError> {
-        let (writes, waiting) = mpsc::channel();
+        let (writes, waiting) = mpsc::unbounded_channel();
         let health = Arc::new(DiskHealth::default());
-        let work = Work {
+        let work = Serving {
             db: db.clone(),
             options,
             health: health.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("ratchet-log".to_owned())
-            .spawn(move || work.run(&waiting))
-            .map_err(StoreError::io("cannot start the writer of", db.dir()))?;
+        let thread = match work.options.work {
+            Work::Threads => Some(
+                std::thread::Builder::new()
+                    .name("ratchet-log".to_owned())
+                    .spawn(move || futures::executor::block_on(work.serve(waiting)))
+                    .map_err(StoreError::io("cannot start the writer of", db.dir()))?,
+            ),
+            Work::Inline => {
+                tokio::spawn(work.serve(waiting));
+                None
+            }
+        };
         Ok(Writer {
-            writes: Some(Mutex::new(writes)),
-            thread: Some(thread),
+            writes: Some(writes),
+            thread,
             health,
         })
     }
@@ -113,10 +122,10 @@ impl Writer {
         self.health.clone()
     }
 
-    /// Hands a write over. The thread lives as long as this handle, so that it is always taken.
+    /// Hands a write over. The writer lives as long as this handle, so that it is always taken.
     pub fn send(&self, write: Write) {
         let refused = match &self.writes {
-            Some(writes) => writes.lock().send(write).err().map(|refused| refused.0),
+            Some(writes) => writes.send(write).err().map(|refused| refused.0),
             None => Some(write),
         };
         if let Some(write) = refused {
@@ -138,29 +147,29 @@ impl Drop for Writer {
     }
 }
 
-struct Work {
+struct Serving {
     db: Arc<Database>,
     options: StoreOptions,
     health: Arc<DiskHealth>,
 }
 
-impl Work {
-    fn run(self, waiting: &mpsc::Receiver<Write>) {
-        while let Ok(first) = waiting.recv() {
-            let mut writes = vec![first];
-            writes.extend(waiting.try_iter().take(BATCH_WRITES_MAX - 1));
+impl Serving {
+    async fn serve(self, mut waiting: mpsc::UnboundedReceiver<Write>) {
+        let mut writes = Vec::new();
+        while waiting.recv_many(&mut writes, BATCH_WRITES_MAX).await > 0 {
+            let writes = std::mem::take(&mut writes);
             if let Some(why) = self.health.failure() {
                 writes.into_iter().for_each(|write| refuse(write, &why));
                 continue;
             }
             let now = self.options.clock.now().as_nanos().max(1);
             self.health.pending_since.store(now, Ordering::Release);
-            self.write(writes);
+            self.write(writes).await;
             self.health.pending_since.store(0, Ordering::Release);
         }
     }
 
-    fn write(&self, mut writes: Vec<Write>) {
+    async fn write(&self, mut writes: Vec<Write>) {
         let written = self
             .batch(&writes)
             .and_then(|batch| self.db.write(batch, false));
@@ -178,6 +187,7 @@ impl Work {
             return;
         }
         let synced = (self.options.before_sync)()
+            .await
             .map_err(|message| StoreError::Database {
                 dir: self.db.dir().to_owned(),
                 message,

@@ -105,7 +105,7 @@ impl Bench {
             follower_lease_ms: 300,
         });
         Bench {
-            network: Network::new(sender, held.clone(), lease.clone()),
+            network: Network::new(sender, held.clone(), lease.clone(), Work::Threads),
             clock,
             held,
             lease,

@@ -1,0 +1,28 @@
+//! Where work runs that blocks: a seam.
+
+/// Where work runs that blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Work {
+    /// On threads of its own: the disk may take its time.
+    #[default]
+    Threads,
+    /// In the task that wants it. For simulations: they have one thread, and a disk that takes none
+    /// but simulated time.
+    Inline,
+}
+
+impl Work {
+    /// Has `work` done.
+    ///
+    /// # Errors
+    /// [`tokio::task::JoinError`] where it panicked on its thread.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, tokio::task::JoinError> {
+        match self {
+            Work::Threads => tokio::task::spawn_blocking(work).await,
+            Work::Inline => Ok(work()),
+        }
+    }
+}
