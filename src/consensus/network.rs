@@ -4,7 +4,7 @@
 //! message is answered in our favour. Appends go one at a time for each peer: a pipelined one would
 //! let an answer count for messages that were not answered.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use openraft::{
@@ -16,6 +16,7 @@ use openraft::{
         TransferLeaderResponse, VoteRequest, VoteResponse,
     },
 };
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::{Code, Status};
 
@@ -66,6 +67,30 @@ pub struct Network {
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
     work: Work,
+    acknowledged: Arc<Acknowledged>,
+}
+
+/// Up to where each peer acknowledged the log to this leader, by the peer's data directory.
+///
+/// A peer's log never gets shorter within a term; where it does, its disk forgot what it had synced.
+/// Raft would panic, and take the leader down with it.
+#[derive(Default)]
+struct Acknowledged(Mutex<BTreeMap<u64, (u64, u64)>>);
+
+impl Acknowledged {
+    fn note(&self, incarnation: u64, term: u64, index: u64) {
+        let mut known = self.0.lock();
+        let known = known.entry(incarnation).or_default();
+        *known = (*known).max((term, index));
+    }
+
+    /// Up to where, if further than `index`.
+    fn beyond(&self, incarnation: u64, term: u64, index: u64) -> Option<u64> {
+        let known = self.0.lock().get(&incarnation).copied();
+        known
+            .filter(|(in_term, up_to)| *in_term == term && *up_to >= index)
+            .map(|(_, up_to)| up_to)
+    }
 }
 
 impl Network {
@@ -81,6 +106,7 @@ impl Network {
             transport,
             lease,
             work,
+            acknowledged: Arc::default(),
         }
     }
 
@@ -150,6 +176,7 @@ impl Peer {
         let sent = self.network.lease.now();
         let response: AppendEntriesResponse<Types> =
             self.ask(RaftRpc::Append, request, timeout).await?;
+        self.remember(request, &response)?;
         match &response {
             // The target accepted our vote, and with it keeps out of elections, also where its log
             // does not fit ours yet.
@@ -164,6 +191,49 @@ impl Peer {
             }
         }
         Ok(response)
+    }
+
+    /// Keeps in mind what was acknowledged, and from Raft what contradicts it.
+    fn remember(
+        &self,
+        request: &AppendEntriesRequest<Types>,
+        response: &AppendEntriesResponse<Types>,
+    ) -> Result<(), RPCError<Types>> {
+        let (directory, term) = (self.header.to_incarnation, request.vote.leader_id.term);
+        let acknowledged = &self.network.acknowledged;
+        let before = request.prev_log_id.map(|id| id.index);
+        let matching = match response {
+            AppendEntriesResponse::Success => {
+                let last = request.entries.last().map(|entry| entry.log_id.index);
+                last.or(before)
+            }
+            AppendEntriesResponse::PartialSuccess(up_to) => up_to.map(|id| id.index),
+            AppendEntriesResponse::HigherVote(_) => None,
+            AppendEntriesResponse::Conflict => {
+                let forgot = before.and_then(|index| acknowledged.beyond(directory, term, index));
+                return match forgot {
+                    Some(up_to) => Err(self.forgot(up_to)),
+                    None => Ok(()),
+                };
+            }
+        };
+        if let Some(index) = matching {
+            acknowledged.note(directory, term, index);
+        }
+        Ok(())
+    }
+
+    fn forgot(&self, up_to: u64) -> RPCError<Types> {
+        let target = self.target;
+        let text = format!(
+            "node {target} at {} forgot entries that it had acknowledged (up to {up_to}): its data \
+             directory is an older copy, or its disk lost what it had synced. It gets no entries \
+             until it is removed from the cluster (ratchet node remove {target}) and added again \
+             with an empty directory",
+            self.address
+        );
+        tracing::error!("{text}");
+        RPCError::Unreachable(Unreachable::from_string(text))
     }
 
     fn failed(&self, rpc: RaftRpc, status: &Status) -> RPCError<Types> {
@@ -233,6 +303,7 @@ impl RaftNetworkV2<Types> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let covered = snapshot.meta.last_log_id.map(|last| last.index);
         let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let about = codec::encode(&about).map_err(NetworkError::from_string)?;
         let first = SnapshotPart {
@@ -254,7 +325,14 @@ impl RaftNetworkV2<Types> for Peer {
             let target = self.target;
             Unreachable::from_string(format!("snapshot to node {target}: {}", status.message()))
         })?;
-        codec::decode(&reply.payload).map_err(|e| NetworkError::from_string(e).into())
+        let response: SnapshotResponse<Types> =
+            codec::decode(&reply.payload).map_err(NetworkError::from_string)?;
+        if let (Some(index), true) = (covered, response.vote == vote) {
+            let term = vote.leader_id.term;
+            let acknowledged = &self.network.acknowledged;
+            acknowledged.note(self.header.to_incarnation, term, index);
+        }
+        Ok(response)
     }
 }
 

@@ -141,10 +141,13 @@ impl RaftStateMachine<Types> for StateMachine {
 
     async fn install_snapshot(
         &mut self,
-        _meta: &SnapshotMeta,
+        meta: &SnapshotMeta,
         snapshot: SnapshotFile,
     ) -> Result<(), io::Error> {
-        self.with_table(|table| table.install(snapshot)).await
+        self.with_table(|table| table.install(snapshot)).await?;
+        let last = meta.last_log_id.map(|last| last.index);
+        tracing::info!(log_index = last, "snapshot installed");
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {

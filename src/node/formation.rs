@@ -60,7 +60,8 @@ impl Shared {
     /// Answers who this node is.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the caller takes it for another, or has other timings.
+    /// FAILED_PRECONDITION if the caller takes it for another, or has other timings; DATA_LOSS if it
+    /// once had a longer log.
     pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
@@ -75,6 +76,9 @@ impl Shared {
                 "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
                 config.election_timeout_ms, config.node_id, request.follower_lease_ms, request.from
             )));
+        }
+        if let Some(acknowledged) = &request.acknowledged {
+            self.check_acknowledged(request.from, acknowledged)?;
         }
         let me = self.as_member();
         Ok(HelloResponse {
@@ -96,6 +100,7 @@ impl Shared {
             from: self.config.node_id,
             to: id,
             follower_lease_ms: self.config.election_timeout_ms,
+            acknowledged: None,
         };
         let about = |why: &str| format!("node {id} at {address}: {why}");
         let hello = self

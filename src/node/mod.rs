@@ -9,6 +9,7 @@ mod error;
 mod formation;
 mod forward;
 mod handover;
+mod rejoin;
 mod requests;
 mod shared;
 
@@ -96,7 +97,7 @@ impl Node {
             .run(move || Store::open(&dir, &cluster, id, options))
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
-        keep_silent(&store, &config).await?;
+        rejoin::rejoin(&store, &config, &seams.transport).await?;
         let group = Group::start(
             group_config(&config),
             store,
@@ -182,20 +183,6 @@ async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
         () = stop.cancelled() => {}
         () = task => {}
     }
-}
-
-/// A restarted node does not remember which leader it promised to keep out of elections for, and
-/// until when. It neither votes nor answers peers before the longest such promise has run out.
-async fn keep_silent(store: &Arc<Store>, config: &Config) -> Result<(), StartError> {
-    if store.has_vote(FIRST_SET)? {
-        let silence = Duration::from_millis(config.election_timeout_ms);
-        tracing::info!(
-            silence_ms = config.election_timeout_ms,
-            "this node has voted before: keeping out of elections for one follower lease"
-        );
-        tokio::time::sleep(silence).await;
-    }
-    Ok(())
 }
 
 fn group_config(config: &Config) -> GroupConfig {

@@ -1,6 +1,6 @@
 //! Members that come and go, leaders that hand over, followers that fall far behind.
 
-use std::{io, time::Duration};
+use std::{cell::Cell, io, time::Duration};
 
 use rand::RngExt;
 use tonic::Status;
@@ -136,32 +136,35 @@ impl Stage {
             .copied()
             .filter(|id| *id != victim)
             .collect();
-        let client = self
-            .cluster
-            .client(others[self.rng.random_range(0..others.len())]);
-        let ask = |client: &Client| client.clone();
+        // Whoever does not answer is not asked again at once.
+        let clients: Vec<Client> = others.iter().map(|id| self.cluster.client(*id)).collect();
+        let turn = Cell::new(self.rng.random_range(0..clients.len()));
+        let anyone = || {
+            turn.set((turn.get() + 1) % clients.len());
+            clients[turn.get()].clone()
+        };
         let new = NodeRequest { id: u64::from(new) };
         let gone = NodeRequest {
             id: u64::from(victim),
         };
         self.until("the new node is added", || {
-            let (mut client, add) = (ask(&client), add.clone());
+            let (mut client, add) = (anyone(), add.clone());
             async move { already(client.admin().add_node(add).await.map(drop)) }
         })
         .await?;
         self.until("it is promoted", || {
-            let mut client = ask(&client);
+            let mut client = anyone();
             async move { client.admin().promote_node(new).await.map(drop) }
         })
         .await?;
         self.until("the old one is removed", || {
-            let mut client = ask(&client);
+            let mut client = anyone();
             async move {
                 match client.admin().remove_node(gone).await {
                     // It leads: hand over first. Gone already: an earlier try did it.
                     Err(status) if status.code() == tonic::Code::FailedPrecondition => {
-                        let anyone = TransferLeadershipRequest { to: None };
-                        client.admin().transfer_leadership(anyone).await?;
+                        let to_any = TransferLeadershipRequest { to: None };
+                        client.admin().transfer_leadership(to_any).await?;
                         Err(status)
                     }
                     Err(status) if status.code() == tonic::Code::NotFound => Ok(()),

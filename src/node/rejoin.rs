@@ -1,0 +1,109 @@
+//! How a node comes back after a restart: it keeps silent for as long as a promise of its last run
+//! may bind it, and asks its peers whether its disk still holds all that it once acknowledged.
+//!
+//! Invariant: a log that is known to be shorter than what this node acknowledged takes no part in
+//! elections. An older copy of a directory, or a disk that lost synced writes, could vote for a
+//! leader that lacks a committed ceiling: the next ceiling would then lie too low.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use openraft::storage::RaftLogStorage;
+use tonic::{Code, Status};
+
+use super::{Config, FIRST_SET, Shared, StartError};
+use crate::{
+    consensus::Transport,
+    proto::peer::{Acknowledged, HelloRequest},
+    sequence::NodeId,
+    storage::{AppliedTable, LogStore, Store, StoreError},
+};
+
+/// Comes back, if this node was there before.
+///
+/// # Errors
+/// [`StartError`] if a peer knows that this node's log was longer.
+pub async fn rejoin(
+    store: &Arc<Store>,
+    config: &Config,
+    transport: &Arc<dyn Transport>,
+) -> Result<(), StartError> {
+    if !store.has_vote(FIRST_SET)? {
+        return Ok(());
+    }
+    let silence = Duration::from_millis(config.election_timeout_ms);
+    tracing::info!(
+        silence_ms = config.election_timeout_ms,
+        "this node has voted before: keeping out of elections for one follower lease"
+    );
+    // Both in the same time: whoever does not answer by then does not know better.
+    let (asked, ()) = tokio::join!(
+        ask_peers(store, config, transport, silence),
+        tokio::time::sleep(silence)
+    );
+    asked
+}
+
+async fn ask_peers(
+    store: &Arc<Store>,
+    config: &Config,
+    transport: &Arc<dyn Transport>,
+    limit: Duration,
+) -> Result<(), StartError> {
+    let state = LogStore::open(store, FIRST_SET)?.get_log_state().await;
+    let state = state.map_err(|e| StartError::Internal(e.to_string()))?;
+    let mine = Acknowledged {
+        incarnation: store.identity().incarnation,
+        log_index: state.last_log_id.map_or(0, |last| last.index),
+    };
+    let asked = peers(store, config)?.into_iter().map(|(to, address)| {
+        let request = HelloRequest {
+            cluster: config.cluster.clone(),
+            from: config.node_id,
+            to,
+            follower_lease_ms: config.election_timeout_ms,
+            acknowledged: Some(mine),
+        };
+        async move { transport.hello(&address, request, limit).await }
+    });
+    let refused = |answer: Result<_, Status>| answer.err().filter(|s| s.code() == Code::DataLoss);
+    match join_all(asked).await.into_iter().find_map(refused) {
+        Some(status) => Err(StoreError::Refused(status.message().to_owned()).into()),
+        None => Ok(()),
+    }
+}
+
+/// All peers that this node has ever heard of, and where they were.
+fn peers(store: &Arc<Store>, config: &Config) -> Result<BTreeMap<NodeId, String>, StoreError> {
+    let mut peers = config.peers.clone();
+    let table = AppliedTable::open(store, FIRST_SET)?;
+    for (id, member) in table.meta().membership.membership().nodes() {
+        peers.insert(*id, member.peer_address.clone());
+    }
+    peers.remove(&config.node_id);
+    Ok(peers)
+}
+
+impl Shared {
+    /// Refuses a peer that comes back with less than it acknowledged to this leader.
+    ///
+    /// # Errors
+    /// DATA_LOSS, with what to do.
+    pub fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
+        let known = self.group.nodes().into_iter().find(|node| node.id == from);
+        let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
+            return Ok(());
+        };
+        let before = known.log_index.unwrap_or(0);
+        if before <= now.log_index {
+            return Ok(());
+        }
+        Err(Status::data_loss(format!(
+            "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
+             {}: its data directory is an older copy, or its disk lost what it had synced. Remove \
+             the node from the cluster (ratchet node remove {from}), then start it with an empty \
+             directory, a new node_id and --join, and add it again",
+            now.log_index, self.config.node_id
+        )))
+    }
+}
