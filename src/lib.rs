@@ -19,5 +19,6 @@ pub mod sequence;
 
 pub mod clock;
 pub mod metrics;
+pub mod planted;
 pub mod proto;
 pub mod random;

@@ -11,6 +11,7 @@ use super::term::Memory;
 use crate::{
     consensus::{Group, ProposeError},
     metrics::SkipCause,
+    planted::{Bug, is_planted},
     sequence::{Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId},
 };
 
@@ -72,6 +73,11 @@ async fn bump(
             section,
         })
         .collect();
+    if is_planted(Bug::ChunkFromLocalRead) {
+        bumps
+            .iter()
+            .for_each(|bump| read_chunk(group, memory, bump));
+    }
     let started = Instant::now();
     let outcome = group
         .propose(memory.term(), Command::Bump(bumps.clone()))
@@ -109,6 +115,19 @@ async fn bump(
         }
     }
     Ok(())
+}
+
+/// A planted bug: the chunk may be a predecessor's.
+fn read_chunk(group: &Group, memory: &Memory, bump: &Bump) {
+    let record = group.view().section(&bump.section).unwrap_or_default();
+    if record.term < memory.term() && record.max_seq > 0 {
+        let chunk = Chunk {
+            old: record.max_seq.saturating_sub(bump.numbers),
+            new: record.max_seq,
+            left: 0,
+        };
+        memory.with_section(&bump.section, |section| section.grant(chunk));
+    }
 }
 
 fn grant(memory: &Memory, section: SectionId, chunk: Chunk, step: u64) {

@@ -2,7 +2,10 @@
 //!
 //! Invariant: it is asked after the numbers were taken, and a `true` holds for the moment of asking.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -10,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
+    planted::{Bug, is_planted},
 };
 
 /// How many answers at most wait for one confirmation round.
@@ -34,6 +38,8 @@ pub struct Fence {
     lease: Arc<TermLease>,
     clock: Arc<dyn Clock>,
     rounds: Option<mpsc::UnboundedSender<oneshot::Sender<bool>>>,
+    /// How many requests were answered; for a planted bug alone.
+    vouched_for: AtomicU64,
 }
 
 impl Fence {
@@ -53,11 +59,15 @@ impl Fence {
             lease,
             clock,
             rounds,
+            vouched_for: AtomicU64::new(0),
         }
     }
 
     /// Whether it would be in vain to take numbers now. Says nothing of numbers taken before.
     pub fn is_down(&self) -> bool {
+        if is_planted(Bug::NoFence) || is_planted(Bug::FenceBeforeTaking) {
+            return false;
+        }
         match self.rounds {
             None => !self.lease.is_valid(self.clock.now()),
             Some(_) => self.lease.is_void(),
@@ -72,6 +82,12 @@ impl Fence {
     /// Whether this node was still the only leader at a moment after the call; `false` where that
     /// is not known before `deadline`.
     pub async fn check(&self, deadline: tokio::time::Instant) -> bool {
+        if is_planted(Bug::NoFence) {
+            return true;
+        }
+        if is_planted(Bug::FenceBeforeTaking) && self.vouched_for.fetch_add(1, Relaxed) % 64 > 0 {
+            return true;
+        }
         let Some(rounds) = &self.rounds else {
             return self.lease.is_valid(self.clock.now());
         };

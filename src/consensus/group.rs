@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
     storage::{AppliedView, LogStore, Member, Store, StoreError, Types, Vote},
 };
@@ -312,7 +313,9 @@ impl Group {
         to: NodeId,
         timeout: Duration,
     ) -> Result<Leadership, ProposeError> {
-        lease.void();
+        if !is_planted(Bug::OpenDuringTransfer) {
+            lease.void();
+        }
         self.raft
             .trigger()
             .transfer_leader(to)

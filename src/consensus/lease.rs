@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::{
     clock::{Clock, Instant},
+    planted::{Bug, is_planted},
     sequence::NodeId,
 };
 
@@ -210,6 +211,9 @@ impl LeaseClock {
     /// Voids the current lease if its term is before `term`; called before Raft is shown anything
     /// of a later term, so that no answer of ours can follow one of a successor.
     pub fn void_before(&self, term: u64) {
+        if is_planted(Bug::OpenDuringTransfer) {
+            return;
+        }
         let mut state = self.state.lock();
         state.void_before = term.max(state.void_before);
         if let Some(current) = &state.current

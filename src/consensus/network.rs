@@ -25,6 +25,7 @@ use super::{
     transport::{RaftRpc, Transport},
 };
 use crate::{
+    planted::{Bug, is_planted},
     proto::peer::{Header, RaftMessage, SnapshotPart},
     sequence::{NodeId, SetId},
     storage::{Member, Snapshot, SnapshotFile, SnapshotMeta, Types, Vote, Work, codec},
@@ -184,6 +185,11 @@ impl Peer {
             | AppendEntriesResponse::PartialSuccess(_)
             | AppendEntriesResponse::Conflict => {
                 let term = request.vote.leader_id.term;
+                let sent = if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
+                    self.network.lease.now()
+                } else {
+                    sent
+                };
                 self.network.lease.credit(term, self.target, sent);
             }
             AppendEntriesResponse::HigherVote(higher) => {

@@ -11,6 +11,7 @@ use super::Shared;
 use crate::{
     allocator::Term,
     consensus::{Leadership, ProposeError},
+    planted::{Bug, is_planted},
     sequence::{Command, NodeId},
 };
 
@@ -81,6 +82,9 @@ impl Shared {
 
     /// Closes the term and lowers its ceilings to what was used.
     async fn give_back(&self, term: &Arc<Term>) {
+        if is_planted(Bug::OpenDuringTransfer) {
+            return;
+        }
         let Some(trims) = term.retire().await else {
             return;
         };

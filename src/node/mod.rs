@@ -20,6 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     clock::{BootClock, Clock},
     consensus::{self, Group, GroupConfig, GrpcTransport, Transport},
+    planted::{Bug, is_planted},
     storage::{Store, StoreOptions},
 };
 
@@ -192,7 +193,11 @@ fn group_config(config: &Config) -> GroupConfig {
         node: config.node_id,
         heartbeat_ms: config.heartbeat_ms,
         election_timeout_ms: config.election_timeout_ms,
-        lease_ms: config.lease_ms,
+        lease_ms: if is_planted(Bug::LeaseNotShortened) {
+            config.election_timeout_ms
+        } else {
+            config.lease_ms
+        },
         snapshot_after_entries: config.snapshot_after_entries,
         log_keep_entries: config.log_keep_entries,
     }

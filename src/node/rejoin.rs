@@ -14,6 +14,7 @@ use tonic::{Code, Status};
 use super::{Config, FIRST_SET, Shared, StartError};
 use crate::{
     consensus::Transport,
+    planted::{Bug, is_planted},
     proto::peer::{Acknowledged, HelloRequest},
     sequence::NodeId,
     storage::{AppliedTable, LogStore, Store, StoreError},
@@ -28,7 +29,7 @@ pub async fn rejoin(
     config: &Config,
     transport: &Arc<dyn Transport>,
 ) -> Result<(), StartError> {
-    if !store.has_vote(FIRST_SET)? {
+    if !store.has_vote(FIRST_SET)? || is_planted(Bug::NoVoteRefusal) {
         return Ok(());
     }
     let silence = Duration::from_millis(config.election_timeout_ms);

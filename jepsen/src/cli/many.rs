@@ -176,27 +176,23 @@ struct Control {
 const CONTROLS: &[Control] = &[
     Control {
         bug: "no-fence",
-        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
+        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
     },
     Control {
         bug: "fence-before-taking",
-        arguments: &[
-            "--nemesis=pause-leader",
-            "--workload=hot-key",
-            "--callers=64",
-        ],
+        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
     },
     Control {
         bug: "lease-not-shortened",
-        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
+        arguments: &["--nemesis=cut-in-steps", "--workload=hot-key"],
     },
     Control {
         bug: "no-vote-refusal",
-        arguments: &["--nemesis=restart-fast", "--workload=hot-key"],
+        arguments: &["--nemesis=restart-in-lease", "--workload=hot-key"],
     },
     Control {
         bug: "chunk-from-local-read",
-        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
     },
     Control {
         bug: "lease-from-pipelined-acknowledgements",

@@ -86,7 +86,19 @@ impl Stage {
              received so far: {snapshots}"
         );
         let bit = killed && snapshots > 0;
-        Ok(Begun::new(what, Wound::Healed, bit).broken(caught_up.err()))
+        // What it got it must also be able to lead with.
+        let request = TransferLeadershipRequest {
+            to: Some(u64::from(victim)),
+        };
+        let led = tokio::time::timeout(CHANGING, client.admin().transfer_leadership(request)).await;
+        let led = matches!(led, Ok(Ok(_)));
+        self.handed_over += u64::from(led);
+        let what = if led {
+            format!("{what}; it leads now")
+        } else {
+            what
+        };
+        Ok(Begun::new(what, Wound::Healed, bit && led).broken(caught_up.err()))
     }
 
     /// What the node itself says in its log.

@@ -4,6 +4,7 @@
 //! fault here breaks more than the promise allows for: what destroys data hits a minority only.
 
 mod disks;
+mod edge;
 mod links;
 mod members;
 mod processes;
@@ -51,6 +52,11 @@ pub enum Nemesis {
     PartitionOneWay,
     /// The leader is cut off from its peers; clients still reach it.
     PeersCut,
+    /// The leader, its clock slow, loses first one follower, then the other: what begs for votes
+    /// meanwhile gets one the moment that the second follower's promise runs out.
+    CutInSteps,
+    /// The same, but the second follower is killed and started again within the lease.
+    RestartInLease,
     /// Some links take their time.
     SlowLinks,
     /// Some links lose, double and reorder packets.
@@ -95,6 +101,7 @@ pub(crate) enum Wound {
     Paused(Port),
     Links,
     Clock(Port),
+    LinksAndClock(Port),
     Disk(Port),
 }
 
@@ -170,6 +177,8 @@ impl Nemesis {
                 | PartitionRing
                 | PartitionOneWay
                 | PeersCut
+                | CutInSteps
+                | RestartInLease
                 | SlowLinks
                 | FlakyLinks
         )
@@ -197,6 +206,8 @@ impl Nemesis {
                 | PauseLeader
                 | PartitionLeader
                 | PeersCut
+                | CutInSteps
+                | RestartInLease
                 | DiskSlow
                 | PowerCut
                 | Transfer
@@ -317,6 +328,7 @@ impl Stage {
             }
             PartitionLeader | PartitionHalves | PartitionRing | PartitionOneWay | PeersCut
             | SlowLinks | FlakyLinks => self.begin_links(nemesis).await,
+            CutInSteps | RestartInLease => self.begin_edge(nemesis).await,
             ClockRate => {
                 let (slowest, fastest) = match self.cluster.plan.fence {
                     Fence::Lease => LEASE_RATES,
@@ -356,6 +368,12 @@ impl Stage {
                 }
             }
             Wound::Clock(id) => self.set_clock(*id, 1.0, 0)?,
+            Wound::LinksAndClock(id) => {
+                if let Some(network) = &self.cluster.network {
+                    network.mend();
+                }
+                self.set_clock(*id, 1.0, 0)?;
+            }
             Wound::Disk(id) => self.mend_disk(*id),
         }
         Ok(())

@@ -1,0 +1,50 @@
+//! Faults aimed at the last moments of a lease.
+
+use std::{io, time::Duration};
+
+use rand::RngExt;
+
+use super::{Begun, LEASE_RATES, Nemesis, Stage, Wound};
+use crate::network::{Link, Port};
+
+impl Stage {
+    /// The leader's lease rests on one follower's promise alone, while another one begs that
+    /// follower for its vote all the time. Then the leader loses that follower, too.
+    pub(super) async fn begin_edge(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
+        let leader = self.leader();
+        let last = self.follower();
+        if self.cluster.network.is_none() || last == leader {
+            return Ok(Begun::new("links do not fail here", Wound::Healed, false));
+        }
+        // The slowest clock that the lease must survive makes the lease last longest.
+        self.set_clock(leader, LEASE_RATES.0, 0)?;
+        let members = self.members.clone();
+        let beggars = members.iter().filter(|id| **id != leader && **id != last);
+        for beggar in beggars {
+            self.cut(leader, *beggar);
+        }
+        let begging = self.rng.random_range(500..900);
+        tokio::time::sleep(Duration::from_millis(begging)).await;
+        self.cut(leader, last);
+        let mut what = format!(
+            "leader {leader}, its clock at {}, lost all but node {last}, then ",
+            LEASE_RATES.0
+        );
+        let bit = if nemesis == Nemesis::RestartInLease {
+            let killed = self.cluster.kill(last);
+            self.cluster.spawn(last)?;
+            what.push_str("that, killed and started again at once");
+            killed
+        } else {
+            what.push_str("that too");
+            true
+        };
+        Ok(Begun::new(what, Wound::LinksAndClock(leader), bit))
+    }
+
+    fn cut(&self, one: Port, other: Port) {
+        if let Some(network) = &self.cluster.network {
+            network.set_both(one, other, Link::CUT);
+        }
+    }
+}

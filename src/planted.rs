@@ -1,0 +1,81 @@
+//! Bugs to be planted, one at a time, so that the instruments that prove the promise can show that
+//! they would notice.
+//!
+//! Invariant: without the feature `planted-bugs` there is none; and no optimised build without debug
+//! assertions, such as a release, can have the feature.
+
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted-bugs is for testing the tests; it does not go into a release build");
+
+/// A bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// Numbers are answered whatever the fence says.
+    NoFence,
+    /// The fence is checked before numbers are taken: once for the next 64 requests.
+    FenceBeforeTaking,
+    /// The leader counts on its lease for as long as its followers keep their promise.
+    LeaseNotShortened,
+    /// A restarted node takes part in elections at once.
+    NoVoteRefusal,
+    /// The first chunk of a section in a term is what the local table says was bumped last.
+    ChunkFromLocalRead,
+    /// An acknowledgement counts from the latest message that was sent, answered or not.
+    LeaseFromPipelinedAcknowledgements,
+    /// The leadership is handed over while numbers are still handed out.
+    OpenDuringTransfer,
+    /// Snapshots lack the sections.
+    CeilingMissingFromSnapshot,
+    /// Logs and votes are acknowledged without an fsync.
+    WriteNotSynced,
+}
+
+/// Whether `bug` is the one that this process is to have.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub fn is_planted(_bug: Bug) -> bool {
+    false
+}
+
+/// Whether `bug` is the one that this process is to have.
+#[cfg(feature = "planted-bugs")]
+pub fn is_planted(bug: Bug) -> bool {
+    chosen::bug() == Some(bug)
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use std::{env, sync::OnceLock};
+
+    use super::Bug;
+
+    const VARIABLE: &str = "RATCHET_PLANTED_BUG";
+    const NAMES: [(&str, Bug); 9] = [
+        ("no-fence", Bug::NoFence),
+        ("fence-before-taking", Bug::FenceBeforeTaking),
+        ("lease-not-shortened", Bug::LeaseNotShortened),
+        ("no-vote-refusal", Bug::NoVoteRefusal),
+        ("chunk-from-local-read", Bug::ChunkFromLocalRead),
+        (
+            "lease-from-pipelined-acknowledgements",
+            Bug::LeaseFromPipelinedAcknowledgements,
+        ),
+        ("open-during-transfer", Bug::OpenDuringTransfer),
+        (
+            "ceiling-missing-from-snapshot",
+            Bug::CeilingMissingFromSnapshot,
+        ),
+        ("write-not-synced", Bug::WriteNotSynced),
+    ];
+
+    pub fn bug() -> Option<Bug> {
+        static CHOSEN: OnceLock<Option<Bug>> = OnceLock::new();
+        *CHOSEN.get_or_init(|| {
+            let name = env::var(VARIABLE).ok()?;
+            let found = NAMES.iter().find(|(known, _)| *known == name);
+            let (_, bug) = found.unwrap_or_else(|| panic!("{VARIABLE}: there is no bug {name:?}"));
+            tracing::warn!(name, "THIS NODE HAS A PLANTED BUG");
+            Some(*bug)
+        })
+    }
+}
