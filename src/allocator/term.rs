@@ -176,6 +176,11 @@ impl Term {
             // just now, does not count: somebody may yet get those numbers.
             None => self.group.view().section(&id)?.used_before(self.term()),
         };
+        // An abandoned term closes before it forgets: what was not remembered may have been handed
+        // out by this very term.
+        if remembered.is_none() && self.memory.gate.is_closed() {
+            return Err(NextError::NotLeading);
+        }
         if self.fence.check(deadline).await {
             Ok((last > 0).then_some(last))
         } else {

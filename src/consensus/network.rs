@@ -175,6 +175,9 @@ impl Peer {
         timeout: Duration,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         let sent = self.network.lease.now();
+        if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
+            self.credit_late_answers(request);
+        }
         let response: AppendEntriesResponse<Types> =
             self.ask(RaftRpc::Append, request, timeout).await?;
         self.remember(request, &response)?;
@@ -185,11 +188,6 @@ impl Peer {
             | AppendEntriesResponse::PartialSuccess(_)
             | AppendEntriesResponse::Conflict => {
                 let term = request.vote.leader_id.term;
-                let sent = if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
-                    self.network.lease.now()
-                } else {
-                    sent
-                };
                 self.network.lease.credit(term, self.target, sent);
             }
             AppendEntriesResponse::HigherVote(higher) => {
@@ -197,6 +195,26 @@ impl Peer {
             }
         }
         Ok(response)
+    }
+
+    /// A planted bug: an answer counts whenever it comes, from the latest message on.
+    fn credit_late_answers(&self, request: &AppendEntriesRequest<Types>) {
+        let (network, address) = (self.network.clone(), self.address.clone());
+        let (target, term) = (self.target, request.vote.leader_id.term);
+        let message = RaftMessage {
+            header: Some(self.header.clone()),
+            payload: codec::encode(request).unwrap_or_default().into(),
+        };
+        tokio::spawn(async move {
+            let limit = Duration::from_secs(2);
+            let asked = network
+                .transport
+                .raft(&address, RaftRpc::Append, message, limit);
+            if asked.await.is_ok() {
+                let lease = &network.lease;
+                lease.credit(term, target, lease.now());
+            }
+        });
     }
 
     /// Keeps in mind what was acknowledged, and from Raft what contradicts it.

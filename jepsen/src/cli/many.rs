@@ -176,11 +176,11 @@ struct Control {
 const CONTROLS: &[Control] = &[
     Control {
         bug: "no-fence",
-        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
     },
     Control {
         bug: "fence-before-taking",
-        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
     },
     Control {
         bug: "lease-not-shortened",
@@ -196,11 +196,11 @@ const CONTROLS: &[Control] = &[
     },
     Control {
         bug: "lease-from-pipelined-acknowledgements",
-        arguments: &["--nemesis=peers-cut", "--workload=hot-key"],
+        arguments: &["--nemesis=late-answers", "--workload=hot-key"],
     },
     Control {
         bug: "open-during-transfer",
-        arguments: &["--nemesis=transfer", "--workload=hot-key"],
+        arguments: &["--nemesis=transfer-slow", "--workload=hot-key"],
     },
     Control {
         bug: "ceiling-missing-from-snapshot",

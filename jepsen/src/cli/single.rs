@@ -36,9 +36,9 @@ pub struct Arguments {
     /// How many callers.
     #[arg(long, default_value_t = 16)]
     pub callers: usize,
-    /// The step of the namespaces: small, so that much is logged.
-    #[arg(long, default_value_t = 200)]
-    pub step: u64,
+    /// The step of the namespaces; what shows most under the nemesis where absent.
+    #[arg(long)]
+    pub step: Option<u64>,
     /// The program under test; the one beside this program where absent.
     #[arg(long)]
     pub binary: Option<PathBuf>,
@@ -153,7 +153,7 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
         workload: arguments.workload,
         callers: arguments.callers,
         seconds: arguments.seconds,
-        step: arguments.step,
+        step: arguments.step.unwrap_or_else(|| nemesis.step(seed)),
         ops_min: arguments.ops_min,
         changes_min: arguments
             .changes_min

@@ -8,17 +8,20 @@ use tonic::Status;
 use super::{Begun, Nemesis, Stage, Wound};
 use crate::{
     client::Client,
-    network::Port,
+    network::{Link, Port},
     proto::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
 };
 
 const CHANGING: Duration = Duration::from_secs(15);
+/// Longer than it takes to elect a leader that is told to stand, shorter than a message may take.
+const HEARD_LATE: Duration = Duration::from_millis(25);
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 impl Stage {
     pub(super) async fn begin_members(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
         match nemesis {
             Nemesis::Transfer => Ok(self.transfer().await),
+            Nemesis::TransferSlow => Ok(self.transfer_slowly().await),
             Nemesis::SnapshotStorm => self.fall_behind().await,
             _ => {
                 let victim = if self.rng.random_bool(0.5) {
@@ -52,6 +55,31 @@ impl Stage {
         self.handed_over += u64::from(done);
         let what = format!("transfer from {leader} to {to}, asked at {asked}: {how}");
         Begun::new(what, Wound::Healed, done)
+    }
+
+    /// The old leader hears of its successor later than clients do.
+    async fn transfer_slowly(&mut self) -> Begun {
+        let leader = self.leader();
+        let others = self.members.iter().filter(|id| **id != leader);
+        let Some(network) = &self.cluster.network else {
+            return Begun::new("links are not slow here", Wound::Healed, false);
+        };
+        let slow = Link {
+            delay: HEARD_LATE,
+            ..Link::default()
+        };
+        let before = network.tally().delayed;
+        others.for_each(|other| network.set(*other, leader, slow));
+        let mut begun = self.transfer().await;
+        begun.what.push_str(", heard of late by the old leader");
+        begun.wound = Wound::Links;
+        let delayed = self
+            .cluster
+            .network
+            .as_ref()
+            .map(|network| network.tally().delayed);
+        begun.bit &= delayed > Some(before);
+        begun
     }
 
     async fn fall_behind(&mut self) -> io::Result<Begun> {

@@ -57,6 +57,9 @@ pub enum Nemesis {
     CutInSteps,
     /// The same, but the second follower is killed and started again within the lease.
     RestartInLease,
+    /// The same, but the second follower's answers take longer than a lease, and arrive even when it
+    /// is not heard by any more.
+    LateAnswers,
     /// Some links take their time.
     SlowLinks,
     /// Some links lose, double and reorder packets.
@@ -88,6 +91,8 @@ pub enum Nemesis {
     Membership,
     /// The leadership is handed over.
     Transfer,
+    /// The leadership is handed over while the old leader hears of its peers with a delay.
+    TransferSlow,
     /// All nodes are stopped and started in turn.
     Rolling,
     /// Two of them at a time, drawn at random.
@@ -179,8 +184,10 @@ impl Nemesis {
                 | PeersCut
                 | CutInSteps
                 | RestartInLease
+                | LateAnswers
                 | SlowLinks
                 | FlakyLinks
+                | TransferSlow
         )
     }
 
@@ -196,6 +203,22 @@ impl Nemesis {
         matches!(self, Membership | WalTruncate | WalFlip | DirWiped | DirOld)
     }
 
+    /// The step that shows most. A deposed leader that cannot bump any more gives itself away only as
+    /// long as its chunk lasts: a large step. Everything else shows most where much is bumped.
+    pub fn step(self, seed: u64) -> u64 {
+        use Nemesis::*;
+        const SMALL: u64 = 200;
+        const LARGE: u64 = 100_000;
+        match self {
+            PauseLeader | PauseOne | PeersCut | CutInSteps | RestartInLease | LateAnswers
+            | TransferSlow | PartitionLeader | PartitionHalves | PartitionOneWay | ClockRate => {
+                LARGE
+            }
+            Composed if seed.is_multiple_of(2) => LARGE,
+            _ => SMALL,
+        }
+    }
+
     /// Whether a leader change is part of it.
     pub fn changes_leader(self) -> bool {
         use Nemesis::*;
@@ -208,9 +231,11 @@ impl Nemesis {
                 | PeersCut
                 | CutInSteps
                 | RestartInLease
+                | LateAnswers
                 | DiskSlow
                 | PowerCut
                 | Transfer
+                | TransferSlow
                 | Rolling
                 | Composed
         )
@@ -328,7 +353,7 @@ impl Stage {
             }
             PartitionLeader | PartitionHalves | PartitionRing | PartitionOneWay | PeersCut
             | SlowLinks | FlakyLinks => self.begin_links(nemesis).await,
-            CutInSteps | RestartInLease => self.begin_edge(nemesis).await,
+            CutInSteps | RestartInLease | LateAnswers => self.begin_edge(nemesis).await,
             ClockRate => {
                 let (slowest, fastest) = match self.cluster.plan.fence {
                     Fence::Lease => LEASE_RATES,
@@ -349,7 +374,9 @@ impl Stage {
             }
             DiskSync | DiskFull | DiskSlow | PowerCut | WalTruncate | WalFlip | DirWiped
             | DirOld => self.begin_disk(nemesis).await,
-            SnapshotStorm | Membership | Transfer => self.begin_members(nemesis).await,
+            SnapshotStorm | Membership | Transfer | TransferSlow => {
+                self.begin_members(nemesis).await
+            }
         }
     }
 
