@@ -120,3 +120,71 @@ async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
     load.finish().await.assert_strictly_increasing();
     cluster.client(leader).next_at_last(4_711).await;
 }
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_an_older_copy_of_its_directory_is_refused_and_harms_nobody() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let victim = cluster.configs.keys().copied().find(|id| *id != leader);
+    let victim = victim.expect("a follower");
+    let dir = cluster.data_dir(victim).to_owned();
+    let older = dir.with_file_name("older");
+
+    cluster.crash(victim).await;
+    copy_dir(&dir, &older);
+    cluster.start_node(victim).await;
+    // First touches: each is in the log, and on the victim's disk before its answer is counted.
+    for key in 100..120 {
+        cluster.client(victim).next_at_last(key).await;
+    }
+    let acknowledged = || {
+        let nodes = cluster.nodes[&leader].shared().group.nodes();
+        let node = nodes.into_iter().find(|node| node.id == victim);
+        node.and_then(|node| node.log_index)
+    };
+    let all = cluster.nodes[&leader].shared().group.nodes();
+    let last = all.into_iter().find(|node| node.id == leader);
+    let last = last
+        .and_then(|node| node.log_index)
+        .expect("the leader knows its own");
+    let caught_up = async {
+        while acknowledged() < Some(last) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, caught_up)
+        .await
+        .expect("it follows");
+
+    cluster.crash(victim).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::rename(&older, &dir).unwrap();
+    let config = cluster.configs[&victim].clone();
+    let refused = ratchet::server::start(config, cluster.seams(victim)).await;
+    let error = refused
+        .err()
+        .expect("an older copy must not vote")
+        .to_string();
+    for named in [
+        "older copy",
+        "ratchet node remove",
+        &format!("node {victim}"),
+    ] {
+        assert!(error.contains(named), "{error}");
+    }
+    assert_eq!(cluster.leader().await, leader, "it led on");
+    cluster.client(leader).next_at_last(100).await;
+}

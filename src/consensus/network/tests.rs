@@ -7,6 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use openraft::vote::RaftLeaderId;
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -210,4 +211,50 @@ async fn the_lease_is_void_before_a_transfer_leaves() {
     tokio::task::yield_now().await;
     assert!(lease.is_void());
     sending.abort();
+}
+
+#[test]
+fn a_peer_that_forgets_what_it_acknowledged_is_kept_from_raft() {
+    let bench = Bench::new(AppendEntriesResponse::Success);
+    let peer = bench.network.peer(2, &Member::default());
+    let append = |term, up_to| AppendEntriesRequest {
+        vote: Vote::new_committed(term, 1),
+        prev_log_id: Some(crate::storage::LogId::new(
+            Vote::new(term, 1).leader_id.to_committed(),
+            up_to,
+        )),
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    let (success, conflict) = (
+        AppendEntriesResponse::Success,
+        AppendEntriesResponse::Conflict,
+    );
+    assert!(
+        peer.remember(&append(3, 9), &conflict).is_ok(),
+        "never had it"
+    );
+    assert!(peer.remember(&append(3, 5), &success).is_ok());
+    assert!(
+        peer.remember(&append(3, 6), &conflict).is_ok(),
+        "never had it"
+    );
+    let forgot = peer.remember(&append(3, 5), &conflict).unwrap_err();
+    assert!(
+        forgot.to_string().contains("ratchet node remove 2"),
+        "{forgot}"
+    );
+    assert!(
+        peer.remember(&append(4, 5), &conflict).is_ok(),
+        "a later term may have overwritten it"
+    );
+    let another = Member {
+        incarnation: 7,
+        ..Member::default()
+    };
+    let replaced = bench.network.peer(2, &another);
+    assert!(
+        replaced.remember(&append(3, 5), &conflict).is_ok(),
+        "a directory of its own"
+    );
 }
