@@ -85,10 +85,10 @@ impl Clock {
     /// The file cannot be written.
     pub fn set_rate(&mut self, rate: f64) -> io::Result<()> {
         let now = real();
-        for which in 0..2 {
-            let since = (now[which] - self.words[2 + which]) as f64;
+        for (which, now) in now.into_iter().enumerate() {
+            let since = (now - self.words[2 + which]) as f64;
             self.words[4 + which] += (since * self.words[1] as f64 / REAL) as i64;
-            self.words[2 + which] = now[which];
+            self.words[2 + which] = now;
         }
         self.words[1] = (rate * REAL) as i64;
         self.write()

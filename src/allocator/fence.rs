@@ -85,7 +85,9 @@ impl Fence {
         if is_planted(Bug::NoFence) {
             return true;
         }
-        if is_planted(Bug::FenceBeforeTaking) && self.vouched_for.fetch_add(1, Relaxed) % 64 > 0 {
+        if is_planted(Bug::FenceBeforeTaking)
+            && !self.vouched_for.fetch_add(1, Relaxed).is_multiple_of(64)
+        {
             return true;
         }
         let Some(rounds) = &self.rounds else {

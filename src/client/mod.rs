@@ -101,7 +101,8 @@ impl Client {
                 }
             };
             let elsewhere = match status.code() {
-                Code::Unavailable => true,
+                // A change may have been done, unless nobody was there to hear of it.
+                Code::Unavailable => !changes || never_connected(&status),
                 Code::DeadlineExceeded => !changes,
                 _ => false,
             };
@@ -175,6 +176,18 @@ impl Client {
     }
 }
 
+/// Whether the request cannot have reached the server.
+fn never_connected(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
 /// A method that passes one request on.
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $answer:ident:
@@ -213,4 +226,25 @@ calls! {
     /// Hands the leadership to `to`, or to the voter with the longest log.
     transfer(to: Option<u64>) -> TransferLeadershipResponse:
         v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refused_connection_is_told_from_an_answer_that_was_lost() {
+        // Bound and dropped: nobody listens there.
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let servers = [address.to_string()];
+        let mut client = Client::new(&servers, Duration::from_secs(5)).unwrap();
+        let Err(ClientError::Status { status, .. }) = client.status().await else {
+            panic!("nobody can have answered");
+        };
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(never_connected(&status));
+        assert!(!never_connected(&Status::unavailable("no leader is known")));
+    }
 }

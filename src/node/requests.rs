@@ -21,6 +21,8 @@ use crate::{
     sequence::{Key, KeyKind, Namespace, NodeId, check_name},
 };
 
+/// How soon numbers are taken again after the fence fell for no lasting reason.
+const FENCE_RETRY: Duration = Duration::from_millis(50);
 /// How soon a leader that did not answer, or says that it does not lead, is asked again.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -180,6 +182,13 @@ impl Shared {
                 }
                 // It is gone, or no longer leads, and we have not heard who does.
                 rest_until = deadline.min(Instant::now() + RETRY);
+            } else if let Some(term) = self.allocator.load_full()
+                && !term.is_over()
+                && term.lease().is_valid(self.clock.now())
+            {
+                // We lead, and yet the fence fell: no majority said so when asked. Each try burns
+                // its numbers, so that this one must not spin.
+                rest_until = deadline.min(Instant::now() + FENCE_RETRY);
             } else if let Some(term) = self.allocator.load_full()
                 && !term.is_over()
             {
