@@ -1,0 +1,126 @@
+//! What operators do in a run, and the last questions at its end.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use ratchet::proto::{
+    peer::{administer_reply::Reply, administer_request::Request},
+    v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
+};
+use ratchet_jepsen::history::Action;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::{
+    clock,
+    cluster::{Condition, World},
+    network::Host,
+    transport::peer_address,
+    workload::{Client, KEYS, Record, administer, status_at},
+};
+
+/// Something to see to.
+#[derive(Debug, Clone, Copy)]
+pub enum Job {
+    Transfer {
+        asked: Host,
+        to: Option<Host>,
+    },
+    /// Add a node that runs already, and promote it.
+    Grow {
+        asked: Host,
+        id: Host,
+    },
+    Shrink {
+        asked: Host,
+        id: Host,
+    },
+}
+
+/// Sees to one job after the other.
+pub async fn see_to(world: Arc<World>, mut jobs: UnboundedReceiver<Job>) {
+    while let Some(job) = jobs.recv().await {
+        let did = see_to_one(&world, job).await;
+        let text = format!("{job:?}: {did}");
+        world.trace.event(clock::now(), "administration", text);
+    }
+}
+
+async fn see_to_one(world: &World, job: Job) -> String {
+    let patience = Duration::from_secs(1);
+    let ask = |asked, request| administer(world, asked, request, patience);
+    match job {
+        Job::Transfer { asked, to } => {
+            let transfer = Request::TransferLeadership(TransferLeadershipRequest { to });
+            outcome(&ask(asked, transfer).await)
+        }
+        Job::Grow { asked, id } => {
+            let peer_address = peer_address(id).to_string();
+            let add = Request::AddNode(AddNodeRequest { id, peer_address });
+            let added = ask(asked, add).await;
+            if added.is_err() {
+                return outcome(&added);
+            }
+            outcome(&ask(asked, Request::PromoteNode(NodeRequest { id })).await)
+        }
+        Job::Shrink { asked, id } => {
+            let removed = ask(asked, Request::RemoveNode(NodeRequest { id })).await;
+            if removed.is_ok() {
+                // Its process goes on, as one does that nobody stops.
+                world.with(id, |machine| machine.condition = Condition::Gone);
+            }
+            outcome(&removed)
+        }
+    }
+}
+
+fn outcome(reply: &Result<Reply, tonic::Status>) -> String {
+    match reply {
+        Ok(Reply::Membership(now)) => format!("voters {:?}", now.voters),
+        Ok(Reply::Transfer(now)) => format!("node {} leads term {}", now.leader, now.term),
+        Ok(_) => "done".to_owned(),
+        Err(status) => format!("{:?}: {}", status.code(), status.message()),
+    }
+}
+
+/// After all faults have ended: every member answers for every key, within `patience`.
+///
+/// # Errors
+/// Who does not.
+pub async fn last_questions(
+    world: &Arc<World>,
+    record: &Arc<Record>,
+    patience: Duration,
+) -> Result<(), String> {
+    let until = clock::now() + patience;
+    let mut missing = "the membership".to_owned();
+    let members = loop {
+        if let Some(members) = membership(world).await {
+            break members;
+        }
+        if clock::now() > until {
+            return Err(format!("nobody tells {missing} within {patience:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    for node in members {
+        for key in KEYS {
+            for action in [Action::Current, Action::Next { count: 1 }] {
+                let mut client = Client::new(world, record);
+                while !client.ask(node, key, action, Duration::from_secs(1)).await {
+                    if clock::now() > until {
+                        missing = format!("node {node} for {key:?}");
+                        return Err(format!("no answer from {missing} within {patience:?}"));
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The members, as the leader knows them.
+async fn membership(world: &World) -> Option<BTreeSet<Host>> {
+    let leader = world.leader()?;
+    let status = status_at(world, leader).await?;
+    (status.leader == Some(leader)).then(|| status.nodes.iter().map(|node| node.id).collect())
+}

@@ -1,0 +1,62 @@
+//! Simulated time, and the clocks of nodes, which run faster or slower than it.
+//!
+//! Timers of the product are tokio's, which turmoil moves: those are true. Leases are counted on a
+//! node's own [`Clock`]: that is the one that drifts.
+
+use std::{sync::Mutex, time::Duration};
+
+use ratchet::clock::{Clock, Instant};
+
+/// The true time since the start of the run.
+pub fn now() -> Duration {
+    turmoil::sim_elapsed().unwrap_or_default()
+}
+
+/// Sleeps until the true time `at`.
+pub async fn sleep_until(at: Duration) {
+    tokio::time::sleep(at.saturating_sub(now())).await;
+}
+
+/// The clock of one node. It goes on while its node is down.
+#[derive(Debug)]
+pub struct NodeClock(Mutex<Drift>);
+
+#[derive(Debug)]
+struct Drift {
+    /// When the rate was last changed, truly and by this clock.
+    since: Duration,
+    showed: Duration,
+    rate: f64,
+}
+
+impl NodeClock {
+    /// A clock that shows `offset` at the start of the run.
+    pub fn new(offset: Duration, rate: f64) -> Self {
+        NodeClock(Mutex::new(Drift {
+            since: Duration::ZERO,
+            showed: offset,
+            rate,
+        }))
+    }
+
+    /// From the true time `at` on, it runs at `rate`.
+    pub fn set_rate(&self, at: Duration, rate: f64) {
+        let mut drift = self.0.lock().expect("a clock");
+        drift.showed = drift.at(at);
+        drift.since = at;
+        drift.rate = rate;
+    }
+}
+
+impl Drift {
+    fn at(&self, now: Duration) -> Duration {
+        self.showed + now.saturating_sub(self.since).mul_f64(self.rate)
+    }
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Instant {
+        let shows = self.0.lock().expect("a clock").at(now());
+        Instant::from_nanos(u64::try_from(shows.as_nanos()).expect("a short run"))
+    }
+}

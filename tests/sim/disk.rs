@@ -1,0 +1,184 @@
+//! The disk of a node: the real store on a directory in memory, with an fsync that takes simulated
+//! time and may fail, and a crash that loses what was not synced.
+//!
+//! The database keeps its write-ahead log in the process's memory until it is synced. At a crash the
+//! directory is copied aside before the database is closed (closing would write that memory out),
+//! and the copy is what the node starts on next.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use ratchet::{
+    clock::Clock,
+    storage::{StoreOptions, Unsynced, Work},
+};
+use tempfile::TempDir;
+
+/// How a disk does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mood {
+    /// An fsync takes 1 to 5 ms, now and then much longer.
+    Well,
+    /// An fsync takes up to so long.
+    Slow(Duration),
+    /// An fsync never returns.
+    Hanging,
+    /// The next fsync fails.
+    Failing,
+}
+
+/// The disk of one node.
+pub struct Disk {
+    parent: TempDir,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// How often it was crashed: each time the data goes on in another directory.
+    generation: u32,
+    mood: Mood,
+    rng: StdRng,
+    /// Whether something was written and is not synced yet.
+    syncing: bool,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(seed: u64) -> Arc<Disk> {
+        let shared_memory = Path::new("/dev/shm");
+        let parent = if shared_memory.is_dir() {
+            TempDir::new_in(shared_memory)
+        } else {
+            TempDir::new()
+        };
+        Arc::new(Disk {
+            parent: parent.expect("a temporary directory"),
+            state: Mutex::new(State {
+                generation: 0,
+                mood: Mood::Well,
+                rng: StdRng::seed_from_u64(seed),
+                syncing: false,
+            }),
+        })
+    }
+
+    /// Where the data is now.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir_of(self.state.lock().expect("a disk").generation)
+    }
+
+    fn dir_of(&self, generation: u32) -> PathBuf {
+        self.parent.path().join(generation.to_string())
+    }
+
+    /// How it does from now on.
+    pub fn set(&self, mood: Mood) {
+        self.state.lock().expect("a disk").mood = mood;
+    }
+
+    /// What a store on this disk takes.
+    pub fn options(self: &Arc<Self>, clock: Arc<dyn Clock>) -> StoreOptions {
+        let disk = self.clone();
+        StoreOptions {
+            before_sync: Arc::new(move || Box::pin(disk.clone().sync())),
+            work: Work::Inline,
+            unsynced: Unsynced::InMemory,
+            ..StoreOptions::new(clock)
+        }
+    }
+
+    /// The time that an fsync takes.
+    async fn sync(self: Arc<Self>) -> Result<(), String> {
+        let wait = {
+            let mut state = self.state.lock().expect("a disk");
+            state.syncing = true;
+            let hiccup = state.rng.random_ratio(1, 50);
+            let usual_max = match state.mood {
+                Mood::Slow(longest) => u64::try_from(longest.as_millis()).expect("short"),
+                _ if hiccup => 80,
+                _ => 5,
+            };
+            state.rng.random_range(1..=usual_max)
+        };
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        while self.state.lock().expect("a disk").mood == Mood::Hanging {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut state = self.state.lock().expect("a disk");
+        if state.mood == Mood::Failing {
+            return Err("IO error: While fdatasync: 000009.log: Input/output error".to_owned());
+        }
+        state.syncing = false;
+        Ok(())
+    }
+
+    /// Takes what is on the disk aside. Called while the node still runs; what it wrote and did not
+    /// sync is lost. Answers whether there was such a thing in its log.
+    pub fn cut_power(&self) -> bool {
+        let (from, to, lost) = {
+            let mut state = self.state.lock().expect("a disk");
+            state.generation += 1;
+            let lost = std::mem::take(&mut state.syncing);
+            if state.mood == Mood::Failing {
+                state.mood = Mood::Well;
+            }
+            let now = state.generation;
+            (self.dir_of(now - 1), self.dir_of(now), lost)
+        };
+        if from.is_dir() {
+            // RocksDB tidies up on threads of its own: what changed meanwhile is copied again.
+            while !copied_unchanged(&from, &to) {
+                fs::remove_dir_all(&to).expect("removing a copy");
+            }
+        }
+        lost
+    }
+
+    /// Removes what a crash has left behind.
+    pub fn forget_the_past(&self) {
+        let generation = self.state.lock().expect("a disk").generation;
+        if let Some(last) = generation.checked_sub(1) {
+            // There is none where the node had not started yet.
+            let _ = fs::remove_dir_all(self.dir_of(last));
+        }
+    }
+}
+
+fn copied_unchanged(from: &Path, to: &Path) -> bool {
+    let before = sizes(from);
+    let copied = copy(from, to);
+    before.is_ok() && copied.is_ok() && before.ok() == sizes(from).ok()
+}
+
+fn sizes(dir: &Path) -> std::io::Result<BTreeMap<PathBuf, u64>> {
+    let mut sizes = BTreeMap::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sizes.extend(self::sizes(&entry.path())?);
+        } else {
+            sizes.insert(entry.path(), entry.metadata()?.len());
+        }
+    }
+    Ok(sizes)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! What goes wrong in a run: a random composition that the seed decides.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rand::{
+    RngExt,
+    rngs::StdRng,
+    seq::{IndexedRandom, SliceRandom},
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::{
+    admin::Job,
+    cluster::{Cluster, Condition},
+    disk::Mood,
+    network::{Host, Weather},
+};
+
+/// One kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Crash,
+    CrashLeader,
+    CrashSome,
+    CrashAll,
+    IsolateLeader,
+    Isolate,
+    Halves,
+    OneWay,
+    SlowLinks,
+    Storm,
+    Clocks,
+    SlowDisk,
+    HangingDisk,
+    FailingDisk,
+    Transfer,
+    Grow,
+    Shrink,
+}
+
+const ALL: [Fault; 17] = [
+    Fault::Crash,
+    Fault::CrashLeader,
+    Fault::CrashSome,
+    Fault::CrashAll,
+    Fault::IsolateLeader,
+    Fault::Isolate,
+    Fault::Halves,
+    Fault::OneWay,
+    Fault::SlowLinks,
+    Fault::Storm,
+    Fault::Clocks,
+    Fault::SlowDisk,
+    Fault::HangingDisk,
+    Fault::FailingDisk,
+    Fault::Transfer,
+    Fault::Grow,
+    Fault::Shrink,
+];
+
+/// What ends a fault.
+#[derive(Debug, Clone, Copy)]
+enum Remedy {
+    Restart(Host),
+    MendLinks,
+    CalmDown,
+    MendDisk(Host),
+}
+
+/// The slowest and the fastest clock: a lease of 200 ms must end within the 300 ms (less a margin of
+/// 50 ms) that its followers, whose timers are true, keep their promise.
+const RATES: std::ops::Range<f64> = 0.82..1.25;
+
+/// A cluster has at most so many nodes.
+const NODES_MAX: usize = 6;
+
+/// The faults of one run.
+pub struct Faults {
+    rng: StdRng,
+    kinds: Vec<Fault>,
+    /// When the next one is due.
+    next: Duration,
+    pause_ms: u64,
+    remedies: Vec<(Duration, Remedy)>,
+    usual: Weather,
+    next_id: Host,
+    jobs: UnboundedSender<Job>,
+}
+
+impl Faults {
+    /// Faults from `start` on, with `usual` weather in between.
+    pub fn new(
+        mut rng: StdRng,
+        start: Duration,
+        usual: Weather,
+        founders: u64,
+        jobs: UnboundedSender<Job>,
+    ) -> Faults {
+        let count = rng.random_range(2..=6);
+        let kinds = ALL.sample(&mut rng, count).copied().collect();
+        Faults {
+            kinds,
+            next: start,
+            pause_ms: rng.random_range(200..2_000),
+            remedies: Vec::new(),
+            usual,
+            next_id: founders + 1,
+            jobs,
+            rng,
+        }
+    }
+
+    /// Which kinds this run has.
+    pub fn kinds(&self) -> String {
+        format!("{:?}", self.kinds)
+    }
+
+    /// Does what is due. While `more`, new faults come.
+    pub fn step(&mut self, cluster: &mut Cluster<'_>, more: bool) {
+        let now = cluster.now();
+        for ended in cluster.clear_away() {
+            let after = self.rng.random_range(50..500);
+            self.remedy(now, after, Remedy::Restart(ended));
+        }
+        let (due, later) = std::mem::take(&mut self.remedies)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
+        self.remedies = later;
+        for (_, remedy) in Vec::from_iter::<Vec<_>>(due) {
+            self.mend(cluster, remedy);
+        }
+        if more && now >= self.next {
+            let kind = *self.kinds.choose(&mut self.rng).expect("some");
+            self.strike(cluster, kind);
+            let pause = self.rng.random_range(self.pause_ms / 4..self.pause_ms);
+            self.next = now + Duration::from_millis(pause);
+        }
+    }
+
+    /// Ends all faults: links, disks and weather are well, and every node comes up.
+    pub fn heal(&mut self, cluster: &mut Cluster<'_>) {
+        cluster.world.trace.event(cluster.now(), "heal", "all");
+        self.remedies.clear();
+        self.mend(cluster, Remedy::MendLinks);
+        self.usual = Weather {
+            delay_ms: 3,
+            lost: 0,
+            twice: 0,
+            late: 0,
+        };
+        self.mend(cluster, Remedy::CalmDown);
+        for id in cluster.world.members() {
+            self.mend(cluster, Remedy::MendDisk(id));
+            self.mend(cluster, Remedy::Restart(id));
+        }
+    }
+
+    fn remedy(&mut self, now: Duration, after_ms: u64, remedy: Remedy) {
+        let at = now + Duration::from_millis(after_ms);
+        self.remedies.push((at, remedy));
+    }
+
+    fn mend(&mut self, cluster: &mut Cluster<'_>, remedy: Remedy) {
+        let world = cluster.world.clone();
+        match remedy {
+            Remedy::Restart(id) => {
+                if world.with(id, |machine| machine.condition == Condition::Down) {
+                    world
+                        .trace
+                        .event(cluster.now(), "restart", format!("node {id}"));
+                    cluster.restart(id);
+                }
+            }
+            Remedy::MendLinks => world.network.mend(),
+            Remedy::CalmDown => world.network.set_weather(self.usual),
+            Remedy::MendDisk(id) => world.with(id, |machine| machine.disk.set(Mood::Well)),
+        }
+    }
+
+    fn crash(&mut self, cluster: &mut Cluster<'_>, id: Host) {
+        if !cluster.world.running().contains(&id) {
+            return;
+        }
+        let now = cluster.now();
+        cluster.crash(id, "fault");
+        // Often back before a lease has run out.
+        let after = match self.rng.random_bool(0.5) {
+            true => self.rng.random_range(1..150),
+            false => self.rng.random_range(150..2_000),
+        };
+        self.remedy(now, after, Remedy::Restart(id));
+    }
+
+    fn part(&mut self, cluster: &Cluster<'_>, one: &BTreeSet<Host>, other: &BTreeSet<Host>) {
+        for &a in one {
+            for &b in other {
+                cluster.world.network.cut(a, b);
+                cluster.world.network.cut(b, a);
+            }
+        }
+    }
+
+    fn strike(&mut self, cluster: &mut Cluster<'_>, fault: Fault) {
+        let world = cluster.world.clone();
+        let now = cluster.now();
+        let members = world.members();
+        let list: Vec<Host> = members.iter().copied().collect();
+        let Some(&any) = list.choose(&mut self.rng) else {
+            return;
+        };
+        let leader = world.leader().unwrap_or(any);
+        let others_of = |id: Host| -> BTreeSet<Host> {
+            members
+                .iter()
+                .copied()
+                .filter(|other| *other != id)
+                .collect()
+        };
+        let lasting = self.rng.random_range(100..3_000);
+        let mut told = format!("{fault:?}");
+        match fault {
+            Fault::Crash => self.crash(cluster, any),
+            Fault::CrashLeader => self.crash(cluster, leader),
+            Fault::CrashSome => {
+                let count = self.rng.random_range(1..=list.len());
+                let some: Vec<Host> = list.sample(&mut self.rng, count).copied().collect();
+                some.into_iter().for_each(|id| self.crash(cluster, id));
+            }
+            Fault::CrashAll => list.into_iter().for_each(|id| self.crash(cluster, id)),
+            Fault::IsolateLeader | Fault::Isolate => {
+                let id = if fault == Fault::Isolate { any } else { leader };
+                told = format!("{told} {id}");
+                self.part(cluster, &BTreeSet::from([id]), &others_of(id));
+                self.remedy(now, lasting, Remedy::MendLinks);
+            }
+            Fault::Halves => {
+                let mut shuffled = list;
+                shuffled.shuffle(&mut self.rng);
+                let half = shuffled.split_off(shuffled.len() / 2);
+                told = format!("{told} {shuffled:?} {half:?}");
+                let (one, other) = (shuffled.into_iter().collect(), half.into_iter().collect());
+                self.part(cluster, &one, &other);
+                self.remedy(now, lasting, Remedy::MendLinks);
+            }
+            Fault::OneWay => {
+                let id = *[any, leader].choose(&mut self.rng).expect("two");
+                let outgoing = self.rng.random_bool(0.5);
+                told = format!("{told} {id} outgoing: {outgoing}");
+                for other in others_of(id) {
+                    match outgoing {
+                        true => world.network.cut(id, other),
+                        false => world.network.cut(other, id),
+                    }
+                }
+                self.remedy(now, lasting, Remedy::MendLinks);
+            }
+            Fault::SlowLinks => {
+                let id = *[any, leader].choose(&mut self.rng).expect("two");
+                let by = self.rng.random_range(20..300);
+                told = format!("{told} {id} by {by} ms");
+                for other in others_of(id) {
+                    world.network.slow_down(id, other, by);
+                    if self.rng.random_bool(0.5) {
+                        world.network.slow_down(other, id, by);
+                    }
+                }
+                self.remedy(now, lasting, Remedy::MendLinks);
+            }
+            Fault::Storm => {
+                world.network.set_weather(Weather {
+                    delay_ms: self.rng.random_range(20..120),
+                    lost: self.rng.random_range(0..200),
+                    twice: self.rng.random_range(100..500),
+                    late: self.rng.random_range(0..100),
+                });
+                self.remedy(now, lasting, Remedy::CalmDown);
+            }
+            Fault::Clocks => {
+                for id in list {
+                    let rate = match self.rng.random_range(0..3) {
+                        0 => RATES.start,
+                        1 => RATES.end,
+                        _ => self.rng.random_range(RATES),
+                    };
+                    world.with(id, |machine| machine.clock.set_rate(now, rate));
+                }
+            }
+            Fault::SlowDisk | Fault::HangingDisk | Fault::FailingDisk => {
+                let id = *[any, leader].choose(&mut self.rng).expect("two");
+                let mood = match fault {
+                    Fault::SlowDisk => {
+                        Mood::Slow(Duration::from_millis(self.rng.random_range(50..500)))
+                    }
+                    Fault::HangingDisk => Mood::Hanging,
+                    _ => Mood::Failing,
+                };
+                told = format!("{told} {id}");
+                world.with(id, |machine| machine.disk.set(mood));
+                self.remedy(now, lasting, Remedy::MendDisk(id));
+            }
+            // Nobody listens once the run is over.
+            Fault::Transfer => drop(self.jobs.send(Job::Transfer {
+                asked: any,
+                to: self.rng.random_bool(0.5).then_some(leader_or(any, &list)),
+            })),
+            Fault::Grow => {
+                if list.len() < NODES_MAX {
+                    let id = self.next_id;
+                    self.next_id += 1;
+                    cluster.add(id, &mut self.rng);
+                    told = format!("{told} by {id}");
+                    let _ = self.jobs.send(Job::Grow { asked: any, id });
+                }
+            }
+            Fault::Shrink => {
+                if list.len() > 3 {
+                    let id = *list.choose(&mut self.rng).expect("some");
+                    told = format!("{told} by {id}");
+                    let _ = self.jobs.send(Job::Shrink { asked: any, id });
+                }
+            }
+        }
+        world.trace.event(now, "fault", told);
+    }
+}
+
+fn leader_or(any: Host, list: &[Host]) -> Host {
+    list.iter().copied().find(|id| *id != any).unwrap_or(any)
+}

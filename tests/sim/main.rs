@@ -1,0 +1,156 @@
+//! The simulator: a whole cluster in one thread, on simulated time, network and disks, under one
+//! seed that decides everything.
+//!
+//! * `cargo test --test sim` runs 200 seeds on all cores and says how many a minute.
+//! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace.
+//! * `RATCHET_SIM_FOREVER=1 cargo test --test sim -- forever --nocapture` goes on until it is
+//!   stopped, or something is found.
+//! * `RATCHET_SIM_SEEDS=1000` and `RATCHET_SIM_FIRST=5000` choose how many, and from where.
+//!
+//! The product is the real one, down to RocksDB. What is simulated comes in through its seams: the
+//! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
+//! Every node is a turmoil host: a crash drops its whole runtime.
+
+mod admin;
+mod clock;
+mod cluster;
+mod disk;
+mod faults;
+mod network;
+mod trace;
+mod transport;
+mod workload;
+
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use run::{Report, run};
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().expect("a number"))
+}
+
+/// How many seeds `cargo test` runs.
+const SEEDS: u64 = 200;
+
+/// Runs seeds on all cores, from `first` on, while `more` says so; panics with the first failure.
+fn run_seeds(first: u64, more: impl Fn(u64) -> bool + Sync, each: impl Fn(u64, &Report) + Sync) {
+    let next = AtomicU64::new(first);
+    let failure: Mutex<Option<String>> = Mutex::new(None);
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !more(seed) || failure.lock().expect("a lock").is_some() {
+                        return;
+                    }
+                    // Each on a thread of its own: what a thread remembers is part of no run.
+                    let done = std::thread::spawn(move || run(seed, false)).join();
+                    match done.expect("the simulator itself") {
+                        Ok(report) => each(seed, &report),
+                        Err(why) => {
+                            failure.lock().expect("a lock").get_or_insert(why);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Some(why) = failure.into_inner().expect("a lock") {
+        panic!("{why}");
+    }
+}
+
+#[test]
+fn many_seeds() {
+    let first = number("RATCHET_SIM_FIRST").unwrap_or(1);
+    let seeds = number("RATCHET_SIM_SEEDS").unwrap_or(SEEDS);
+    let started = Instant::now();
+    let total: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
+    run_seeds(
+        first,
+        |seed| seed < first + seeds,
+        |_, report| {
+            let mut total = total.lock().expect("a lock");
+            for (kind, count) in &report.counts {
+                *total.entry(kind).or_default() += count;
+            }
+        },
+    );
+    let seconds = started.elapsed().as_secs_f64();
+    let total = total.into_inner().expect("a lock");
+    println!(
+        "{seeds} seeds in {seconds:.0} s, {:.0} a minute: {total:?}",
+        seeds as f64 * 60.0 / seconds
+    );
+    for kind in [
+        "answer",
+        "leader",
+        "crash",
+        "crash that lost writes",
+        "message twice",
+        "message lost",
+    ] {
+        let count = total.get(kind).copied().unwrap_or_default();
+        assert!(count >= seeds, "{seeds} seeds saw {kind:?} {count} times");
+    }
+}
+
+#[test]
+fn one_seed() {
+    let seed = number("RATCHET_SIM_SEED");
+    let done = std::thread::spawn(move || run(seed.unwrap_or(1), seed.is_some())).join();
+    match done.expect("the simulator itself") {
+        Ok(report) => println!("{report:#?}"),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 17, 40] {
+        let once = || {
+            std::thread::spawn(move || run(seed, false))
+                .join()
+                .expect("a run")
+        };
+        let (first, second) = (once().expect("no failure"), once().expect("no failure"));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+#[test]
+fn forever() {
+    if number("RATCHET_SIM_FOREVER").is_none() {
+        return;
+    }
+    // A new place to begin each time, unless it is told.
+    let since_epoch = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
+    let first = number("RATCHET_SIM_FIRST").unwrap_or(since_epoch.as_secs() * 1_000);
+    let (started, done) = (Instant::now(), AtomicU64::new(0));
+    run_seeds(
+        first,
+        |_| true,
+        |seed, _| {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done % 100 == 0 {
+                let minutes = started.elapsed().as_secs_f64() / 60.0;
+                println!(
+                    "{done} seeds, up to {seed}, {:.0} a minute",
+                    done as f64 / minutes
+                );
+            }
+        },
+    );
+}

@@ -1,0 +1,223 @@
+//! One run: a cluster, a workload, faults, the healing, and the verdict.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, Once},
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use ratchet::node::Config;
+use ratchet_jepsen::checker::check_order;
+use tokio::sync::mpsc;
+
+use crate::{
+    admin,
+    cluster::{Cluster, World},
+    faults::Faults,
+    network::{Network, Weather},
+    trace::Trace,
+    workload::{self, Client, Record},
+};
+
+/// How long a healed cluster may take until every member has answered for every key.
+const HEALING_MAX: Duration = Duration::from_secs(10);
+
+/// A run in which fewer calls were answered shows nothing.
+const ANSWERS_MIN: usize = 50;
+
+/// What a run that found nothing was like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub digest: u64,
+    pub answered: usize,
+    /// How often what happened.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A task that panics does not end the run by itself: it is remembered, and fails it.
+fn remember_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+            usual(panic);
+        }));
+    });
+}
+
+/// Runs one seed, on a fresh thread.
+///
+/// # Errors
+/// What was wrong, how to see it again, and the last that happened.
+pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
+    remember_panics();
+    let trace = Arc::new(if loud {
+        Trace::loud()
+    } else {
+        Trace::default()
+    });
+    let record = Arc::new(Record::default());
+    let verdict = simulate(seed, &trace, &record);
+    let panics = PANICS.take();
+    let verdict = match panics.first() {
+        Some(panic) => Err(format!("a panic: {panic}")),
+        None => verdict,
+    };
+    let answered = record.answered();
+    match verdict {
+        Ok(()) => Ok(Report {
+            digest: trace.digest(),
+            answered,
+            counts: trace.counts(),
+        }),
+        Err(why) => Err(format!(
+            "seed {seed}: {why}\n\nwhat happened last:\n{}\nsee it again with:\n  \
+             RATCHET_SIM_SEED={seed} cargo test --test sim -- one_seed --nocapture\n",
+            trace.tail()
+        )),
+    }
+}
+
+fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), String> {
+    ratchet::random::seed_this_thread(seed);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let usual = Weather {
+        delay_ms: [1, 2, 5, 10][rng.random_range(0..4)],
+        lost: [0, 0, 10, 50][rng.random_range(0..4)],
+        twice: [0, 50, 200][rng.random_range(0..3)],
+        late: [0, 5, 20][rng.random_range(0..3)],
+    };
+    let network = Network::new(rng.random(), usual, trace.clone());
+    let founders = [3, 3, 3, 5][rng.random_range(0..4)];
+    let mut config = Config {
+        cluster: "sim".to_owned(),
+        shutdown_timeout_ms: 1_000,
+        ..Config::default()
+    };
+    if rng.random_bool(0.5) {
+        config.snapshot_after_entries = rng.random_range(5..60);
+        config.log_keep_entries = rng.random_range(1..40);
+    }
+    if rng.random_bool(0.25) {
+        config.fence = ratchet::allocator::FenceKind::Quorum;
+    }
+    let world = World::new(network, trace.clone(), config, founders);
+    let sim = turmoil::Builder::new()
+        .simulation_duration(Duration::from_secs(3_600))
+        .tick_duration(Duration::from_millis(1))
+        .enable_random_order()
+        .rng_seed(seed)
+        .build();
+    let mut cluster = Cluster {
+        sim,
+        world: world.clone(),
+    };
+    for id in 1..=founders {
+        cluster.add(id, &mut rng);
+    }
+
+    let (jobs, todo) = mpsc::unbounded_channel();
+    let verdict = Arc::new(Mutex::new(None));
+    let healed = Arc::new(tokio::sync::Notify::new());
+    start_clients(
+        &mut cluster,
+        record,
+        todo,
+        healed.clone(),
+        verdict.clone(),
+        &mut rng,
+    );
+
+    // Mostly once it runs; now and then while it is being founded.
+    let start = Duration::from_millis(match rng.random_bool(0.8) {
+        true => rng.random_range(1_000..3_000),
+        false => rng.random_range(0..500),
+    });
+    let end = start + Duration::from_millis(rng.random_range(3_000..9_000));
+    let mut faults = Faults::new(
+        StdRng::seed_from_u64(rng.random()),
+        start,
+        usual,
+        founders,
+        jobs,
+    );
+    trace.event(
+        Duration::ZERO,
+        "seed",
+        format!("{seed}: {founders} nodes, {usual:?}, {}", faults.kinds()),
+    );
+    let mut is_healed = false;
+    loop {
+        let now = cluster.now();
+        faults.step(&mut cluster, now < end);
+        if now >= end && !is_healed {
+            is_healed = true;
+            faults.heal(&mut cluster);
+            healed.notify_one();
+        }
+        cluster.sim.step().map_err(|error| error.to_string())?;
+        if let Some(verdict) = verdict.lock().expect("a verdict").take() {
+            let verdict: Result<(), String> = verdict;
+            verdict?;
+            break;
+        }
+        PANICS.with_borrow(|panics| match panics.first() {
+            Some(panic) => Err(panic.clone()),
+            None => Ok(()),
+        })?;
+    }
+    judge(record)
+}
+
+/// All clients are on one host, which nothing happens to.
+fn start_clients(
+    cluster: &mut Cluster<'_>,
+    record: &Arc<Record>,
+    jobs: mpsc::UnboundedReceiver<admin::Job>,
+    healed: Arc<tokio::sync::Notify>,
+    verdict: Arc<Mutex<Option<Result<(), String>>>>,
+    rng: &mut StdRng,
+) {
+    let world = cluster.world.clone();
+    let record = record.clone();
+    let clients: Vec<_> = (0..rng.random_range(3..9))
+        .map(|_| {
+            let stuck_to = rng.random_bool(0.6);
+            let stuck_to = stuck_to.then(|| rng.random_range(1..=world.founders));
+            (StdRng::seed_from_u64(rng.random()), stuck_to)
+        })
+        .collect();
+    let step = rng.random_range(1..60);
+    cluster.sim.client("clients", async move {
+        let preparing = world.clone();
+        tokio::spawn(async move { workload::create_namespaces(&preparing, step).await });
+        tokio::spawn(admin::see_to(world.clone(), jobs));
+        for (rng, stuck_to) in clients {
+            tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
+        }
+        healed.notified().await;
+        let asked = admin::last_questions(&world, &record, HEALING_MAX).await;
+        record.stop();
+        *verdict.lock().expect("a verdict") = Some(asked);
+        Ok(())
+    });
+}
+
+fn judge(record: &Record) -> Result<(), String> {
+    let history = record.history();
+    check_order(&history).map_err(|violation| violation.to_string())?;
+    let answered = record.answered();
+    if answered < ANSWERS_MIN {
+        return Err(format!(
+            "only {answered} calls were answered: this run shows nothing"
+        ));
+    }
+    Ok(())
+}

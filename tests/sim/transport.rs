@@ -1,0 +1,143 @@
+//! The product's [`Transport`] over the simulated network.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, BoxStream},
+};
+use ratchet::{
+    consensus::{RaftRpc, Transport},
+    proto::peer::{peer_server::Peer, *},
+};
+use tonic::{Request, Response, Status};
+
+use crate::network::{Delivery, Host, Network};
+
+/// A snapshot that takes longer is given up.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How one node sends.
+pub struct SimTransport {
+    pub from: Host,
+    pub network: Network,
+}
+
+/// Where peers find a node.
+pub fn peer_address(node: Host) -> std::net::SocketAddr {
+    let host = u8::try_from(node).expect("few nodes");
+    ([10, 0, 0, host], 7601).into()
+}
+
+fn node_at(address: &str) -> Result<Host, Status> {
+    let address: std::net::SocketAddr = address
+        .parse()
+        .map_err(|_| Status::invalid_argument(format!("no such address: {address}")))?;
+    match address.ip() {
+        std::net::IpAddr::V4(ip) => Ok(ip.octets()[3].into()),
+        std::net::IpAddr::V6(_) => Err(Status::invalid_argument("not in this network")),
+    }
+}
+
+#[async_trait]
+impl Transport for SimTransport {
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status> {
+        let link = (self.from, node_at(address)?);
+        self.network
+            .call(link, Delivery::PerhapsTwice, timeout, message, {
+                move |to, message| {
+                    let answer = async move {
+                        let request = Request::new(message);
+                        match rpc {
+                            RaftRpc::Append => to.peers.append(request).await,
+                            RaftRpc::Vote => to.peers.vote(request).await,
+                            RaftRpc::PreVote => to.peers.pre_vote(request).await,
+                            RaftRpc::TransferLeader => to.peers.transfer_leader(request).await,
+                        }
+                    };
+                    answer.map(|a| a.map(Response::into_inner)).boxed()
+                }
+            })
+            .await
+    }
+
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status> {
+        let link = (self.from, node_at(address)?);
+        let parts: Vec<SnapshotPart> = parts.collect().await;
+        self.network
+            .call(
+                link,
+                Delivery::Reliable,
+                SNAPSHOT_TIMEOUT,
+                parts,
+                |to, parts| {
+                    let arriving = stream::iter(parts).then(|part| async {
+                        // A crash can come between two parts.
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        Ok(part)
+                    });
+                    async move { to.peers.take_snapshot(arriving.boxed()).await }.boxed()
+                },
+            )
+            .await
+    }
+
+    async fn hello(
+        &self,
+        address: &str,
+        request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status> {
+        let link = (self.from, node_at(address)?);
+        self.network
+            .call(
+                link,
+                Delivery::PerhapsTwice,
+                timeout,
+                request,
+                |to, request| {
+                    async move { to.peers.hello(Request::new(request)).await }
+                        .map(|a| a.map(Response::into_inner))
+                        .boxed()
+                },
+            )
+            .await
+    }
+
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+        let link = (self.from, node_at(address)?);
+        self.network
+            .open_stream(link, requests, |to, requests| to.peers.answer_all(requests))
+    }
+
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status> {
+        let link = (self.from, node_at(address)?);
+        self.network
+            .call(link, Delivery::Once, timeout, request, |to, request| {
+                async move { to.peers.administer(Request::new(request)).await }
+                    .map(|a| a.map(Response::into_inner))
+                    .boxed()
+            })
+            .await
+    }
+}

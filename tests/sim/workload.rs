@@ -1,0 +1,284 @@
+//! What clients ask for, and what they saw.
+//!
+//! A call without a definite answer is of unknown outcome, and whoever made it goes on as another
+//! process.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt;
+use rand::{RngExt, rngs::StdRng};
+use ratchet::{
+    node::{Failure, Origin},
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request},
+        v1::{self, CreateNamespaceRequest, CurrentRequest, Key, NextRequest, key::Kind},
+    },
+};
+use ratchet_jepsen::history::{Action, History, Op, Outcome};
+use tonic::Status;
+
+use crate::{
+    clock,
+    cluster::World,
+    network::{CLIENTS, Delivery, Host},
+};
+
+/// Namespaces with small steps, so that ceilings are raised all the time.
+const OWN: &str = "own";
+const SHARED: &str = "shared";
+const SPARSE: &str = "sparse";
+
+/// Which keys there are: two with a section each, two that share one, one whose numbers are 100
+/// apart.
+pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 12), (SPARSE, 1)];
+
+/// Everything that the clients of a run did.
+#[derive(Default)]
+pub struct Record {
+    history: Mutex<History>,
+    processes: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Record {
+    /// Has the clients stop after what they are at.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn new_process(&self) -> u64 {
+        self.processes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What they saw.
+    pub fn history(&self) -> History {
+        self.history.lock().expect("a history").clone()
+    }
+
+    /// How many calls were answered.
+    pub fn answered(&self) -> usize {
+        self.history.lock().expect("a history").answered().count()
+    }
+}
+
+/// One who asks.
+pub struct Client {
+    pub world: Arc<World>,
+    pub record: Arc<Record>,
+    process: u64,
+}
+
+impl Client {
+    pub fn new(world: &Arc<World>, record: &Arc<Record>) -> Client {
+        Client {
+            world: world.clone(),
+            process: record.new_process(),
+            record: record.clone(),
+        }
+    }
+
+    /// Asks `node` for numbers of a key, or for its last one; true if it was answered.
+    pub async fn ask(
+        &mut self,
+        node: Host,
+        (namespace, id): (&str, u64),
+        action: Action,
+        patience: Duration,
+    ) -> bool {
+        let invoked = clock::now();
+        let answer = self.call(node, (namespace, id), action, patience).await;
+        let returned = clock::now();
+        let mut op = Op {
+            process: self.process,
+            key: format!("{namespace}/{id}"),
+            action,
+            invoked_ns: nanos(invoked),
+            returned_ns: Some(nanos(returned)),
+            outcome: Outcome::Ok,
+            first: 0,
+            last: 0,
+            node,
+            note: String::new(),
+        };
+        match answer {
+            Ok((first, last)) => {
+                (op.first, op.last) = (first, last);
+                self.world
+                    .trace
+                    .note(returned, "answer", (&op.key, first, last, op.process));
+            }
+            Err(status) => {
+                op.outcome = Outcome::Info;
+                op.returned_ns = None;
+                op.note = format!("{:?}: {}", status.code(), status.message());
+                self.world
+                    .trace
+                    .note(returned, "no answer", (&op.key, &op.note, op.process));
+                self.process = self.record.new_process();
+            }
+        }
+        let answered = op.outcome == Outcome::Ok;
+        self.record.history.lock().expect("a history").push(op);
+        answered
+    }
+
+    async fn call(
+        &self,
+        node: Host,
+        (namespace, id): (&str, u64),
+        action: Action,
+        patience: Duration,
+    ) -> Result<(u64, u64), Status> {
+        let key = Some(Key {
+            kind: Some(Kind::Id(id)),
+        });
+        let namespace = namespace.to_owned();
+        let (link, network) = ((CLIENTS, node), &self.world.network);
+        // As over gRPC: the answer leaves before the caller hangs up.
+        let budget = patience * 9 / 10;
+        match action {
+            Action::Current => {
+                let request = CurrentRequest {
+                    namespace,
+                    key,
+                    route_version: 0,
+                };
+                let call = network.call(link, Delivery::Once, patience, request, {
+                    move |to, request| {
+                        async move {
+                            let deadline = tokio::time::Instant::now() + budget;
+                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
+                            asked.map_err(status)
+                        }
+                        .boxed()
+                    }
+                });
+                let last = call.await?.last.unwrap_or_default();
+                Ok((last, last))
+            }
+            Action::Next { count } => {
+                let request = NextRequest {
+                    namespace,
+                    key,
+                    count: Some(count),
+                    route_version: 0,
+                };
+                let call = network.call(link, Delivery::Once, patience, request, {
+                    move |to, request| {
+                        async move {
+                            let deadline = tokio::time::Instant::now() + budget;
+                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
+                            asked.map_err(status)
+                        }
+                        .boxed()
+                    }
+                });
+                let answer = call.await?;
+                Ok((answer.first, answer.last))
+            }
+            Action::Raise { .. } => Err(Status::unimplemented("not yet")),
+        }
+    }
+
+    /// Asks until told to stop: stuck to a node, or another one each time.
+    pub async fn keep_asking(mut self, mut rng: StdRng, stuck_to: Option<Host>) {
+        while !self.record.stop.load(Ordering::Relaxed) {
+            let members: Vec<Host> = self.world.members().into_iter().collect();
+            let node = match stuck_to {
+                Some(node) if members.contains(&node) => node,
+                _ => members[rng.random_range(0..members.len())],
+            };
+            let key = KEYS[rng.random_range(0..KEYS.len())];
+            let action = match rng.random_range(0..10) {
+                0..2 => Action::Current,
+                2..4 => Action::Next {
+                    count: rng.random_range(2..60),
+                },
+                _ => Action::Next { count: 1 },
+            };
+            let patience = Duration::from_millis(rng.random_range(50..1_500));
+            self.ask(node, key, action, patience).await;
+            let pause = match rng.random_range(0..4) {
+                0 => 0,
+                1 => rng.random_range(1..50),
+                _ => rng.random_range(1..10),
+            };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("a short run")
+}
+
+fn status(failure: Failure) -> Status {
+    match failure {
+        Failure::Status(status) => status,
+        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
+    }
+}
+
+/// Has `node` see to an administrative request.
+pub async fn administer(
+    world: &World,
+    node: Host,
+    request: Request,
+    patience: Duration,
+) -> Result<Reply, Status> {
+    let call = world
+        .network
+        .call((CLIENTS, node), Delivery::Once, patience, request, {
+            move |to, request| {
+                async move {
+                    let deadline = tokio::time::Instant::now() + patience * 9 / 10;
+                    let asked = to.shared.administer(request, Origin::Client, deadline);
+                    asked.await.map_err(status)
+                }
+                .boxed()
+            }
+        });
+    call.await
+}
+
+/// Creates the namespaces of the workload; returns when they are there.
+pub async fn create_namespaces(world: &World, step: u64) {
+    let namespace = |name: &str, section_size, increment, start| CreateNamespaceRequest {
+        name: name.to_owned(),
+        step: Some(step),
+        section_size: Some(section_size),
+        increment: Some(increment),
+        start: Some(start),
+        ..CreateNamespaceRequest::default()
+    };
+    for create in [
+        namespace(OWN, 1, 1, 1),
+        namespace(SHARED, 10, 1, 1),
+        namespace(SPARSE, 1, 100, 7),
+    ] {
+        loop {
+            let request = Request::CreateNamespace(create.clone());
+            let done = administer(world, 1, request, Duration::from_secs(2)).await;
+            match done {
+                Ok(_) => break,
+                Err(status) if status.code() == tonic::Code::AlreadyExists => break,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+}
+
+/// A membership that a node knows of: voters, and learners.
+pub async fn status_at(world: &World, node: Host) -> Option<v1::StatusResponse> {
+    let request = Request::Status(v1::StatusRequest {});
+    match administer(world, node, request, Duration::from_millis(500)).await {
+        Ok(Reply::Status(status)) => Some(status),
+        _ => None,
+    }
+}
