@@ -22,3 +22,4 @@ pub mod metrics;
 pub mod planted;
 pub mod proto;
 pub mod random;
+pub mod watch;

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::term::Memory;
 use crate::{
-    consensus::{Group, ProposeError},
+    consensus::{Group, ProposeError, TermLease},
     metrics::SkipCause,
     planted::{Bug, is_planted},
     sequence::{Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId},
@@ -31,6 +31,7 @@ pub enum Request {
 pub async fn run(
     group: Arc<Group>,
     memory: Arc<Memory>,
+    lease: Arc<TermLease>,
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let mut waiting = Vec::new();
@@ -50,6 +51,9 @@ pub async fn run(
             // Closed first: who asks after `abandon` notices that nobody listens.
             requests.close();
             memory.abandon();
+            // Raft may go on leading in this term (it refuses proposals while it hears from no
+            // majority): a term in which nobody can take numbers must end.
+            lease.void();
             return;
         }
         if let Some(done) = finish {

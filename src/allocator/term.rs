@@ -85,7 +85,12 @@ impl Term {
             metrics,
         });
         let (bumper, requests) = mpsc::unbounded_channel();
-        tokio::spawn(bumper::run(group.clone(), memory.clone(), requests));
+        tokio::spawn(bumper::run(
+            group.clone(),
+            memory.clone(),
+            lease.clone(),
+            requests,
+        ));
         Term {
             memory,
             fence: Fence::new(fence, group.clone(), lease.clone(), clock),

@@ -13,7 +13,6 @@ use openraft::{
     impls::ProgressResponder,
     raft::{AppendEntriesRequest, ClientWriteResult},
 };
-use tokio::sync::watch;
 
 use super::{
     lease::{LeaseClock, Quorums, TermLease},
@@ -26,6 +25,7 @@ use crate::{
     planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
     storage::{AppliedView, LogStore, Member, Store, StoreError, Types, Vote},
+    watch,
 };
 
 /// The timing and limits of a group. Times are in milliseconds.

@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Shared, forward::Forwarded};
@@ -19,6 +19,7 @@ use crate::{
         },
     },
     sequence::{Key, KeyKind, Namespace, NodeId, check_name},
+    watch,
 };
 
 /// How soon numbers are taken again after the fence fell for no lasting reason.
@@ -154,7 +155,7 @@ impl Shared {
         let mut changes = self.changes.subscribe();
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
-            changes.borrow_and_update();
+            drop(changes.borrow_and_update());
             if let Some(answer) = self.ask_here(&request, deadline).await? {
                 return Ok(answer);
             }
@@ -195,11 +196,12 @@ impl Shared {
                 // We lead, and a majority has not been heard of for a lease.
                 tokio::select! {
                     biased;
+                    // First: a fence that fails while the lease holds must not spin past it.
+                    () = tokio::time::sleep_until(deadline) => {}
                     () = term.lease().wait_until(|lease| {
                         lease.is_void() || lease.is_valid(self.clock.now())
                     }) => continue,
                     _ = changes.changed() => continue,
-                    () = tokio::time::sleep_until(deadline) => {}
                 }
             }
             tokio::select! {

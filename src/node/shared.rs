@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::watch;
 
 use super::{Addresses, Config, Forwarder, Seams};
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     consensus::{Group, Sender, Transport},
     metrics::Metrics,
     sequence::{Command, NamespaceConfig, Outcome},
+    watch,
 };
 
 /// What the front doors and the node's own tasks share.

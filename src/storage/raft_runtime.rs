@@ -1,10 +1,15 @@
-//! The runtime that Raft runs on: tokio, with its randomness from [`random`](crate::random).
+//! The runtime that Raft runs on: tokio, with its randomness from [`random`](crate::random), and
+//! [`watch`](crate::watch) for what is watched.
 
 use std::{io, time::Duration};
 
-use openraft::{AsyncRuntime, OptionalSend, impls::TokioRuntime};
+use openraft::{
+    AsyncRuntime, OptionalSend, OptionalSync,
+    async_runtime::watch::{self as raft_watch, RecvError, SendError},
+    impls::TokioRuntime,
+};
 
-use crate::random::Random;
+use crate::{random::Random, watch};
 
 /// Tokio, with randomness that a simulation can decide.
 #[derive(Debug)]
@@ -20,7 +25,7 @@ impl AsyncRuntime for Runtime {
         <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
     type ThreadLocalRng = Random;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
-    type Watch = <TokioRuntime as AsyncRuntime>::Watch;
+    type Watch = Watch;
     type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
     type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
 
@@ -79,5 +84,69 @@ impl AsyncRuntime for Runtime {
         T: Send + 'static,
     {
         TokioRuntime::spawn_blocking(f)
+    }
+}
+
+/// What Raft watches, by our [`watch`].
+pub struct Watch;
+
+impl raft_watch::Watch for Watch {
+    type Sender<T: OptionalSend + OptionalSync> = watch::Sender<T>;
+    type Receiver<T: OptionalSend + OptionalSync> = watch::Receiver<T>;
+    type Ref<'a, T: OptionalSend + 'a> = watch::Ref<'a, T>;
+
+    fn channel<T: OptionalSend + OptionalSync>(init: T) -> (Self::Sender<T>, Self::Receiver<T>) {
+        watch::channel(init)
+    }
+}
+
+impl<T: OptionalSend + OptionalSync> raft_watch::WatchSender<Watch, T> for watch::Sender<T> {
+    fn send(&self, value: T) -> Result<(), SendError<T>> {
+        if !self.is_watched() {
+            return Err(SendError(value));
+        }
+        self.send_replace(value);
+        Ok(())
+    }
+
+    fn send_if_modified<F>(&self, modify: F) -> bool
+    where
+        F: FnOnce(&mut T) -> bool,
+    {
+        watch::Sender::send_if_modified(self, modify)
+    }
+
+    fn borrow_watched(&self) -> watch::Ref<'_, T> {
+        self.borrow()
+    }
+
+    fn subscribe(&self) -> watch::Receiver<T> {
+        watch::Sender::subscribe(self)
+    }
+}
+
+impl<T: OptionalSend + OptionalSync> raft_watch::WatchReceiver<Watch, T> for watch::Receiver<T> {
+    async fn changed(&mut self) -> Result<(), RecvError> {
+        watch::Receiver::changed(self)
+            .await
+            .map_err(|_| RecvError(()))
+    }
+
+    fn borrow_watched(&self) -> watch::Ref<'_, T> {
+        self.borrow()
+    }
+
+    fn borrow_and_update(&mut self) -> watch::Ref<'_, T> {
+        watch::Receiver::borrow_and_update(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Runtime;
+
+    #[test]
+    fn it_is_what_raft_expects() {
+        openraft::testing::runtime::Suite::<Runtime>::test_all();
     }
 }

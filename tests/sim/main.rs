@@ -2,7 +2,8 @@
 //! seed that decides everything.
 //!
 //! * `cargo test --test sim` runs 200 seeds on all cores and says how many a minute.
-//! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace.
+//! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace;
+//!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` what the nodes log.
 //! * `RATCHET_SIM_FOREVER=1 cargo test --test sim -- forever --nocapture` goes on until it is
 //!   stopped, or something is found.
 //! * `RATCHET_SIM_SEEDS=1000` and `RATCHET_SIM_FIRST=5000` choose how many, and from where.

@@ -64,7 +64,16 @@ pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
         Trace::default()
     });
     let record = Arc::new(Record::default());
-    let verdict = simulate(seed, &trace, &record);
+    let verdict = if loud {
+        // What the nodes log, as RUST_LOG says.
+        let logging = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(logging, || simulate(seed, &trace, &record))
+    } else {
+        simulate(seed, &trace, &record)
+    };
     let panics = PANICS.take();
     let verdict = match panics.first() {
         Some(panic) => Err(format!("a panic: {panic}")),

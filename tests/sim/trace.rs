@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt::Write as _,
+    fmt::{Debug, Write as _},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Mutex,
     time::Duration,
@@ -19,15 +19,20 @@ struct Inner {
     digest: DefaultHasher,
     tail: VecDeque<String>,
     counts: BTreeMap<&'static str, u64>,
-    /// Set to have every line printed as it comes.
+    /// Whether events are printed as they come, and notes too.
     loud: bool,
+    louder: bool,
 }
 
 impl Trace {
     /// A trace that prints as it goes.
     pub fn loud() -> Self {
         let trace = Trace::default();
-        trace.0.lock().expect("a trace").loud = true;
+        {
+            let mut inner = trace.0.lock().expect("a trace");
+            inner.loud = true;
+            inner.louder = std::env::var_os("RATCHET_SIM_NOTES").is_some();
+        }
         trace
     }
 
@@ -47,8 +52,11 @@ impl Trace {
     }
 
     /// Something that only counts, and for the digest.
-    pub fn note(&self, at: Duration, kind: &'static str, what: impl Hash) {
+    pub fn note(&self, at: Duration, kind: &'static str, what: impl Hash + Debug) {
         let mut inner = self.0.lock().expect("a trace");
+        if inner.louder {
+            println!("{:9.3} s  {kind}: {what:?}", at.as_secs_f64());
+        }
         *inner.counts.entry(kind).or_default() += 1;
         (at, kind).hash(&mut inner.digest);
         what.hash(&mut inner.digest);
