@@ -2,7 +2,7 @@
 //! before, until it is closed for good.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -279,9 +279,16 @@ impl Memory {
     /// Drops everything: the term is lost. Whoever waits is told so.
     pub fn abandon(&self) {
         self.gate.close();
+        drop(self.drain());
+    }
+
+    /// Takes all sections out, in an order that is the same in every run.
+    fn drain(&self) -> BTreeMap<SectionId, Section> {
+        let mut sections = BTreeMap::new();
         for shard in &self.shards {
-            shard.lock().clear();
+            sections.extend(shard.lock().drain());
         }
+        sections
     }
 
     fn shard(&self, id: &SectionId) -> &Mutex<HashMap<SectionId, Section>> {
@@ -302,15 +309,13 @@ impl Memory {
     fn close_sections(&self, group: &Group) -> Vec<Trim> {
         let namespaces = group.view().namespaces();
         let mut trims = Vec::new();
-        for shard in &self.shards {
-            for (id, mut section) in shard.lock().drain() {
-                let Some(namespace) = namespaces.by_id(id.namespace) else {
-                    continue;
-                };
-                if let Some((used, lost)) = section.close(namespace.config.lattice()) {
-                    self.metrics.skip(SkipCause::shared_section, lost);
-                    trims.push(Trim { section: id, used });
-                }
+        for (id, mut section) in self.drain() {
+            let Some(namespace) = namespaces.by_id(id.namespace) else {
+                continue;
+            };
+            if let Some((used, lost)) = section.close(namespace.config.lattice()) {
+                self.metrics.skip(SkipCause::shared_section, lost);
+                trims.push(Trim { section: id, used });
             }
         }
         trims

@@ -270,6 +270,10 @@ impl Cluster<'_> {
                     Condition::Ended(why) => why,
                     _ => String::new(),
                 });
+            // Where its directory is differs from run to run.
+            let why = self.world.with(id, |machine| {
+                why.replace(&machine.disk.parent().display().to_string(), "")
+            });
             self.world
                 .trace
                 .event(self.now(), "end", format!("node {id}: {why}"));

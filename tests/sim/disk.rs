@@ -68,6 +68,11 @@ impl Disk {
         })
     }
 
+    /// What all its directories are in.
+    pub fn parent(&self) -> &Path {
+        self.parent.path()
+    }
+
     /// Where the data is now.
     pub fn data_dir(&self) -> PathBuf {
         self.dir_of(self.state.lock().expect("a disk").generation)

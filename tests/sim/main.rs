@@ -29,8 +29,9 @@ use std::{
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use run::{Report, run};
@@ -42,6 +43,22 @@ fn number(variable: &str) -> Option<u64> {
 
 /// How many seeds `cargo test` runs.
 const SEEDS: u64 = 200;
+
+/// Real time after which a run counts as one that hangs: simulated time stands still in a loop that
+/// waits for nothing.
+const RUN_MAX: Duration = Duration::from_secs(90);
+
+/// Runs one seed on a thread of its own: what a thread remembers is part of no run.
+fn in_time(seed: u64, loud: bool) -> Result<Report, String> {
+    let (done, wait) = mpsc::channel();
+    std::thread::spawn(move || done.send(run(seed, loud)));
+    wait.recv_timeout(RUN_MAX).unwrap_or_else(|_| {
+        Err(format!(
+            "seed {seed} hangs, or the simulator itself panicked; see it with: \
+             RATCHET_SIM_SEED={seed} cargo test --test sim -- one_seed --nocapture"
+        ))
+    })
+}
 
 /// Runs seeds on all cores, from `first` on, while `more` says so; panics with the first failure.
 fn run_seeds(first: u64, more: impl Fn(u64) -> bool + Sync, each: impl Fn(u64, &Report) + Sync) {
@@ -56,9 +73,7 @@ fn run_seeds(first: u64, more: impl Fn(u64) -> bool + Sync, each: impl Fn(u64, &
                     if !more(seed) || failure.lock().expect("a lock").is_some() {
                         return;
                     }
-                    // Each on a thread of its own: what a thread remembers is part of no run.
-                    let done = std::thread::spawn(move || run(seed, false)).join();
-                    match done.expect("the simulator itself") {
+                    match in_time(seed, false) {
                         Ok(report) => each(seed, &report),
                         Err(why) => {
                             failure.lock().expect("a lock").get_or_insert(why);
@@ -111,8 +126,7 @@ fn many_seeds() {
 #[test]
 fn one_seed() {
     let seed = number("RATCHET_SIM_SEED");
-    let done = std::thread::spawn(move || run(seed.unwrap_or(1), seed.is_some())).join();
-    match done.expect("the simulator itself") {
+    match in_time(seed.unwrap_or(1), seed.is_some()) {
         Ok(report) => println!("{report:#?}"),
         Err(why) => panic!("{why}"),
     }
@@ -121,12 +135,8 @@ fn one_seed() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in [3, 17, 40] {
-        let once = || {
-            std::thread::spawn(move || run(seed, false))
-                .join()
-                .expect("a run")
-        };
-        let (first, second) = (once().expect("no failure"), once().expect("no failure"));
+        let once = || in_time(seed, false).expect("no failure");
+        let (first, second) = (once(), once());
         assert_eq!(first, second, "seed {seed}");
     }
 }
