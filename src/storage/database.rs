@@ -66,7 +66,13 @@ impl Database {
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
-        options.set_manual_wal_flush(unsynced == Unsynced::InMemory);
+        if unsynced == Unsynced::InMemory {
+            options.set_manual_wal_flush(true);
+            // A simulation opens hundreds of databases a minute: less is set aside for each.
+            options.set_max_total_wal_size(1 << 20);
+            options.set_manifest_preallocation_size(64 << 10);
+            options.set_max_file_opening_threads(1);
+        }
         let families = Family::ALL.map(Family::name);
         let path = Self::path(dir);
         let db =
