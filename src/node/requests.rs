@@ -185,23 +185,21 @@ impl Shared {
                 rest_until = deadline.min(Instant::now() + RETRY);
             } else if let Some(term) = self.allocator.load_full()
                 && !term.is_over()
-                && term.lease().is_valid(self.clock.now())
             {
-                // We lead, and yet the fence fell: no majority said so when asked. Each try burns
-                // its numbers, so that this one must not spin.
-                rest_until = deadline.min(Instant::now() + FENCE_RETRY);
-            } else if let Some(term) = self.allocator.load_full()
-                && !term.is_over()
-            {
-                // We lead, and a majority has not been heard of for a lease.
-                tokio::select! {
-                    biased;
-                    // First: a fence that fails while the lease holds must not spin past it.
-                    () = tokio::time::sleep_until(deadline) => {}
-                    () = term.lease().wait_until(|lease| {
-                        lease.is_void() || lease.is_valid(self.clock.now())
-                    }) => continue,
-                    _ = changes.changed() => continue,
+                if term.lease().is_valid(self.clock.now()) {
+                    // We lead, and yet the fence fell: no majority said so when asked. Each try
+                    // burns its numbers, so that this one must not spin.
+                    rest_until = deadline.min(Instant::now() + FENCE_RETRY);
+                } else {
+                    // We lead, and a majority has not been heard of for a lease.
+                    tokio::select! {
+                        biased;
+                        () = tokio::time::sleep_until(deadline) => {}
+                        () = term.lease().wait_until(|lease| {
+                            lease.is_void() || lease.is_valid(self.clock.now())
+                        }) => continue,
+                        _ = changes.changed() => continue,
+                    }
                 }
             }
             tokio::select! {
