@@ -216,7 +216,6 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         to: 1,
         to_incarnation: incarnation,
         follower_lease_ms: 300,
-        acknowledged: None,
     };
     let other = |change: fn(&mut Header)| {
         let mut header = mine.clone();

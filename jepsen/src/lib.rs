@@ -4,7 +4,6 @@
 //! A run goes down this list: [`run`] starts a [`cluster`] on a [`network`] and [`disk`]s of its own,
 //! lets a [`workload`] ask for numbers while [`nemesis`] does its worst, and [`judge`] gives the
 //! verdict on the [`history`], which [`report`] shows and [`export`] hands to other checkers.
-//! [`matrix`] does so for every nemesis, [`controls`] for every planted bug.
 
 pub mod checker;
 pub mod client;

@@ -119,7 +119,7 @@ fn many_seeds() {
         "message lost",
     ] {
         let count = total.get(kind).copied().unwrap_or_default();
-        assert!(count >= seeds, "{seeds} seeds saw {kind:?} {count} times");
+        assert!(count >= seeds / 2, "{seeds} seeds saw {kind:?} {count} times");
     }
 }
 
