@@ -30,6 +30,8 @@ pub use forward::{Forwarded, Forwarder, Lost};
 pub use requests::{Ask, Failure, Origin, leader_of};
 pub use shared::Shared;
 
+/// How long a node that has to stop waits for answers that are under way.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The one set that a cluster has for now.
 const FIRST_SET: u32 = 1;
 
@@ -159,15 +161,18 @@ impl Node {
         if let Err(status) = self.shared.hand_over_to_anyone(limit).await {
             tracing::info!(reason = status.message(), "stopping without a handover");
         }
-        self.halt().await;
+        self.drain(limit).await;
     }
 
-    /// Stops at once, as a crash would: no handover.
+    /// Stops as a crash would, without a handover: what can be answered at once still is.
     pub async fn halt(self) {
+        self.drain(LAST_ANSWERS).await;
+    }
+
+    async fn drain(self, limit: Duration) {
         self.stop.cancel();
         self.shared.allocator.store(None);
         self.tasks.close();
-        let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
         if tokio::time::timeout(limit, self.tasks.wait())
             .await
             .is_err()

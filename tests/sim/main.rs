@@ -119,7 +119,10 @@ fn many_seeds() {
         "message lost",
     ] {
         let count = total.get(kind).copied().unwrap_or_default();
-        assert!(count >= seeds / 2, "{seeds} seeds saw {kind:?} {count} times");
+        assert!(
+            count >= seeds / 2,
+            "{seeds} seeds saw {kind:?} {count} times"
+        );
     }
 }
 
