@@ -5,16 +5,27 @@
 //! Invariant: after a change, every receiver either has seen it, or its next `changed` returns at
 //! once.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
 /// The value, for reading. Not to be held for long: who changes it waits.
-pub type Ref<'a, T> = RwLockReadGuard<'a, T>;
+pub struct Ref<'a, T>(RwLockReadGuard<'a, T>);
+
+impl<T> Deref for Ref<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 /// All senders are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +81,7 @@ impl<T> Sender<T> {
 
     /// The value.
     pub fn borrow(&self) -> Ref<'_, T> {
-        self.0.value.read()
+        Ref(self.0.value.read())
     }
 
     /// Whether anybody watches.
@@ -125,12 +136,12 @@ impl<T> Drop for Sender<T> {
 impl<T> Receiver<T> {
     /// The value.
     pub fn borrow(&self) -> Ref<'_, T> {
-        self.watched.value.read()
+        Ref(self.watched.value.read())
     }
 
     /// The value, which counts as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
-        let value = self.watched.value.read();
+        let value = Ref(self.watched.value.read());
         self.seen = self.watched.version.load(Ordering::Acquire);
         value
     }

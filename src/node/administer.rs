@@ -38,7 +38,7 @@ impl Shared {
     ) -> Result<Reply, Failure> {
         let mut changes = self.changes.subscribe();
         loop {
-            drop(changes.borrow_and_update());
+            changes.borrow_and_update();
             let leading = self.allocator.load_full().filter(|term| !term.is_over());
             if let Some(term) = leading
                 && term.still_leads(deadline).await

@@ -155,7 +155,7 @@ impl Shared {
         let mut changes = self.changes.subscribe();
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
-            drop(changes.borrow_and_update());
+            changes.borrow_and_update();
             if let Some(answer) = self.ask_here(&request, deadline).await? {
                 return Ok(answer);
             }

@@ -23,6 +23,8 @@ enum Fault {
     CrashLeader,
     CrashSome,
     CrashAll,
+    /// All followers restart, fast, and the leader is cut off: who remembers what was promised?
+    ForgetPromises,
     IsolateLeader,
     Isolate,
     Halves,
@@ -38,11 +40,12 @@ enum Fault {
     Shrink,
 }
 
-const ALL: [Fault; 17] = [
+const ALL: [Fault; 18] = [
     Fault::Crash,
     Fault::CrashLeader,
     Fault::CrashSome,
     Fault::CrashAll,
+    Fault::ForgetPromises,
     Fault::IsolateLeader,
     Fault::Isolate,
     Fault::Halves,
@@ -227,6 +230,18 @@ impl Faults {
                 some.into_iter().for_each(|id| self.crash(cluster, id));
             }
             Fault::CrashAll => list.into_iter().for_each(|id| self.crash(cluster, id)),
+            Fault::ForgetPromises => {
+                let followers = others_of(leader);
+                self.part(cluster, &BTreeSet::from([leader]), &followers);
+                for follower in followers {
+                    if world.running().contains(&follower) {
+                        cluster.crash(follower, "fault");
+                        let after = self.rng.random_range(1..20);
+                        self.remedy(now, after, Remedy::Restart(follower));
+                    }
+                }
+                self.remedy(now, lasting.max(1_000), Remedy::MendLinks);
+            }
             Fault::IsolateLeader | Fault::Isolate => {
                 let id = if fault == Fault::Isolate { any } else { leader };
                 told = format!("{told} {id}");

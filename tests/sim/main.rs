@@ -120,7 +120,7 @@ fn many_seeds() {
     ] {
         let count = total.get(kind).copied().unwrap_or_default();
         assert!(
-            count >= seeds / 2,
+            count >= seeds / 4,
             "{seeds} seeds saw {kind:?} {count} times"
         );
     }
@@ -137,7 +137,7 @@ fn one_seed() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    for seed in [3, 17, 40] {
+    for seed in 1..=10 {
         let once = || in_time(seed, false).expect("no failure");
         let (first, second) = (once(), once());
         assert_eq!(first, second, "seed {seed}");
