@@ -167,17 +167,23 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits for a value that fits; it counts as seen then.
+    /// Waits for a value that fits, and answers that very one; it counts as seen then.
     ///
     /// # Errors
     /// [`Gone`] when there will be none.
-    pub async fn wait_for(&mut self, mut fits: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, Gone> {
+    pub async fn wait_for(&mut self, mut fits: impl FnMut(&T) -> bool) -> Result<T, Gone>
+    where
+        T: Clone,
+    {
         loop {
-            let fitting = fits(&self.borrow_and_update());
-            if fitting {
-                return Ok(self.borrow());
+            let fitting = {
+                let value = self.borrow_and_update();
+                fits(&value).then(|| value.clone())
+            };
+            match fitting {
+                Some(value) => return Ok(value),
+                None => self.changed().await?,
             }
-            self.changed().await?;
         }
     }
 }
@@ -213,7 +219,7 @@ mod tests {
         assert_eq!(*receiver.borrow(), 3);
         assert!(!sender.send_if_modified(|_| false));
         assert!(futures::poll!(std::pin::pin!(receiver.changed())).is_pending());
-        assert_eq!(*receiver.wait_for(|value| *value == 3).await.unwrap(), 3);
+        assert_eq!(receiver.wait_for(|value| *value == 3).await.unwrap(), 3);
         assert!(sender.is_watched());
         drop(sender);
         assert_eq!(receiver.changed().await, Err(Gone));
