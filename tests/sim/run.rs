@@ -114,6 +114,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         config.snapshot_after_entries = rng.random_range(5..60);
         config.log_keep_entries = rng.random_range(1..40);
     }
+    if rng.random_bool(0.5) {
+        // As long as the margin allows.
+        config.lease_ms = 245;
+    }
     if rng.random_bool(0.25) {
         config.fence = ratchet::allocator::FenceKind::Quorum;
     }
@@ -207,11 +211,12 @@ fn start_clients(
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
         tokio::spawn(async move { workload::create_namespaces(&preparing, step).await });
-        tokio::spawn(admin::see_to(world.clone(), jobs));
+        let operators = tokio::spawn(admin::see_to(world.clone(), jobs));
         for (rng, stuck_to) in clients {
             tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
         }
         healed.notified().await;
+        operators.await?;
         let asked = admin::last_questions(&world, &record, HEALING_MAX).await;
         record.stop();
         *verdict.lock().expect("a verdict") = Some(asked);
