@@ -324,7 +324,7 @@ impl Group {
         let mut leadership = self.leadership();
         let later = leadership.wait_for(|now| now.term > lease.term() && now.leader.is_some());
         match tokio::time::timeout(timeout, later).await {
-            Ok(Ok(now)) => Ok(now.clone()),
+            Ok(Ok(now)) => Ok(now),
             _ => Err(ProposeError::Unknown(lease.term())),
         }
     }

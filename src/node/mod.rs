@@ -150,7 +150,7 @@ impl Node {
     pub async fn failed(&self) -> String {
         let mut failed = self.shared.failed.subscribe();
         match failed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
+            Ok(reason) => reason.unwrap_or_default(),
             Err(_) => "the node is gone".to_owned(),
         }
     }

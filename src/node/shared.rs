@@ -175,10 +175,10 @@ impl Shared {
     pub(super) async fn stop_with_group(self: Arc<Self>) {
         let mut stopped = self.group.stopped();
         if let Ok(reason) = stopped.wait_for(Option::is_some).await
-            && let Some(reason) = reason.as_ref()
+            && let Some(reason) = reason
         {
             let disk = self.group.store().health().failure();
-            self.fail(disk.unwrap_or_else(|| reason.clone()));
+            self.fail(disk.unwrap_or(reason));
         }
     }
 }
