@@ -9,8 +9,8 @@
 //! `hwm` is afterwards lower or the same at every later operation, whose conditions are all of the
 //! form "at least `hwm`"; so the order stays legal. Failed operations did nothing.
 //!
-//! **The values force the order.** Let two intervals of one key be `(l1, h1]` and `(l2, h2]`. The
-//! first can stand before the second iff `l2 >= h1`. If neither can stand before the other, the
+//! **The values force the order.** Let two intervals of one key be `(a, b]` and `(c, d]`. The
+//! first can stand before the second iff `c >= b`. If neither can stand before the other, the
 //! history is illegal whatever the times say: two ranges overlap, or a `Current` answered a number
 //! inside a range. If both can, they are equal `Current`s, and may be swapped freely. In all other
 //! cases just one order is possible. So, once no pair clashes, sorting by `(hi, lo)` gives the only

@@ -165,7 +165,7 @@ fn timeline(run: &Run, scale: &Scale) -> String {
     let leader_top = latency_top + latency_height + 30.0;
     let bottom = leader_top + row * nodes.len() as f64 + 10.0;
     let mut svg = format!(
-        "<svg viewBox='0 0 {WIDTH} {}' width='100%' role=img aria-label='timeline'>",
+        "<svg viewBox='0 0 {WIDTH} {}' width='100%' role='img' aria-label='timeline'>",
         bottom + 20.0
     );
     for strike in &run.strikes {
