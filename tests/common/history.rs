@@ -1,4 +1,4 @@
-//! Records what callers saw, and judges it.
+//! Records what callers saw, for the checker to judge.
 
 use std::{
     collections::HashMap,
@@ -10,6 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ratchet_jepsen::{
+    checker::check_order,
+    history::{Action, Outcome},
+};
 use tokio::task::JoinSet;
 
 use super::{Client, id};
@@ -37,35 +41,29 @@ impl History {
     /// Fails unless ranges are disjoint and every call's numbers lie above those of all calls that
     /// had returned before it began.
     pub fn assert_strictly_increasing(&self) {
-        let mut by_key: HashMap<u64, Vec<Op>> = HashMap::new();
-        for op in &self.ops {
-            by_key.entry(op.key).or_default().push(*op);
-        }
-        for (key, mut ops) in by_key {
-            ops.sort_by_key(|op| op.first);
-            for pair in ops.windows(2) {
-                assert!(
-                    pair[0].last < pair[1].first,
-                    "key {key}: {:?} and {:?} overlap",
-                    pair[0],
-                    pair[1]
-                );
-            }
-            let mut returned = ops.clone();
-            returned.sort_by_key(|op| op.returned);
-            ops.sort_by_key(|op| op.invoked);
-            let (mut highest, mut next) = (None::<Op>, 0);
-            for op in ops {
-                while next < returned.len() && returned[next].returned < op.invoked {
-                    if highest.is_none_or(|h| h.last < returned[next].last) {
-                        highest = Some(returned[next]);
-                    }
-                    next += 1;
-                }
-                if let Some(before) = highest {
-                    assert!(op.first > before.last, "key {key}: {op:?} after {before:?}");
-                }
-            }
+        let Some(start) = self.ops.iter().map(|op| op.invoked).min() else {
+            return;
+        };
+        let since_start = |t: Instant| t.duration_since(start).as_nanos() as u64;
+        let seen = self.ops.iter().map(|op| ratchet_jepsen::history::Op {
+            process: 0,
+            key: op.key.to_string(),
+            action: Action::Next {
+                count: op.last - op.first + 1,
+            },
+            invoked_ns: since_start(op.invoked),
+            returned_ns: Some(since_start(op.returned)),
+            outcome: Outcome::Ok,
+            first: op.first,
+            last: op.last,
+            node: 0,
+            note: String::new(),
+        });
+        let history = ratchet_jepsen::history::History {
+            ops: seen.collect(),
+        };
+        if let Err(violation) = check_order(&history) {
+            panic!("{violation}");
         }
     }
 
