@@ -3,7 +3,7 @@
 //! Requests that arrive while a message is being sent form the next one (natural batching, no
 //! timer). Invariant: every request is answered once, or told that its answer is lost.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -60,7 +60,7 @@ pub struct Forwarder {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
-    links: Mutex<HashMap<(NodeId, u64), mpsc::Sender<Pending>>>,
+    links: Mutex<BTreeMap<(NodeId, u64), mpsc::Sender<Pending>>>,
 }
 
 struct Pending {
@@ -161,7 +161,7 @@ impl Link {
                 return;
             }
         };
-        let mut pending: HashMap<u64, oneshot::Sender<Forwarded>> = HashMap::new();
+        let mut pending: BTreeMap<u64, oneshot::Sender<Forwarded>> = BTreeMap::new();
         let mut next_id = 0u64;
         let mut batch = Vec::new();
         loop {
@@ -214,7 +214,7 @@ impl Link {
     fn message(
         &self,
         batch: &mut Vec<Pending>,
-        pending: &mut HashMap<u64, oneshot::Sender<Forwarded>>,
+        pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>,
         next_id: &mut u64,
     ) -> ForwardRequests {
         let now = Instant::now();
@@ -242,7 +242,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn deliver(pending: &mut HashMap<u64, oneshot::Sender<Forwarded>>, reply: ForwardReply) {
+fn deliver(pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>, reply: ForwardReply) {
     let Some(waiting) = pending.remove(&reply.id) else {
         return;
     };

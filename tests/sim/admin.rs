@@ -50,16 +50,19 @@ async fn see_to_one(world: &World, job: Job) -> String {
     match job {
         Job::Transfer { asked, to } => {
             let transfer = Request::TransferLeadership(TransferLeadershipRequest { to });
-            outcome(&ask(asked, transfer).await)
+            outcome(world, &ask(asked, transfer).await)
         }
         Job::Grow { asked, id } => {
             let peer_address = peer_address(id).to_string();
             let add = Request::AddNode(AddNodeRequest { id, peer_address });
             let added = ask(asked, add).await;
             if added.is_err() {
-                return outcome(&added);
+                return outcome(world, &added);
             }
-            outcome(&ask(asked, Request::PromoteNode(NodeRequest { id })).await)
+            outcome(
+                world,
+                &ask(asked, Request::PromoteNode(NodeRequest { id })).await,
+            )
         }
         Job::Shrink { asked, id } => {
             let removed = ask(asked, Request::RemoveNode(NodeRequest { id })).await;
@@ -67,17 +70,17 @@ async fn see_to_one(world: &World, job: Job) -> String {
                 // Its process goes on, as one does that nobody stops.
                 world.with(id, |machine| machine.condition = Condition::Gone);
             }
-            outcome(&removed)
+            outcome(world, &removed)
         }
     }
 }
 
-fn outcome(reply: &Result<Reply, tonic::Status>) -> String {
+fn outcome(world: &World, reply: &Result<Reply, tonic::Status>) -> String {
     match reply {
         Ok(Reply::Membership(now)) => format!("voters {:?}", now.voters),
         Ok(Reply::Transfer(now)) => format!("node {} leads term {}", now.leader, now.term),
         Ok(_) => "done".to_owned(),
-        Err(status) => format!("{:?}: {}", status.code(), status.message()),
+        Err(status) => world.legible(status),
     }
 }
 

@@ -79,6 +79,20 @@ impl World {
         self.state().insert(id, machine);
     }
 
+    /// A text without the places of data directories, which differ from run to run.
+    pub fn without_places(&self, text: &str) -> String {
+        let state = self.state();
+        state.values().fold(text.to_owned(), |text, machine| {
+            text.replace(&machine.disk.parent().display().to_string(), "")
+        })
+    }
+
+    /// What a status says.
+    pub fn legible(&self, status: &tonic::Status) -> String {
+        let text = format!("{:?}: {}", status.code(), status.message());
+        self.without_places(&text)
+    }
+
     pub fn with<T>(&self, id: Host, f: impl FnOnce(&mut Machine) -> T) -> T {
         f(self.state().get_mut(&id).expect("a machine"))
     }
@@ -270,10 +284,7 @@ impl Cluster<'_> {
                     Condition::Ended(why) => why,
                     _ => String::new(),
                 });
-            // Where its directory is differs from run to run.
-            let why = self.world.with(id, |machine| {
-                why.replace(&machine.disk.parent().display().to_string(), "")
-            });
+            let why = self.world.without_places(&why);
             self.world
                 .trace
                 .event(self.now(), "end", format!("node {id}: {why}"));

@@ -25,7 +25,7 @@ use crate::{
 const HEALING_MAX: Duration = Duration::from_secs(10);
 
 /// A run in which fewer calls were answered shows nothing.
-const ANSWERS_MIN: usize = 50;
+const ANSWERS_MIN: usize = 30;
 
 /// What a run that found nothing was like.
 #[derive(Debug, Clone, PartialEq, Eq)]

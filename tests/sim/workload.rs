@@ -116,7 +116,7 @@ impl Client {
             Err(status) => {
                 op.outcome = Outcome::Info;
                 op.returned_ns = None;
-                op.note = format!("{:?}: {}", status.code(), status.message());
+                op.note = self.world.legible(&status);
                 self.world
                     .trace
                     .note(returned, "no answer", (&op.key, &op.note, op.process));
@@ -262,9 +262,12 @@ pub async fn create_namespaces(world: &World, step: u64) {
         namespace(SHARED, 10, 1, 1),
         namespace(SPARSE, 1, 100, 7),
     ] {
-        loop {
+        for attempt in 0.. {
+            // Any of them may be down, or removed.
+            let members: Vec<Host> = world.members().into_iter().collect();
+            let node = members[attempt % members.len()];
             let request = Request::CreateNamespace(create.clone());
-            let done = administer(world, 1, request, Duration::from_secs(2)).await;
+            let done = administer(world, node, request, Duration::from_secs(1)).await;
             match done {
                 Ok(_) => break,
                 Err(status) if status.code() == tonic::Code::AlreadyExists => break,
