@@ -8,7 +8,7 @@ use super::{Addresses, Config, Forwarder, Seams};
 use crate::{
     allocator::Term,
     clock::{Clock, Instant},
-    consensus::{Group, Sender, Transport},
+    consensus::{Group, Sender, TermLease, Transport},
     metrics::Metrics,
     sequence::{Command, NamespaceConfig, Outcome},
     watch,
@@ -95,7 +95,7 @@ impl Shared {
                 Some(lease) if current != Some(lease.term()) => {
                     self.allocator.store(None);
                     self.changes.send_modify(|n| *n += 1);
-                    self.found_namespaces(lease.term()).await;
+                    self.found_namespaces(lease).await;
                     let term = Term::open(
                         self.group.clone(),
                         lease.clone(),
@@ -130,7 +130,7 @@ impl Shared {
 
     /// A fresh cluster comes with namespaces. They cannot be removed, so that a missing one means
     /// that the cluster is fresh, or that its first leader did not get so far.
-    async fn found_namespaces(&self, term: u64) {
+    async fn found_namespaces(&self, lease: &TermLease) {
         for config in NamespaceConfig::fresh_cluster() {
             if self
                 .group
@@ -144,12 +144,17 @@ impl Shared {
             let name = config.name.clone();
             match self
                 .group
-                .propose(term, Command::CreateNamespace(config))
+                .propose(lease.term(), Command::CreateNamespace(config))
                 .await
             {
                 Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),
-                // The next leader goes on with it.
-                outcome => tracing::info!(name, ?outcome, "namespace not created"),
+                Ok(outcome) => tracing::info!(name, ?outcome, "namespace not created"),
+                Err(error) => {
+                    // The next term's leader goes on with it; this one, which would answer that
+                    // there is no such namespace, must end.
+                    tracing::info!(name, %error, "namespace not created");
+                    return lease.void();
+                }
             }
         }
     }
