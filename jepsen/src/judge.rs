@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How often a call that failed, or took long, may have been tried again on its way.
-const ATTEMPTS_MAX: u64 = 24;
+const ATTEMPTS_MAX: u64 = 8;
 /// From here on a call may have been tried again on its way.
 const SLOW_NS: u64 = 50_000_000;
 
