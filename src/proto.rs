@@ -16,5 +16,20 @@ mod packages {
     }
 }
 
+impl From<&tonic::Status> for v1::Failure {
+    fn from(status: &tonic::Status) -> Self {
+        v1::Failure {
+            code: status.code().into(),
+            message: status.message().to_owned(),
+        }
+    }
+}
+
+impl From<v1::Failure> for tonic::Status {
+    fn from(failure: v1::Failure) -> Self {
+        tonic::Status::new(failure.code.into(), failure.message)
+    }
+}
+
 /// The public API's descriptors, for the reflection service.
 pub const PUBLIC_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratchet.v1.bin"));

@@ -87,6 +87,7 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
         start: Some(5),
         max: Some(40),
         section_size: None,
+        ..CreateNamespaceRequest::default()
     };
     follower
         .admin
@@ -120,8 +121,8 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
     assert_eq!(leader.current("few", name(b"k")).await.unwrap(), Some(35));
     let update = UpdateNamespaceRequest {
         name: "few".into(),
-        step: None,
         max: Some(1_000),
+        ..UpdateNamespaceRequest::default()
     };
     follower.admin.update_namespace(update).await.unwrap();
     let range = follower.try_next("few", name(b"k"), 2).await.unwrap();
@@ -159,7 +160,7 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         let unknown = UpdateNamespaceRequest {
             name: "film".into(),
             step: Some(5),
-            max: None,
+            ..UpdateNamespaceRequest::default()
         };
         assert_refused(
             client.admin.update_namespace(unknown).await,
@@ -176,7 +177,7 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         let empty = UpdateNamespaceRequest {
             name: "book".into(),
             step: Some(0),
-            max: None,
+            ..UpdateNamespaceRequest::default()
         };
         assert_refused(
             client.admin.update_namespace(empty).await,

@@ -8,15 +8,16 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{future::join_all, stream::BoxStream};
 use parking_lot::Mutex;
 use tonic::{
-    Request, Response, Status,
+    Request, Response, Status, Streaming,
     transport::{Channel, Endpoint, Server},
 };
 
 use crate::proto::{
-    CurrentRequest, CurrentResponse, Key, NextRequest, NextResponse,
+    CurrentRequest, CurrentResponse, Key, NextRequest, NextResponse, NextStreamRequest,
+    NextStreamResponse,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -84,6 +85,15 @@ impl Sequencer for Front {
         }))
     }
 
+    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+
+    async fn next_stream(
+        &self,
+        _: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        Err(Status::unimplemented("one key at a time"))
+    }
+
     async fn current(
         &self,
         request: Request<CurrentRequest>,
@@ -98,6 +108,15 @@ impl Sequencer for Front {
 impl Sequencer for Known {
     async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         Err(Status::unimplemented("peers only ask"))
+    }
+
+    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+
+    async fn next_stream(
+        &self,
+        _: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        Err(Status::unimplemented("one key at a time"))
     }
 
     async fn current(

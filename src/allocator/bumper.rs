@@ -3,16 +3,15 @@
 //! Invariant: one entry is under way at a time, and a chunk is granted to the term that proposed it
 //! and to no other.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::term::Memory;
+use super::memory::{Memory, Place};
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    metrics::SkipCause,
     planted::{Bug, is_planted},
-    sequence::{Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId},
+    sequence::{Bump, Bumped, Chunk, Command, Outcome},
 };
 
 /// How many sections one log entry bumps at most: some 200 KB.
@@ -21,8 +20,8 @@ pub const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// What the bumper is asked.
 #[derive(Debug)]
 pub enum Request {
-    /// This section wants numbers.
-    Bump(SectionId),
+    /// The section at this place wants numbers.
+    Bump(Place),
     /// Finish what came before, and answer.
     Finish(oneshot::Sender<()>),
 }
@@ -36,16 +35,16 @@ pub async fn run(
 ) {
     let mut waiting = Vec::new();
     while requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await > 0 {
-        let mut sections = Vec::with_capacity(waiting.len());
+        let mut places = Vec::with_capacity(waiting.len());
         let mut finish = None;
         for request in waiting.drain(..) {
             match request {
-                Request::Bump(section) => sections.push(section),
+                Request::Bump(place) => places.push(place),
                 Request::Finish(done) => finish = Some(done),
             }
         }
-        if !sections.is_empty()
-            && let Err(error) = bump(&group, &memory, sections).await
+        if !places.is_empty()
+            && let Err(error) = bump(&group, &memory, places).await
         {
             tracing::info!(term = memory.term(), %error, "no more bumps in this term");
             // Closed first: who asks after `abandon` notices that nobody listens.
@@ -64,25 +63,24 @@ pub async fn run(
     }
 }
 
-#[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = sections.len()))]
-async fn bump(
-    group: &Group,
-    memory: &Memory,
-    sections: Vec<SectionId>,
-) -> Result<(), ProposeError> {
-    let bumps: Vec<Bump> = sections
-        .into_iter()
-        .map(|section| Bump {
-            numbers: memory.wanted(&section),
-            section,
-        })
-        .collect();
-    if is_planted(Bug::ChunkFromLocalRead) {
-        bumps
-            .iter()
-            .for_each(|bump| read_chunk(group, memory, bump));
+/// Proposes one entry for the sections at `places`, and gives each what it got.
+#[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
+async fn bump(group: &Group, memory: &Memory, mut places: Vec<Place>) -> Result<(), ProposeError> {
+    let mut bumps = Vec::with_capacity(places.len());
+    places.retain(|&place| {
+        let wanted = memory.wanted(place);
+        let bump = wanted.map(|(section, numbers)| Bump { section, numbers });
+        bump.map(|bump| bumps.push(bump)).is_some()
+    });
+    if bumps.is_empty() {
+        return Ok(());
     }
-    let started = Instant::now();
+    if is_planted(Bug::ChunkFromLocalRead) {
+        for (place, bump) in places.iter().zip(&bumps) {
+            read_chunk(group, memory, *place, bump);
+        }
+    }
+    let started = memory.now();
     let outcome = group
         .propose(memory.term(), Command::Bump(bumps.clone()))
         .await?;
@@ -91,52 +89,43 @@ async fn bump(
             "a bump was answered with {outcome:?}"
         )));
     };
+    let took = memory.now().since(started);
+    memory.bump_took(took);
     let metrics = memory.metrics();
-    metrics
-        .bump_seconds
-        .observe(started.elapsed().as_secs_f64());
+    metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);
     let namespaces = group.view().namespaces();
-    let config = |id: NamespaceId| namespaces.by_id(id).map(|namespace| &namespace.config);
-    for (bump, answer) in bumps.into_iter().zip(answers) {
+    for ((place, Bump { section, .. }), answer) in places.into_iter().zip(bumps).zip(answers) {
+        // Namespaces are never removed, and the request named an applied one.
+        let none =
+            || ProposeError::Refused(format!("there is no namespace {:?}", section.namespace));
+        let namespace = namespaces.by_id(section.namespace).ok_or_else(none)?;
         match answer {
             Bumped::Chunk(chunk) => {
-                let step = config(bump.section.namespace).map_or(0, |config| config.step);
-                grant(memory, bump.section, chunk, step);
+                tracing::trace!(?section, old = chunk.old, new = chunk.new, "chunk");
+                memory.grant(place, &section, chunk, &namespace.config);
             }
-            Bumped::Exhausted => {
-                let max = config(bump.section.namespace).map_or(0, |config| config.max);
-                memory.with_section(&bump.section, |section| section.exhaust(max));
-            }
-            // Namespaces are never removed, and the request named an applied one.
-            Bumped::NoNamespace => {
-                return Err(ProposeError::Refused(format!(
-                    "there is no namespace {:?}",
-                    bump.section.namespace
-                )));
-            }
+            Bumped::Exhausted => memory.exhaust(place, namespace.config.max),
+            Bumped::NoNamespace => return Err(none()),
         }
     }
     Ok(())
 }
 
 /// A planted bug: the chunk may be a predecessor's.
-fn read_chunk(group: &Group, memory: &Memory, bump: &Bump) {
+fn read_chunk(group: &Group, memory: &Memory, place: Place, bump: &Bump) {
     let record = group.view().section(&bump.section).unwrap_or_default();
-    if record.term < memory.term() && record.max_seq > 0 {
+    let namespaces = group.view().namespaces();
+    if record.term < memory.term()
+        && record.max_seq > 0
+        && let Some(namespace) = namespaces.by_id(bump.section.namespace)
+    {
         let chunk = Chunk {
             old: record.max_seq.saturating_sub(bump.numbers),
             new: record.max_seq,
             left: 0,
         };
-        memory.with_section(&bump.section, |section| section.grant(chunk));
+        memory.grant(place, &bump.section, chunk, &namespace.config);
     }
-}
-
-fn grant(memory: &Memory, section: SectionId, chunk: Chunk, step: u64) {
-    tracing::trace!(?section, old = chunk.old, new = chunk.new, "chunk");
-    let left = chunk.left.min(step);
-    memory.metrics().skip(SkipCause::leader_change, left);
-    memory.with_section(&section, |section| section.grant(chunk));
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,8 @@ pub struct Fence {
     lease: Arc<TermLease>,
     clock: Arc<dyn Clock>,
     rounds: Option<mpsc::UnboundedSender<oneshot::Sender<bool>>>,
+    /// Whether it was down when it was last asked.
+    fell: AtomicBool,
     /// How many requests were answered; for a planted bug alone.
     vouched_for: AtomicU64,
 }
@@ -59,19 +61,30 @@ impl Fence {
             lease,
             clock,
             rounds,
+            fell: AtomicBool::new(false),
             vouched_for: AtomicU64::new(0),
         }
     }
 
-    /// Whether it would be in vain to take numbers now. Says nothing of numbers taken before.
+    /// Whether it is known that it would be in vain to take numbers now. Says nothing of numbers taken
+    /// before. The clock is read only where the fence was down before: once for each answer is enough.
     pub fn is_down(&self) -> bool {
         if is_planted(Bug::NoFence) || is_planted(Bug::FenceBeforeTaking) {
             return false;
         }
         match self.rounds {
-            None => !self.lease.is_valid(self.clock.now()),
-            Some(_) => self.lease.is_void(),
+            None if self.fell.load(Relaxed) => !self.stands(),
+            _ => self.lease.is_void(),
         }
+    }
+
+    /// Whether the lease holds just now.
+    fn stands(&self) -> bool {
+        let stands = self.lease.is_valid(self.clock.now());
+        if self.fell.load(Relaxed) == stands {
+            self.fell.store(!stands, Relaxed);
+        }
+        stands
     }
 
     /// Whether a majority was heard of within a lease.
@@ -91,16 +104,14 @@ impl Fence {
             return true;
         }
         let Some(rounds) = &self.rounds else {
-            return self.lease.is_valid(self.clock.now());
+            return self.stands();
         };
         let (answer, confirmed) = oneshot::channel();
         if rounds.send(answer).is_err() {
             return false;
         }
-        matches!(
-            tokio::time::timeout_at(deadline, confirmed).await,
-            Ok(Ok(true))
-        )
+        let confirmed = Box::pin(tokio::time::timeout_at(deadline, confirmed));
+        matches!(confirmed.await, Ok(Ok(true)))
     }
 }
 

@@ -17,8 +17,10 @@
 mod bumper;
 mod fence;
 mod gate;
+mod memory;
 mod section;
+mod shard;
 mod term;
 
 pub use fence::FenceKind;
-pub use term::{NextError, Term};
+pub use term::{NextError, NextMany, Term};

@@ -1,28 +1,110 @@
-//! One section in the leader's memory. Pure: no I/O, no clock.
+//! One section in the leader's memory: its ceiling, when to raise it, and by how much. Pure: no I/O,
+//! and time is an argument.
 //!
-//! Invariant: no number is taken above `ceiling`, and none at or below what was taken before.
+//! Invariant: no number is taken above `ceiling`, none at or below what was taken before, and what is
+//! asked for never makes more than one step of numbers wait to be used.
+//!
+//! **When** (prefetch). A bump is asked for while numbers are left, so that nobody waits for it: as
+//! soon as fewer are left than are used up in two bumps' time, as measured, and at least 1/16 and at
+//! most 1/11 of the step. It then fills up to one step and no further, so that a crash never skips
+//! more than one; this is why the bounds are narrow: Leaf starts at 10 % *used* and holds almost two
+//! steps. 1/16 costs 107 bumps for a million numbers of one key where 100 would do, 1/11 costs 110.
+//! Whoever uses up 1/11 of a step within one bump's time is better served by a greater step:
+//!
+//! **By how much** (the step). A chunk that lasted less than [`CHUNK_LASTS_MIN`] doubles the section's
+//! step, one that lasted more than [`CHUNK_LASTS_MAX`] halves it, within the namespace's bounds (the
+//! rule is Leaf's, with the times of a log entry in place of a database's). A section is therefore
+//! bumped some four times a second at most, until its step has reached `step_max`.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::sequence::{Chunk, Key, Lattice, NamespaceConfig, Range};
+use crate::{
+    clock::Instant,
+    sequence::{Chunk, Lattice, NUMBER_MAX, NamespaceConfig, Range, SectionId},
+};
 
-/// What asking for numbers came to.
+/// A chunk that was used up sooner makes the step grow.
+pub const CHUNK_LASTS_MIN: Duration = Duration::from_millis(250);
+/// A chunk that was used up later makes the step shrink.
+pub const CHUNK_LASTS_MAX: Duration = Duration::from_secs(2);
+/// The bounds of prefetching: the smallest and the greatest part of a step that is left by then.
+const PREFETCH_PARTS: (u64, u64) = (16, 11);
+
+/// Where a key stands; the part of the memory that every number touches.
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor {
+    /// The next number, if the section has that many.
+    next: u64,
+    /// Up to here numbers are handed out without asking the section.
+    soft: u64,
+    /// Whose section this is.
+    pub namespace: u32,
+    /// Its place in the shard.
+    pub section: u32,
+}
+
+impl Cursor {
+    /// A key that was not asked for in this term.
+    pub fn new(namespace: u32, section: u32) -> Self {
+        Cursor {
+            // Above `soft`: the first number is the section's to give.
+            next: 1,
+            soft: 0,
+            namespace,
+            section,
+        }
+    }
+
+    /// Takes the next `count` (at least 1) numbers, unless the section must be asked.
+    #[inline]
+    pub fn take(&mut self, config: &NamespaceConfig, count: u64) -> Option<Range> {
+        let span = (count - 1).checked_mul(config.increment)?;
+        let last = self.next.checked_add(span)?;
+        if last > self.soft || last > config.max {
+            return None;
+        }
+        Some(self.advance(last, config.increment))
+    }
+
+    /// The last number handed out, where the first one would have been `lowest`.
+    pub fn last(&self, lowest: u64, increment: u64) -> Option<u64> {
+        (self.next > lowest).then(|| self.next - increment)
+    }
+
+    /// Sends the next taker to the section.
+    pub fn consult(&mut self) {
+        self.soft = 0;
+    }
+
+    fn advance(&mut self, last: u64, increment: u64) -> Range {
+        let first = self.next;
+        // Both are at most 2^63 - 1.
+        self.next = last + increment;
+        Range {
+            first,
+            last,
+            increment,
+        }
+    }
+}
+
+/// What asking for numbers came to. `bump`: a bump must be asked for.
 #[derive(Debug)]
 pub enum Take {
     /// Here they are.
     Range {
         /// The numbers.
         range: Range,
-        /// Whether a bump must be asked for, so that the next ones are there in time.
-        prefetch: bool,
+        /// So that the next ones are there in time.
+        bump: bool,
     },
     /// There are not enough yet.
     Wait {
         /// Fires (or is dropped) when it is worth asking again.
         again: oneshot::Receiver<()>,
-        /// Whether a bump must be asked for.
+        /// None is under way.
         bump: bool,
     },
     /// There are not enough under the namespace's `max`.
@@ -32,185 +114,235 @@ pub enum Take {
     },
 }
 
-/// The keys of a section and the last number that each was given; absent keys stand at the floor.
-#[derive(Debug)]
-enum Keys {
-    One(u64),
-    Many(HashMap<u64, u64>),
+/// A bump that was asked for and has not been answered.
+#[derive(Debug, Default)]
+struct Bumping {
+    /// How many numbers it is to ask for.
+    want: u64,
+    waiters: Vec<oneshot::Sender<()>>,
 }
 
 /// One section, in one term.
 #[derive(Debug)]
 pub struct Section {
-    keys: Keys,
-    /// What earlier terms may have handed out: `old` of the first chunk. `None` before that.
-    floor: Option<u64>,
+    /// Which.
+    pub id: SectionId,
+    /// What earlier terms may have handed out: `old` of the first chunk.
+    floor: u64,
+    /// 0 before the first chunk.
     ceiling: u64,
-    /// A bump was asked for and has not been answered.
-    bumping: bool,
-    /// How many numbers the next bump asks for.
-    want: u64,
-    /// The `max` under which no number was left.
-    exhausted_at: Option<u64>,
-    waiters: Vec<oneshot::Sender<()>>,
+    /// Above this a bump is asked for.
+    alert: u64,
+    step: u64,
+    /// How many numbers the last chunk had, and when it came.
+    chunk: u64,
+    granted: Instant,
+    /// The `max` under which no number was left; 0 for none.
+    exhausted_at: u64,
+    bumping: Option<Box<Bumping>>,
 }
-
-/// Prefetch when less than this part of a step is left. A bump then fills up to a whole step, so
-/// that a crash never skips more than one; 1/16 costs 107 bumps for a million numbers of one key
-/// where 100 would do, and leaves time for 600 numbers while a bump is under way.
-const PREFETCH_PART: u64 = 16;
 
 impl Section {
     /// A section that this term has not touched.
-    pub fn new(config: &NamespaceConfig) -> Self {
+    pub fn new(id: SectionId, config: &NamespaceConfig) -> Self {
         Section {
-            keys: if config.section_size == 1 {
-                Keys::One(0)
-            } else {
-                Keys::Many(HashMap::new())
-            },
-            floor: None,
+            id,
+            floor: 0,
             ceiling: 0,
-            bumping: false,
-            want: 0,
-            exhausted_at: None,
-            waiters: Vec::new(),
+            alert: 0,
+            step: config.step,
+            chunk: 0,
+            granted: Instant::default(),
+            exhausted_at: 0,
+            bumping: None,
         }
     }
 
-    /// Takes the next `count` (at least 1) numbers of `key`, or says what is missing.
-    pub fn take(&mut self, config: &NamespaceConfig, key: &Key, count: u64) -> Take {
+    /// Takes the next `count` (at least 1) numbers of the key at `cursor`, or says what is missing.
+    pub fn take(&mut self, cursor: &mut Cursor, config: &NamespaceConfig, count: u64) -> Take {
         let lattice = config.lattice();
-        let Some(floor) = self.floor else {
-            if self.exhausted_at == Some(config.max) {
-                return Take::Exhausted { left: 0 };
-            }
-            return self.wait(config.step.max(count));
-        };
-        let cur_seq = self.cur_seq(key, floor);
-        let remaining = lattice.count_between(cur_seq, self.ceiling);
-        if remaining < count {
-            if self.exhausted_at == Some(config.max) {
-                return Take::Exhausted { left: remaining };
-            }
-            return self.wait(config.step.max(count) - remaining);
+        let exhausted = self.exhausted_at == config.max;
+        if self.ceiling == 0 {
+            return self.not_enough(exhausted, config, count, 0);
         }
-        let Some(range) = lattice.range_above(cur_seq, count) else {
-            // Not reached: `remaining` numbers lie above `cur_seq`.
-            return Take::Exhausted { left: remaining };
+        let Some(lowest) = self.lowest(lattice) else {
+            return self.not_enough(exhausted, config, count, 0);
         };
-        self.set_cur_seq(key, range.last);
-        let remaining = remaining - count;
-        let low = remaining < config.step / PREFETCH_PART && self.exhausted_at != Some(config.max);
-        let prefetch = low && self.ask(config.step - remaining);
-        Take::Range { range, prefetch }
+        cursor.next = cursor.next.max(lowest);
+        let left = count_from(cursor.next, self.ceiling.min(config.max), lattice);
+        if left < count {
+            return self.not_enough(exhausted, config, count, left);
+        }
+        let last = cursor.next + (count - 1) * lattice.increment;
+        let range = cursor.advance(last, lattice.increment);
+        let low = last > self.alert && !exhausted;
+        let bump = low && self.ask(self.step.saturating_sub(left - count));
+        cursor.soft = if last <= self.alert {
+            self.alert
+        } else {
+            self.ceiling
+        };
+        Take::Range { range, bump }
     }
 
-    /// The last number that this term knows to be handed out for `key`: 0 for none. `None` before
-    /// the first chunk.
-    pub fn current(&self, key: &Key) -> Option<u64> {
-        self.floor.map(|floor| self.cur_seq(key, floor))
+    /// The last number that this term knows to be handed out for the key at `cursor`: 0 for none.
+    /// `None` before the first chunk.
+    pub fn current(&self, cursor: Option<&Cursor>, lattice: Lattice) -> Option<u64> {
+        if self.ceiling == 0 {
+            return None;
+        }
+        let lowest = self.lowest(lattice);
+        let last = lowest.and_then(|lowest| cursor?.last(lowest, lattice.increment));
+        Some(last.unwrap_or(self.floor))
     }
 
     /// How many numbers the bump that is being put together shall ask for.
     pub fn wanted(&mut self) -> u64 {
-        std::mem::take(&mut self.want).max(1)
+        let bumping = self.bumping.as_mut();
+        bumping.map_or(1, |bumping| std::mem::take(&mut bumping.want).max(1))
     }
 
-    /// Adds the chunk that this term's bump was answered with, and wakes who waits.
-    pub fn grant(&mut self, chunk: Chunk) {
+    /// Adds the chunk that this term's bump was answered with at `now`, and wakes who waits. A bump
+    /// takes `bump_time` of late. True where the keys of the section must ask it before they go on.
+    #[must_use]
+    pub fn grant(
+        &mut self,
+        chunk: Chunk,
+        config: &NamespaceConfig,
+        now: Instant,
+        bump_time: Duration,
+    ) -> bool {
+        let first = self.ceiling == 0;
         // Within a term chunks are adjacent. Were one not, what lies between is somebody else's:
         // every key goes on above it.
-        if self.floor.is_none() || chunk.old != self.ceiling {
-            self.floor = Some(chunk.old);
+        let apart = !first && chunk.old != self.ceiling;
+        if first || apart {
+            self.floor = chunk.old;
         }
+        let lead = if first {
+            self.step / PREFETCH_PARTS.0
+        } else {
+            let lasted = now.since(self.granted);
+            self.adapt_step(config, lasted);
+            self.lead(lasted, bump_time)
+        };
+        let lattice = config.lattice();
         self.ceiling = chunk.new;
-        self.exhausted_at = None;
+        self.alert = chunk
+            .new
+            .saturating_sub(lead.saturating_mul(lattice.increment));
+        self.chunk = lattice.count_between(chunk.old, chunk.new);
+        self.granted = now;
+        self.exhausted_at = 0;
         self.answered();
+        apart
     }
 
     /// Notes that no number was left under `max`, and wakes who waits.
     pub fn exhaust(&mut self, max: u64) {
-        self.exhausted_at = Some(max);
+        self.exhausted_at = max;
         self.answered();
     }
 
-    /// For a graceful end of the term: the highest number taken, where numbers are left above it,
-    /// and how many numbers the other keys of the section lose by rising to it.
-    pub fn close(&mut self, lattice: Lattice) -> Option<(u64, u64)> {
-        let floor = self.floor?;
-        self.waiters.clear();
-        let (used, lost) = match &self.keys {
-            Keys::One(cur_seq) => (floor.max(*cur_seq), 0),
-            Keys::Many(keys) => {
-                let used = keys
-                    .values()
-                    .fold(floor, |high, &cur_seq| high.max(cur_seq));
-                let lost = keys
-                    .values()
-                    .map(|&cur_seq| lattice.count_between(cur_seq.max(floor), used))
-                    .sum();
-                (used, lost)
-            }
-        };
-        (used < self.ceiling).then_some((used, lost))
+    /// What no key of the section is at or below; 0 before the first chunk.
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
-    fn wait(&mut self, numbers: u64) -> Take {
-        let (waiter, again) = oneshot::channel();
-        self.waiters.push(waiter);
-        Take::Wait {
-            again,
-            bump: self.ask(numbers),
+    /// The first number above the floor, whatever the namespace's `max` is by now; `None` at the end of
+    /// the number space.
+    pub fn lowest(&self, lattice: Lattice) -> Option<u64> {
+        let max = NUMBER_MAX;
+        Lattice { max, ..lattice }.next_above(self.floor)
+    }
+
+    /// Whether numbers are left above `used`, the greatest that was taken.
+    pub fn has_left(&self, used: u64) -> bool {
+        used < self.ceiling
+    }
+
+    fn not_enough(
+        &mut self,
+        exhausted: bool,
+        config: &NamespaceConfig,
+        count: u64,
+        left: u64,
+    ) -> Take {
+        if exhausted {
+            return Take::Exhausted { left };
         }
+        let (step_min, step_max) = config.step_bounds();
+        self.step = self.step.clamp(step_min, step_max);
+        let (waiter, again) = oneshot::channel();
+        let bump = self.ask(self.step.max(count).saturating_sub(left));
+        if let Some(bumping) = &mut self.bumping {
+            bumping.waiters.push(waiter);
+        }
+        Take::Wait { again, bump }
     }
 
     /// Asks for a bump by `numbers`; true unless one is under way already.
     fn ask(&mut self, numbers: u64) -> bool {
-        self.want = self.want.max(numbers);
-        !std::mem::replace(&mut self.bumping, true)
+        let first = self.bumping.is_none();
+        let bumping = self.bumping.get_or_insert_default();
+        bumping.want = bumping.want.max(numbers);
+        first
     }
 
+    /// Whoever still wants something asks again; a wish of before the chunk would make the next bump
+    /// leave more than a step unused.
     fn answered(&mut self) {
-        self.bumping = false;
-        // Whoever still wants something asks again; a wish of before the chunk would make the next
-        // bump leave more than a step unused.
-        self.want = 0;
-        for waiter in self.waiters.drain(..) {
+        for waiter in self.bumping.take().into_iter().flat_map(|b| b.waiters) {
             // One that gave up at its deadline no longer listens.
             let _ = waiter.send(());
         }
     }
 
-    fn cur_seq(&self, key: &Key, floor: u64) -> u64 {
-        let taken = match (&self.keys, key) {
-            (Keys::One(cur_seq), _) => *cur_seq,
-            (Keys::Many(keys), Key::Id(id)) => keys.get(id).copied().unwrap_or(0),
-            (Keys::Many(_), Key::Name(_)) => 0,
+    fn adapt_step(&mut self, config: &NamespaceConfig, lasted: Duration) {
+        let was = self.step;
+        let wanted = if lasted < CHUNK_LASTS_MIN {
+            was.saturating_mul(2)
+        } else if lasted > CHUNK_LASTS_MAX {
+            was / 2
+        } else {
+            was
         };
-        taken.max(floor)
-    }
-
-    fn set_cur_seq(&mut self, key: &Key, last: u64) {
-        match (&mut self.keys, key) {
-            (Keys::Many(keys), Key::Id(id)) => match keys.entry(*id) {
-                Entry::Occupied(mut cur_seq) => *cur_seq.get_mut() = last,
-                Entry::Vacant(cur_seq) => {
-                    cur_seq.insert(last);
-                }
-            },
-            (keys, _) => *keys = Keys::One(last),
+        let (step_min, step_max) = config.step_bounds();
+        self.step = wanted.clamp(step_min, step_max);
+        if self.step != was {
+            let (section, step) = (&self.id, self.step);
+            tracing::debug!(
+                ?section,
+                step,
+                was,
+                ?lasted,
+                "the step of a section changes"
+            );
         }
     }
+
+    /// How many numbers are to be left when a bump is asked for.
+    fn lead(&self, lasted: Duration, bump_time: Duration) -> u64 {
+        let used_meanwhile = u128::from(self.chunk) * 2 * bump_time.as_nanos();
+        let wanted = used_meanwhile / lasted.as_nanos().max(1);
+        u64::try_from(wanted)
+            .unwrap_or(u64::MAX)
+            .clamp(self.step / PREFETCH_PARTS.0, self.step / PREFETCH_PARTS.1)
+    }
+}
+
+/// How many numbers there are from `next`, which is one, up to `high`.
+fn count_from(next: u64, high: u64, lattice: Lattice) -> u64 {
+    high.checked_sub(next)
+        .map_or(0, |span| span / lattice.increment + 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sequence::{NamespaceId, SectionKey};
 
-    fn chunk(old: u64, new: u64) -> Chunk {
-        Chunk { old, new, left: 0 }
-    }
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn book(step: u64) -> NamespaceConfig {
         NamespaceConfig {
@@ -219,159 +351,245 @@ mod tests {
         }
     }
 
-    fn took(take: Take) -> (u64, u64) {
-        match take {
-            Take::Range { range, .. } => (range.first, range.last),
-            other => panic!("expected numbers, got {other:?}"),
+    /// A key, its section, and the time.
+    struct One {
+        config: NamespaceConfig,
+        section: Section,
+        cursor: Cursor,
+        now: Instant,
+    }
+
+    impl One {
+        fn new(config: NamespaceConfig) -> One {
+            let id = SectionId {
+                namespace: NamespaceId(1),
+                key: SectionKey::Id(7),
+            };
+            One {
+                section: Section::new(id, &config),
+                cursor: Cursor::new(1, 0),
+                now: Instant::from_nanos(1),
+                config,
+            }
+        }
+
+        fn take(&mut self, count: u64) -> Take {
+            match self.cursor.take(&self.config, count) {
+                Some(range) => Take::Range { range, bump: false },
+                None => self.section.take(&mut self.cursor, &self.config, count),
+            }
+        }
+
+        fn took(&mut self, count: u64) -> (u64, u64) {
+            match self.take(count) {
+                Take::Range { range, .. } => (range.first, range.last),
+                other => panic!("expected numbers, got {other:?}"),
+            }
+        }
+
+        /// Whether taking asked for a bump.
+        fn bumps(&mut self, count: u64) -> bool {
+            match self.take(count) {
+                Take::Range { bump, .. } | Take::Wait { bump, .. } => bump,
+                other => panic!("expected numbers, got {other:?}"),
+            }
+        }
+
+        fn grant(&mut self, old: u64, new: u64) {
+            let chunk = Chunk { old, new, left: 0 };
+            if self
+                .section
+                .grant(chunk, &self.config, self.now, SECOND / 1_000)
+            {
+                self.cursor.consult();
+            }
+        }
+
+        /// Uses up a chunk, and has the next one granted `later`.
+        fn next_chunk(&mut self, later: Duration) {
+            while !self.bumps(1) {}
+            self.now = self.now.after(later);
+            let (old, wanted) = (self.section.ceiling, self.section.wanted());
+            self.grant(old, old + wanted * self.config.increment);
+        }
+
+        fn current(&self) -> Option<u64> {
+            let lattice = self.config.lattice();
+            self.section.current(Some(&self.cursor), lattice)
         }
     }
 
-    const KEY: Key = Key::Id(7);
-
     #[test]
     fn the_first_touch_bumps_once_and_whoever_comes_meanwhile_waits_for_the_same() {
-        let config = book(100);
-        let mut section = Section::new(&config);
-        let Take::Wait { mut again, bump } = section.take(&config, &KEY, 1) else {
+        let mut one = One::new(book(100));
+        let Take::Wait { mut again, bump } = one.take(1) else {
             panic!("took from nothing");
         };
         assert!(bump);
-        assert!(matches!(
-            section.take(&config, &KEY, 250),
-            Take::Wait { bump: false, .. }
-        ));
-        assert_eq!(section.current(&KEY), None);
-        assert_eq!(section.wanted(), 250);
-        section.grant(chunk(1_000, 1_250));
+        assert!(matches!(one.take(250), Take::Wait { bump: false, .. }));
+        assert_eq!(one.section.wanted(), 250);
+        assert_eq!(one.current(), None);
+        one.grant(1_000, 1_250);
         assert_eq!(again.try_recv(), Ok(()));
-        assert_eq!(section.current(&KEY), Some(1_000));
-        assert_eq!(took(section.take(&config, &KEY, 3)), (1_001, 1_003));
-        assert_eq!(took(section.take(&config, &KEY, 1)), (1_004, 1_004));
-        assert_eq!(section.current(&KEY), Some(1_004));
+        assert_eq!(one.current(), Some(1_000));
+        assert_eq!(one.took(3), (1_001, 1_003));
+        assert_eq!(one.took(1), (1_004, 1_004));
+        assert_eq!(one.current(), Some(1_004));
     }
 
     #[test]
     fn a_chunk_that_runs_low_is_refilled_to_one_step_and_a_range_may_cross_the_seam() {
-        let config = book(160);
-        let mut section = Section::new(&config);
-        let _ = section.take(&config, &KEY, 1);
-        section.wanted();
-        section.grant(chunk(0, 160));
-        assert!(matches!(
-            section.take(&config, &KEY, 150),
-            Take::Range {
-                prefetch: false,
-                ..
-            }
-        ));
-        assert!(matches!(
-            section.take(&config, &KEY, 1),
-            Take::Range { prefetch: true, .. }
-        ));
-        assert!(matches!(
-            section.take(&config, &KEY, 1),
-            Take::Range {
-                prefetch: false,
-                ..
-            }
-        ));
+        let mut one = One::new(book(160));
+        let _ = one.take(1);
+        one.section.wanted();
+        one.grant(0, 160);
+        assert!(!one.bumps(150));
+        assert!(one.bumps(1), "fewer than 1/16 are left");
+        assert!(!one.bumps(1), "asked for already");
         assert_eq!(
-            section.wanted(),
-            152,
-            "with the 8 that are left by now, one step"
+            one.section.wanted(),
+            151,
+            "with the 9 that were left, one step"
         );
-        section.grant(chunk(160, 312));
-        assert_eq!(took(section.take(&config, &KEY, 20)), (153, 172));
+        one.grant(160, 311);
+        assert_eq!(one.took(20), (153, 172));
     }
 
     #[test]
     fn what_was_wanted_while_a_bump_was_under_way_does_not_swell_the_next_one() {
-        let config = book(160);
-        let mut section = Section::new(&config);
-        let _ = section.take(&config, &KEY, 1);
-        section.wanted();
-        let _ = section.take(&config, &KEY, 160);
-        section.grant(chunk(0, 160));
-        let _ = section.take(&config, &KEY, 155);
-        assert_eq!(section.wanted(), 155, "with the 5 that are left, one step");
+        let mut one = One::new(book(160));
+        let _ = one.take(1);
+        one.section.wanted();
+        let _ = one.take(160);
+        one.grant(0, 160);
+        let _ = one.take(155);
+        assert_eq!(
+            one.section.wanted(),
+            155,
+            "with the 5 that are left, one step"
+        );
     }
 
     #[test]
-    fn keys_of_a_shared_section_stand_at_the_floor_and_grow_apart() {
-        let config = NamespaceConfig {
-            section_size: 100,
-            ..book(50)
+    fn the_faster_numbers_go_the_earlier_a_bump_is_asked_for_within_bounds() {
+        let lead = |later| {
+            let mut one = One::new(book(10_000));
+            let _ = one.take(1);
+            one.grant(0, 10_000);
+            one.next_chunk(later);
+            one.section.ceiling - one.section.alert
         };
-        let mut section = Section::new(&config);
-        let _ = section.take(&config, &Key::Id(1), 1);
-        section.wanted();
-        section.grant(chunk(500, 550));
-        assert_eq!(took(section.take(&config, &Key::Id(1), 10)), (501, 510));
-        assert_eq!(took(section.take(&config, &Key::Id(2), 2)), (501, 502));
-        assert_eq!(section.current(&Key::Id(3)), Some(500));
-        assert_eq!(section.close(config.lattice()), Some((510, 8)));
+        assert_eq!(lead(SECOND * 3_600), 625, "1/16 of the step");
+        // 10 000 numbers in 28 ms; a bump takes 1 ms.
+        assert!((700..730).contains(&lead(SECOND * 28 / 1_000)));
+        assert_eq!(lead(SECOND / 1_000), 909, "1/11 of the step");
+    }
+
+    #[test]
+    fn no_more_than_a_step_ever_waits_to_be_used() {
+        let mut one = One::new(NamespaceConfig {
+            step_min: Some(50),
+            step_max: Some(10_000),
+            ..book(100)
+        });
+        let _ = one.take(1);
+        one.grant(0, 100);
+        for round in 0..40 {
+            let step = one.section.step;
+            one.next_chunk(if round < 20 {
+                SECOND / 100
+            } else {
+                SECOND * 60
+            });
+            let left = one.section.ceiling - one.current().unwrap();
+            assert_eq!(left, step, "round {round}");
+        }
+    }
+
+    #[test]
+    fn the_step_of_a_hot_section_grows_and_shrinks_again_within_the_bounds() {
+        let mut one = One::new(NamespaceConfig {
+            step_min: Some(60),
+            step_max: Some(1_000),
+            ..book(100)
+        });
+        let _ = one.take(1);
+        one.grant(0, 100);
+        let mut steps = |later| {
+            let mut after = || {
+                one.next_chunk(later);
+                one.section.step
+            };
+            [after(), after(), after(), after(), after(), after()]
+        };
+        assert_eq!(steps(SECOND / 10), [200, 400, 800, 1_000, 1_000, 1_000]);
+        assert_eq!(steps(SECOND), [1_000; 6], "neither hot nor cold");
+        assert_eq!(steps(SECOND * 10), [500, 250, 125, 62, 60, 60]);
+    }
+
+    #[test]
+    fn a_step_without_bounds_stays() {
+        let mut one = One::new(book(100));
+        let _ = one.take(1);
+        one.grant(0, 100);
+        one.next_chunk(SECOND / 1_000);
+        one.next_chunk(SECOND * 3_600);
+        assert_eq!(one.section.step, 100);
     }
 
     #[test]
     fn a_chunk_that_is_not_adjacent_lifts_every_key_above_the_hole() {
-        let config = book(10);
-        let mut section = Section::new(&config);
-        section.grant(chunk(0, 10));
-        assert_eq!(took(section.take(&config, &KEY, 4)), (1, 4));
-        section.grant(chunk(20, 30));
-        assert_eq!(took(section.take(&config, &KEY, 1)), (21, 21));
+        let mut one = One::new(book(10));
+        one.grant(0, 10);
+        assert_eq!(one.took(4), (1, 4));
+        one.grant(20, 30);
+        assert_eq!(one.took(1), (21, 21));
+    }
+
+    #[test]
+    fn numbers_lie_on_the_lattice_and_start_at_its_start() {
+        let mut one = One::new(NamespaceConfig {
+            start: 5,
+            increment: 100,
+            ..book(10)
+        });
+        one.grant(0, 905);
+        assert_eq!(one.current(), Some(0));
+        assert_eq!(one.took(1), (5, 5));
+        assert_eq!(one.took(2), (105, 205));
+        assert_eq!(one.current(), Some(205));
+        assert!(matches!(one.take(u64::MAX), Take::Wait { .. }));
     }
 
     #[test]
     fn the_end_of_the_number_space_is_told_with_what_is_left_and_no_bump_is_asked_for_again() {
-        let config = NamespaceConfig { max: 5, ..book(10) };
-        let mut section = Section::new(&config);
-        let _ = section.take(&config, &KEY, 1);
-        section.grant(chunk(0, 5));
-        assert_eq!(took(section.take(&config, &KEY, 3)), (1, 3));
-        section.exhaust(5);
-        assert!(matches!(
-            section.take(&config, &KEY, 3),
-            Take::Exhausted { left: 2 }
-        ));
-        assert!(matches!(
-            section.take(&config, &KEY, 2),
-            Take::Range {
-                prefetch: false,
-                ..
-            }
-        ));
-        assert!(matches!(
-            section.take(&config, &KEY, 1),
-            Take::Exhausted { left: 0 }
-        ));
-        let raised = NamespaceConfig { max: 9, ..config };
-        assert!(matches!(
-            section.take(&raised, &KEY, 1),
-            Take::Wait { bump: true, .. }
-        ));
+        let mut one = One::new(NamespaceConfig { max: 5, ..book(10) });
+        let _ = one.take(1);
+        one.grant(0, 5);
+        assert_eq!(one.took(3), (1, 3));
+        one.section.exhaust(5);
+        assert!(matches!(one.take(3), Take::Exhausted { left: 2 }));
+        assert!(!one.bumps(2));
+        assert!(matches!(one.take(1), Take::Exhausted { left: 0 }));
+        one.config.max = 9;
+        assert!(matches!(one.take(1), Take::Wait { bump: true, .. }));
+    }
+
+    #[test]
+    fn a_maximum_that_was_lowered_holds_at_once() {
+        let mut one = One::new(book(100));
+        one.grant(0, 100);
+        assert_eq!(one.took(4), (1, 4));
+        one.config.max = 5;
+        assert_eq!(one.took(1), (5, 5));
+        assert!(matches!(one.take(1), Take::Wait { .. }));
     }
 
     #[test]
     fn a_section_exhausted_before_its_first_chunk_hands_out_nothing() {
-        let config = NamespaceConfig { max: 5, ..book(10) };
-        let mut section = Section::new(&config);
-        section.exhaust(5);
-        assert!(matches!(
-            section.take(&config, &KEY, 1),
-            Take::Exhausted { left: 0 }
-        ));
-        assert_eq!(section.current(&KEY), None);
-        assert_eq!(section.close(config.lattice()), None);
-    }
-
-    #[test]
-    fn closing_an_untouched_or_used_up_section_trims_nothing() {
-        let config = book(10);
-        assert_eq!(Section::new(&config).close(config.lattice()), None);
-        let mut section = Section::new(&config);
-        section.grant(chunk(0, 10));
-        let _ = section.take(&config, &KEY, 10);
-        assert_eq!(section.close(config.lattice()), None);
+        let mut one = One::new(NamespaceConfig { max: 5, ..book(10) });
+        one.section.exhaust(5);
+        assert!(matches!(one.take(1), Take::Exhausted { left: 0 }));
+        assert_eq!(one.current(), None);
     }
 }

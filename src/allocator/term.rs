@@ -1,13 +1,8 @@
 //! The allocator of one term: from the moment the term's leader knows all that was committed
 //! before, until it is closed for good.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -16,19 +11,16 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
-    gate::Gate,
-    section::{Section, Take},
+    memory::Memory,
+    section::Take,
 };
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
     metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, Range, SectionId, Trim},
+    sequence::{Key, Namespace, Range, Trim},
     storage::StoreError,
 };
-
-/// Sections are spread over this many locks.
-const SHARDS: usize = 64;
 
 /// Why a term handed out nothing.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +51,14 @@ pub struct Term {
     group: Arc<Group>,
 }
 
-/// What the term's requests and its bumper share.
-pub struct Memory {
-    term: u64,
-    shards: Box<[Mutex<HashMap<SectionId, Section>>]>,
-    hasher: RandomState,
-    gate: Gate,
-    metrics: Arc<Metrics>,
+/// What a message for the numbers of many keys came to.
+#[derive(Debug, Default)]
+pub struct NextMany {
+    /// The first number of each key, in the order of the keys; 0 for those that got none.
+    pub firsts: Vec<u64>,
+    /// The places of those that got none since the namespace's numbers are used up, and how many
+    /// numbers each has left.
+    pub exhausted: Vec<(usize, u64)>,
 }
 
 impl Term {
@@ -77,13 +70,7 @@ impl Term {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
-        let memory = Arc::new(Memory {
-            term: lease.term(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            gate: Gate::default(),
-            metrics,
-        });
+        let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics));
         let (bumper, requests) = mpsc::unbounded_channel();
         tokio::spawn(bumper::run(
             group.clone(),
@@ -102,7 +89,7 @@ impl Term {
 
     /// The Raft term.
     pub fn term(&self) -> u64 {
-        self.memory.term
+        self.memory.term()
     }
 
     /// The lease of the term.
@@ -117,44 +104,72 @@ impl Term {
     pub async fn next(
         &self,
         namespace: &Namespace,
-        key: &Key,
+        key: Key<'_>,
         count: u64,
         deadline: Instant,
     ) -> Result<Range, NextError> {
-        let id = namespace.section_of(key);
-        loop {
-            let again = {
-                let _inside = self.enter()?;
-                match self.memory.take(&id, namespace, key, count) {
-                    Take::Range { range, prefetch } => {
-                        if prefetch {
-                            self.ask_for_bump(&id);
-                        }
-                        // Only now: a successor that answered before we took has let the fence down.
-                        return self.pass_fence(range, count, deadline).await;
-                    }
-                    Take::Exhausted { left } => {
-                        return if self.fence.check(deadline).await {
-                            Err(NextError::Exhausted { left })
-                        } else {
-                            Err(NextError::NotLeading)
-                        };
-                    }
-                    Take::Wait { again, bump } => {
-                        if bump {
-                            self.ask_for_bump(&id);
-                        }
-                        again
-                    }
-                }
-            };
-            match tokio::time::timeout_at(deadline, again).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_dropped)) => return Err(NextError::NotLeading),
-                Err(_) if self.fence.hears_majority() => return Err(NextError::DeadlineExceeded),
-                Err(_) => return Err(NextError::NotLeading),
+        let _inside = self.enter()?;
+        let taken = match self.take(namespace, key, count) {
+            Ok(taken) => taken,
+            Err(again) => Box::pin(self.wait(again, namespace, key, count, deadline)).await?,
+        };
+        match taken {
+            Ok(range) => {
+                // Only now: a successor that answered before we took has let the fence down.
+                self.pass_fence(count, 1, deadline).await?;
+                Ok(range)
+            }
+            Err(left) => {
+                self.pass_fence(0, 0, deadline).await?;
+                Err(NextError::Exhausted { left })
             }
         }
+    }
+
+    /// Hands out the next numbers of many keys, of each as many as `ask` says (at least 1) for its
+    /// place: all of them, or, where a namespace ends, as many as there are; with one look at the
+    /// fence. A key that comes twice gets two ranges, in no particular order.
+    ///
+    /// # Errors
+    /// [`NextError`], of all keys together; what was taken for some of them is then lost, and counted.
+    pub async fn next_many<'k>(
+        &self,
+        namespace: &Namespace,
+        keys: usize,
+        ask: impl Fn(usize) -> (Key<'k>, u64),
+        deadline: Instant,
+    ) -> Result<NextMany, NextError> {
+        // Those who wait stay inside: what others of this message took must be answered, or known to
+        // be lost, before a handover tells what was used.
+        let _inside = self.enter()?;
+        let mut answer = NextMany {
+            firsts: Vec::with_capacity(keys),
+            exhausted: Vec::new(),
+        };
+        let mut numbers = 0;
+        let mut waiting = Vec::new();
+        for place in 0..keys {
+            let (key, count) = ask(place);
+            answer.firsts.push(0);
+            match self.take(namespace, key, count) {
+                Ok(taken) => numbers += answer.note(place, taken, count),
+                Err(again) => waiting.push((place, again)),
+            }
+        }
+        for (place, again) in waiting {
+            let (key, count) = ask(place);
+            match Box::pin(self.wait(again, namespace, key, count, deadline)).await {
+                Ok(taken) => numbers += answer.note(place, taken, count),
+                Err(error) => {
+                    self.memory.metrics().skip(error.cause(), numbers);
+                    return Err(error);
+                }
+            }
+        }
+        // Only now, as above.
+        let answered = keys - answer.exhausted.len();
+        self.pass_fence(numbers, answered as u64, deadline).await?;
+        Ok(answer)
     }
 
     /// Answers the last number handed out for a key: an allocation of nothing.
@@ -164,39 +179,32 @@ impl Term {
     pub async fn current(
         &self,
         namespace: &Namespace,
-        key: &Key,
+        key: Key<'_>,
         deadline: Instant,
     ) -> Result<Option<u64>, NextError> {
-        let id = namespace.section_of(key);
         let _inside = self.enter()?;
-        let remembered = self
-            .memory
-            .shard(&id)
-            .lock()
-            .get(&id)
-            .and_then(|section| section.current(key));
+        let remembered = self.memory.current(namespace, key);
         let last = match remembered {
             Some(last) => last,
             // This term has handed out nothing here. What it has bumped since, if it is bumping
             // just now, does not count: somebody may yet get those numbers.
-            None => self.group.view().section(&id)?.used_before(self.term()),
+            None => {
+                let id = namespace.section_of(key);
+                self.group.view().section(&id)?.used_before(self.term())
+            }
         };
         // An abandoned term closes before it forgets: what was not remembered may have been handed
         // out by this very term.
-        if remembered.is_none() && self.memory.gate.is_closed() {
+        if remembered.is_none() && self.memory.gate().is_closed() {
             return Err(NextError::NotLeading);
         }
-        if self.fence.check(deadline).await {
-            Ok((last > 0).then_some(last))
-        } else {
-            self.memory.metrics.fence_failures.inc();
-            Err(NextError::NotLeading)
-        }
+        self.pass_fence(0, 0, deadline).await?;
+        Ok((last > 0).then_some(last))
     }
 
     /// Whether nobody will ever take a number from it again.
     pub fn is_over(&self) -> bool {
-        self.memory.gate.is_closed() || self.lease.is_void()
+        self.memory.gate().is_closed() || self.lease.is_void()
     }
 
     /// Whether this node leads at a moment after the call: the fence alone.
@@ -209,116 +217,116 @@ impl Term {
     ///
     /// `None` where somebody else closed it, or the term is lost.
     pub async fn retire(&self) -> Option<Vec<Trim>> {
-        if !self.memory.gate.close() {
+        if !self.memory.gate().close() {
             return None;
         }
-        self.memory.gate.emptied().await;
+        self.memory.gate().emptied().await;
         // A bump under way would raise a ceiling again after it was lowered.
         let (done, finished) = oneshot::channel();
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
-        Some(self.memory.close_sections(&self.group))
+        Some(self.memory.close(&self.group))
     }
 
     fn enter(&self) -> Result<super::gate::Inside<'_>, NextError> {
         if self.fence.is_down() {
             return Err(NextError::NotLeading);
         }
-        self.memory.gate.enter().ok_or(NextError::NotLeading)
+        self.memory.gate().enter().ok_or(NextError::NotLeading)
     }
 
-    async fn pass_fence(
+    /// Takes from memory; where there are not enough numbers, what to wait for.
+    #[inline]
+    fn take(
         &self,
-        range: Range,
+        namespace: &Namespace,
+        key: Key<'_>,
         count: u64,
-        deadline: Instant,
-    ) -> Result<Range, NextError> {
-        let metrics = &self.memory.metrics;
-        if self.fence.check(deadline).await {
-            metrics.numbers.inc_by(count);
-            metrics.answers.inc();
-            Ok(range)
-        } else {
-            metrics.fence_failures.inc();
-            metrics.skip(SkipCause::fence, count);
-            Err(NextError::NotLeading)
+    ) -> Result<Taken, oneshot::Receiver<()>> {
+        let (take, place) = self.memory.take(namespace, key, count);
+        if let Take::Range { bump: true, .. } | Take::Wait { bump: true, .. } = take {
+            // The bumper is gone only once the term is lost; whoever waits is told by `abandon`.
+            if self.bumper.send(Request::Bump(place)).is_err() {
+                self.memory.abandon();
+            }
+        }
+        match take {
+            Take::Range { range, .. } => Ok(Ok(range)),
+            Take::Exhausted { left } => Ok(Err(left)),
+            Take::Wait { again, .. } => Err(again),
         }
     }
 
-    fn ask_for_bump(&self, id: &SectionId) {
-        // The bumper is gone only once the term is lost; whoever waits is told by `abandon`.
-        if self.bumper.send(Request::Bump(id.clone())).is_err() {
-            self.memory.abandon();
+    /// Waits for numbers, as often as others are faster.
+    #[cold]
+    async fn wait(
+        &self,
+        mut again: oneshot::Receiver<()>,
+        namespace: &Namespace,
+        key: Key<'_>,
+        count: u64,
+        deadline: Instant,
+    ) -> Result<Taken, NextError> {
+        loop {
+            match tokio::time::timeout_at(deadline, again).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_dropped)) => return Err(NextError::NotLeading),
+                Err(_) if self.fence.hears_majority() => return Err(NextError::DeadlineExceeded),
+                Err(_) => return Err(NextError::NotLeading),
+            }
+            match self.take(namespace, key, count) {
+                Ok(taken) => return Ok(taken),
+                Err(not_yet) => again = not_yet,
+            }
+        }
+    }
+
+    /// Passes `numbers` numbers for `answers` keys.
+    async fn pass_fence(
+        &self,
+        numbers: u64,
+        answers: u64,
+        deadline: Instant,
+    ) -> Result<(), NextError> {
+        let metrics = self.memory.metrics();
+        if self.fence.check(deadline).await {
+            metrics.numbers.inc_by(numbers);
+            metrics.answers.inc_by(answers);
+            Ok(())
+        } else {
+            metrics.fence_failures.inc();
+            metrics.skip(SkipCause::fence, numbers);
+            Err(NextError::NotLeading)
         }
     }
 }
 
-impl Memory {
-    /// The Raft term.
-    pub fn term(&self) -> u64 {
-        self.term
-    }
+/// Numbers, or how many are left where those are too few.
+type Taken = Result<Range, u64>;
 
-    /// The node's metrics.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// How many numbers a section that asked for a bump wants by now.
-    pub fn wanted(&self, id: &SectionId) -> u64 {
-        self.shard(id).lock().get_mut(id).map_or(1, Section::wanted)
-    }
-
-    /// Changes a section that is in memory.
-    pub fn with_section(&self, id: &SectionId, change: impl FnOnce(&mut Section)) {
-        if let Some(section) = self.shard(id).lock().get_mut(id) {
-            change(section);
-        }
-    }
-
-    /// Drops everything: the term is lost. Whoever waits is told so.
-    pub fn abandon(&self) {
-        self.gate.close();
-        drop(self.drain());
-    }
-
-    /// Takes all sections out, in an order that is the same in every run.
-    fn drain(&self) -> BTreeMap<SectionId, Section> {
-        let mut sections = BTreeMap::new();
-        for shard in &self.shards {
-            sections.extend(shard.lock().drain());
-        }
-        sections
-    }
-
-    fn shard(&self, id: &SectionId) -> &Mutex<HashMap<SectionId, Section>> {
-        &self.shards[self.hasher.hash_one(id) as usize % SHARDS]
-    }
-
-    fn take(&self, id: &SectionId, namespace: &Namespace, key: &Key, count: u64) -> Take {
-        let mut shard = self.shard(id).lock();
-        if let Some(section) = shard.get_mut(id) {
-            return section.take(&namespace.config, key, count);
-        }
-        let section = shard
-            .entry(id.clone())
-            .or_insert_with(|| Section::new(&namespace.config));
-        section.take(&namespace.config, key, count)
-    }
-
-    fn close_sections(&self, group: &Group) -> Vec<Trim> {
-        let namespaces = group.view().namespaces();
-        let mut trims = Vec::new();
-        for (id, mut section) in self.drain() {
-            let Some(namespace) = namespaces.by_id(id.namespace) else {
-                continue;
-            };
-            if let Some((used, lost)) = section.close(namespace.config.lattice()) {
-                self.metrics.skip(SkipCause::shared_section, lost);
-                trims.push(Trim { section: id, used });
+impl NextMany {
+    /// Notes what the key at `place` got, and answers how many numbers that is.
+    fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
+        match taken {
+            Ok(range) => {
+                self.firsts[place] = range.first;
+                count
+            }
+            Err(left) => {
+                self.exhausted.push((place, left));
+                0
             }
         }
-        trims
+    }
+}
+
+impl NextError {
+    /// What the numbers are skipped for that were taken when this happened.
+    fn cause(&self) -> SkipCause {
+        match self {
+            NextError::DeadlineExceeded => SkipCause::deadline,
+            _ => SkipCause::fence,
+        }
     }
 }
 

@@ -87,6 +87,8 @@ impl From<ClientError> for Failed {
                 };
                 (exit, grpc_name(status.code()))
             }
+            ClientError::Disorder { .. } => (OTHER, grpc_name(Code::DataLoss)),
+            ClientError::Gone => (OTHER, grpc_name(Code::Internal)),
         };
         Failed {
             exit,

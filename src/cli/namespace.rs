@@ -34,9 +34,16 @@ enum Command {
         /// What its keys are
         #[arg(long, value_enum, default_value_t = Kind::Id)]
         key_kind: Kind,
-        /// How many numbers one bump makes available [default: 10000]
+        /// How many numbers one bump makes available, to begin with [default: 10000]
         #[arg(long)]
         step: Option<u64>,
+        /// The least that the step shrinks to while little is asked of a section [default: the step]
+        #[arg(long)]
+        step_min: Option<u64>,
+        /// The most that the step grows to while much is asked of a section; an unclean leader change
+        /// skips at most so many numbers [default: the step]
+        #[arg(long)]
+        step_max: Option<u64>,
         /// The distance between neighbouring numbers of a key [default: 1]
         #[arg(long)]
         increment: Option<u64>,
@@ -52,13 +59,19 @@ enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Change a namespace's step or max
+    /// Change a namespace's step, its bounds or max
     Update {
         /// Its name
         name: String,
-        /// How many numbers one bump makes available
+        /// How many numbers one bump makes available, to begin with
         #[arg(long)]
         step: Option<u64>,
+        /// The least that the step shrinks to; 0: it stays at --step
+        #[arg(long)]
+        step_min: Option<u64>,
+        /// The most that the step grows to; 0: it stays at --step
+        #[arg(long)]
+        step_max: Option<u64>,
         /// No number is greater
         #[arg(long)]
         max: Option<u64>,
@@ -99,6 +112,8 @@ impl Namespace {
                 name,
                 key_kind,
                 step,
+                step_min,
+                step_max,
                 increment,
                 start,
                 max,
@@ -113,6 +128,8 @@ impl Namespace {
                     name,
                     key_kind: kind.into(),
                     step,
+                    step_min,
+                    step_max,
                     increment,
                     start,
                     max,
@@ -126,10 +143,18 @@ impl Namespace {
             Command::Update {
                 name,
                 step,
+                step_min,
+                step_max,
                 max,
                 connection,
             } => {
-                let request = v1::UpdateNamespaceRequest { name, step, max };
+                let request = v1::UpdateNamespaceRequest {
+                    name,
+                    step,
+                    step_min,
+                    step_max,
+                    max,
+                };
                 show(
                     &connection,
                     connection.client()?.update_namespace(request).await?,
@@ -144,6 +169,21 @@ fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), Failed>
     output::either(connection.json, &value, &text)
 }
 
+/// The step, with its bounds where it has any: "10000 (100..1000000)".
+fn steps(namespace: &v1::Namespace) -> String {
+    let v1::Namespace {
+        step,
+        step_min,
+        step_max,
+        ..
+    } = namespace;
+    if step_min == step_max {
+        step.to_string()
+    } else {
+        format!("{step} ({step_min}..{step_max})")
+    }
+}
+
 fn kind_name(namespace: &v1::Namespace) -> &'static str {
     match namespace.key_kind() {
         v1::KeyKind::Name => "name",
@@ -156,6 +196,8 @@ fn to_json(namespace: &v1::Namespace) -> Value {
         "name": namespace.name,
         "key_kind": kind_name(namespace),
         "step": namespace.step,
+        "step_min": namespace.step_min,
+        "step_max": namespace.step_max,
         "increment": namespace.increment,
         "start": namespace.start,
         "max": namespace.max,
@@ -178,7 +220,7 @@ fn to_table(namespaces: &[v1::Namespace]) -> String {
         vec![
             namespace.name.clone(),
             kind_name(namespace).to_owned(),
-            namespace.step.to_string(),
+            steps(namespace),
             namespace.increment.to_string(),
             namespace.start.to_string(),
             namespace.max.to_string(),

@@ -78,7 +78,7 @@ impl Node {
                 voter,
                 connection,
             } => {
-                let mut client = connection.client()?;
+                let client = connection.client()?;
                 let mut members = client.add_node(id, peer_address).await?;
                 if voter {
                     members = client.promote_node(id).await?;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Connection, Failed, output};
-use crate::proto::v1::{self, key::Kind};
+use crate::client::{Key, Numbers};
 
 /// Which key.
 #[derive(Debug, Args)]
@@ -19,12 +19,11 @@ struct KeyArgs {
 }
 
 impl KeyArgs {
-    fn key(&self) -> v1::Key {
-        let kind = match self.key.parse() {
-            Ok(id) if !self.name => Kind::Id(id),
-            _ => Kind::Name(self.key.clone().into_bytes().into()),
-        };
-        v1::Key { kind: Some(kind) }
+    fn key(&self) -> Key {
+        match self.key.parse() {
+            Ok(id) if !self.name => Key::Id(id),
+            _ => Key::from(self.key.clone()),
+        }
     }
 }
 
@@ -42,14 +41,15 @@ pub struct Next {
 
 impl Next {
     pub(super) async fn run(self) -> Result<(), Failed> {
-        let mut client = self.connection.client()?;
+        let client = self.connection.client()?;
         let key = self.key.key();
-        let answer = client.next(&self.key.namespace, key, self.count).await?;
-        let v1::NextResponse {
+        let answer = client
+            .next_range(&self.key.namespace, key, self.count)
+            .await?;
+        let Numbers {
             first,
             last,
             increment,
-            ..
         } = answer;
         let value = json!({"first": first, "last": last, "increment": increment});
         let text = if first == last {
@@ -72,7 +72,7 @@ pub struct Current {
 
 impl Current {
     pub(super) async fn run(self) -> Result<(), Failed> {
-        let mut client = self.connection.client()?;
+        let client = self.connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
         output::either(self.connection.json, &json!({"last": last}), &text)
@@ -83,21 +83,21 @@ impl Current {
 mod tests {
     use super::*;
 
-    fn kind(key: &str, name: bool) -> Kind {
+    fn key(key: &str, name: bool) -> Key {
         let args = KeyArgs {
             namespace: "book".into(),
             key: key.into(),
             name,
         };
-        args.key().kind.unwrap()
+        args.key()
     }
 
     #[test]
     fn integers_are_ids_unless_said_otherwise() {
-        assert_eq!(kind("42", false), Kind::Id(42));
-        assert_eq!(kind("18446744073709551615", false), Kind::Id(u64::MAX));
-        assert_eq!(kind("42", true), Kind::Name(b"42".as_slice().into()));
-        assert_eq!(kind("-1", false), Kind::Name(b"-1".as_slice().into()));
-        assert_eq!(kind("", false), Kind::Name(b"".as_slice().into()));
+        assert_eq!(key("42", false), Key::Id(42));
+        assert_eq!(key("18446744073709551615", false), Key::Id(u64::MAX));
+        assert_eq!(key("42", true), Key::from("42"));
+        assert_eq!(key("-1", false), Key::from("-1"));
+        assert_eq!(key("", false), Key::from(""));
     }
 }

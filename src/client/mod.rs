@@ -1,250 +1,148 @@
-//! A client of the public API.
+//! The Rust client.
 //!
-//! Uses the generated code alone. Invariant: a retry takes new numbers, so that retrying can lose
-//! some and never disorder or repeat any.
+//! Uses the generated code alone. [`Client::next`], called from thousands of tasks, sends few messages:
+//! what is asked while messages are under way forms the next one (no timer: a lone caller's request
+//! leaves at once), and requests for one key become one range, handed out in the order of asking.
+//! Who leads is learnt from the answers.
+//!
+//! Invariant: a retry takes new numbers, so that retrying can lose some and never disorder or repeat
+//! any; and every number is checked to be greater than what was handed out for its key before it was
+//! asked for.
 
-use std::time::Duration;
+mod admin;
+mod error;
+mod key;
+mod lane;
+mod message;
+mod route;
+mod seen;
+mod segment;
+mod servers;
 
-use tokio::time::Instant;
-use tonic::{
-    Code, Request, Response, Status,
-    transport::{Channel, Endpoint},
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
-use crate::proto::v1::{self, admin_client::AdminClient, sequencer_client::SequencerClient};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
-/// Why a call was not answered.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// A server's address cannot be one.
-    #[error("{0}")]
-    Server(String),
-    /// A server answered with an error, or none answered.
-    #[error("{server}: {message}", message = status.message())]
-    Status {
-        /// The server asked last.
-        server: String,
-        /// What it said.
-        status: Box<Status>,
-    },
+pub use error::ClientError;
+pub use key::{Key, Numbers};
+pub use segment::Segment;
+
+use lane::{Asked, Lane};
+use message::Names;
+use servers::Servers;
+
+/// A client of one cluster; cheap to clone, and meant to be shared by all tasks.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ratchet::client::ClientError> {
+/// let servers = ["127.0.0.1:7600".to_owned()];
+/// let client = ratchet::client::Client::new(&servers, std::time::Duration::from_secs(5))?;
+/// let chapter = client.next("book", 42).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
 }
 
-/// A client of one cluster: asks the first of its servers that answers.
-pub struct Client {
-    servers: Vec<(String, Channel)>,
-    timeout: Duration,
-    /// The server that answered last.
-    current: usize,
+struct Shared {
+    servers: Arc<Servers>,
+    follows_leader: bool,
+    names: Names,
+    /// Started by the first request, on the runtime that it is made on.
+    lane: OnceLock<mpsc::UnboundedSender<Asked>>,
 }
 
 impl Client {
-    /// A client of the cluster that `servers` ("host:port") belong to. Each call is given up after
-    /// `timeout`. Connects at the first call.
+    /// A client of the cluster that `servers` ("host:port") belong to. Each request is given up after
+    /// `timeout`, retries included. Connects at the first request.
     ///
     /// # Errors
     /// [`ClientError::Server`] for an address that cannot be one, or if there is none.
     pub fn new(servers: &[String], timeout: Duration) -> Result<Self, ClientError> {
-        let servers: Vec<(String, Channel)> = servers
-            .iter()
-            .map(|server| {
-                let endpoint = Endpoint::from_shared(format!("http://{server}"));
-                let endpoint = endpoint.map_err(|error| {
-                    ClientError::Server(format!(
-                        "server {server:?} is not of the form host:port: {error}"
-                    ))
-                })?;
-                let channel = endpoint
-                    .connect_timeout(timeout.min(Duration::from_secs(1)))
-                    .tcp_nodelay(true)
-                    .connect_lazy();
-                Ok((server.clone(), channel))
-            })
-            .collect::<Result<_, _>>()?;
-        if servers.is_empty() {
-            return Err(ClientError::Server("no server is given".to_owned()));
-        }
+        Self::build(servers, timeout, true)
+    }
+
+    /// A client that stays with `servers` instead of following the leader: they forward what they are
+    /// asked. For networks in which the nodes' own addresses cannot be reached.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn staying(servers: &[String], timeout: Duration) -> Result<Self, ClientError> {
+        Self::build(servers, timeout, false)
+    }
+
+    fn build(
+        servers: &[String],
+        timeout: Duration,
+        follows_leader: bool,
+    ) -> Result<Self, ClientError> {
+        let shared = Shared {
+            servers: Arc::new(Servers::new(servers, timeout)?),
+            follows_leader,
+            names: Names::default(),
+            lane: OnceLock::new(),
+        };
         Ok(Client {
-            servers,
-            timeout,
-            current: 0,
+            shared: Arc::new(shared),
         })
     }
 
-    /// Asks one server after the other until one answers, or refuses, or the time is up. A server
-    /// that says nothing costs its share of the time; what changes something is then not asked for
-    /// again elsewhere, since it may have been done.
-    async fn call<Q, A, F>(
-        &mut self,
-        changes: bool,
-        request: Q,
-        ask: impl Fn(Channel, Request<Q>) -> F,
-    ) -> Result<A, ClientError>
-    where
-        Q: Clone,
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
-        let deadline = Instant::now() + self.timeout;
-        let mut last = None;
-        for untried in (1..=self.servers.len() as u32).rev() {
-            let (server, channel) = &self.servers[self.current];
-            let left = deadline.saturating_duration_since(Instant::now());
-            let share = if changes { left } else { left / untried };
-            let mut message = Request::new(request.clone());
-            message.set_timeout(share);
-            let answer = tokio::time::timeout(share, ask(channel.clone(), message)).await;
-            let status = match answer {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) if status.code() != Code::Cancelled => status,
-                // tonic's own timeout is `Cancelled`.
-                Ok(Err(_)) | Err(_) => {
-                    Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
-                }
-            };
-            let elsewhere = match status.code() {
-                // A change may have been done, unless nobody was there to hear of it.
-                Code::Unavailable => !changes || never_connected(&status),
-                Code::DeadlineExceeded => !changes,
-                _ => false,
-            };
-            last = Some(ClientError::Status {
-                server: server.clone(),
-                status: Box::new(status),
-            });
-            if !elsewhere {
-                break;
-            }
-            self.current = (self.current + 1) % self.servers.len();
-        }
-        Err(last.unwrap_or_else(|| ClientError::Server("no server is given".to_owned())))
-    }
-
-    /// Takes the next `count` numbers of a key.
+    /// The next number of a key.
     ///
     /// # Errors
-    /// [`ClientError`]; numbers of a call that failed may be lost, never handed out twice.
-    pub async fn next(
-        &mut self,
+    /// [`ClientError`]; numbers of a request that failed may be lost, never handed out twice.
+    pub async fn next(&self, namespace: &str, key: impl Into<Key>) -> Result<u64, ClientError> {
+        let numbers = self.next_range(namespace, key, 1).await?;
+        Ok(numbers.first)
+    }
+
+    /// The next `count` (at least 1) numbers of a key.
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub async fn next_range(
+        &self,
         namespace: &str,
-        key: v1::Key,
+        key: impl Into<Key>,
         count: u64,
-    ) -> Result<v1::NextResponse, ClientError> {
-        let request = v1::NextRequest {
-            namespace: namespace.to_owned(),
-            key: Some(key),
-            count: Some(count),
-            route_version: 0,
+    ) -> Result<Numbers, ClientError> {
+        let (reply, answer) = oneshot::channel();
+        let asked = Asked {
+            namespace: self.shared.names.number_of(namespace),
+            key: key.into(),
+            count,
+            deadline: Instant::now() + self.shared.servers.timeout(),
+            // Merged with others, no count at all would go unnoticed.
+            alone: count == 0,
+            reply,
         };
-        self.call(false, request, async |channel, request| {
-            SequencerClient::new(channel).next(request).await
+        // Both fail only with the runtime that the lane ran on.
+        self.lane().send(asked).map_err(|_| ClientError::Gone)?;
+        answer.await.map_err(|_| ClientError::Gone)?
+    }
+
+    /// Numbers of a key out of segments of `size` numbers that are fetched ahead and used up locally:
+    /// most cost no round trip. **Not strictly increasing across holders**: see [`Segment`].
+    pub fn segment(&self, namespace: &str, key: impl Into<Key>, size: u64) -> Segment {
+        Segment::new(self.clone(), namespace, key.into(), size)
+    }
+
+    fn lane(&self) -> &mpsc::UnboundedSender<Asked> {
+        self.shared.lane.get_or_init(|| {
+            let (lane, asked) = mpsc::unbounded_channel();
+            let shared = &self.shared;
+            let names = shared.names.clone();
+            let lane_of = Lane::new(shared.servers.clone(), shared.follows_leader, names);
+            tokio::spawn(lane_of.run(asked));
+            lane
         })
-        .await
-    }
-
-    /// The last number handed out for a key; `None` for none yet.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn current(
-        &mut self,
-        namespace: &str,
-        key: v1::Key,
-    ) -> Result<Option<u64>, ClientError> {
-        let request = v1::CurrentRequest {
-            namespace: namespace.to_owned(),
-            key: Some(key),
-            route_version: 0,
-        };
-        self.call(false, request, async |channel, request| {
-            SequencerClient::new(channel).current(request).await
-        })
-        .await
-        .map(|answer: v1::CurrentResponse| answer.last)
-    }
-
-    /// All namespaces.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub async fn list_namespaces(&mut self) -> Result<Vec<v1::Namespace>, ClientError> {
-        self.call(
-            false,
-            v1::ListNamespacesRequest {},
-            async |channel, request| AdminClient::new(channel).list_namespaces(request).await,
-        )
-        .await
-        .map(|all: v1::ListNamespacesResponse| all.namespaces)
-    }
-}
-
-/// Whether the request cannot have reached the server.
-fn never_connected(status: &Status) -> bool {
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
-}
-
-/// A method that passes one request on.
-macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $answer:ident:
-        $request:expr => $method:ident, changes: $changes:literal;)*) => {
-        impl Client {
-            $($(#[$doc])*
-            ///
-            /// # Errors
-            /// [`ClientError`].
-            pub async fn $name(&mut self, $($arg: $type),*) -> Result<v1::$answer, ClientError> {
-                self.call($changes, $request, async |channel, request| {
-                    AdminClient::new(channel).$method(request).await
-                })
-                .await
-            })*
-        }
-    };
-}
-
-calls! {
-    /// One namespace.
-    get_namespace(name: String) -> Namespace: v1::GetNamespaceRequest { name } => get_namespace, changes: false;
-    /// Creates a namespace.
-    create_namespace(request: v1::CreateNamespaceRequest) -> Namespace: request => create_namespace, changes: true;
-    /// Changes a namespace.
-    update_namespace(request: v1::UpdateNamespaceRequest) -> Namespace: request => update_namespace, changes: true;
-    /// The cluster, as the leader sees it, or the server asked.
-    status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
-    /// Adds a learner.
-    add_node(id: u64, peer_address: String) -> MembershipResponse:
-        v1::AddNodeRequest { id, peer_address } => add_node, changes: true;
-    /// Makes a learner a voter.
-    promote_node(id: u64) -> MembershipResponse: v1::NodeRequest { id } => promote_node, changes: true;
-    /// Removes a node.
-    remove_node(id: u64) -> MembershipResponse: v1::NodeRequest { id } => remove_node, changes: true;
-    /// Hands the leadership to `to`, or to the voter with the longest log.
-    transfer(to: Option<u64>) -> TransferLeadershipResponse:
-        v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_refused_connection_is_told_from_an_answer_that_was_lost() {
-        // Bound and dropped: nobody listens there.
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = nobody.local_addr().unwrap();
-        drop(nobody);
-        let servers = [address.to_string()];
-        let mut client = Client::new(&servers, Duration::from_secs(5)).unwrap();
-        let Err(ClientError::Status { status, .. }) = client.status().await else {
-            panic!("nobody can have answered");
-        };
-        assert_eq!(status.code(), Code::Unavailable);
-        assert!(never_connected(&status));
-        assert!(!never_connected(&Status::unavailable("no leader is known")));
     }
 }

@@ -11,9 +11,7 @@ use super::{Failure, Origin, Shared, leader_of};
 use crate::{
     consensus::{NodeState, ProposeError, Role},
     proto::{
-        peer::{
-            AdministerRequest, ForwardError, administer_reply::Reply, administer_request::Request,
-        },
+        peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
         v1,
     },
     sequence::{Command, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, NodeId, Outcome},
@@ -68,9 +66,7 @@ impl Shared {
                 let address = &member.peer_address;
                 match self.transport.administer(address, message, left).await {
                     Ok(answer) => match answer.reply {
-                        Some(Reply::Error(ForwardError { code, message })) => {
-                            return Err(Status::new(Code::from(code), message).into());
-                        }
+                        Some(Reply::Error(error)) => return Err(Status::from(error).into()),
                         Some(Reply::NotLeader(_)) | None => {}
                         Some(reply) => return Ok(reply),
                     },
@@ -116,6 +112,8 @@ impl Shared {
                 let command = Command::UpdateNamespace {
                     name: update.name,
                     step: update.step,
+                    step_min: update.step_min,
+                    step_max: update.step_max,
                     max: update.max,
                 };
                 self.change_namespace(term, command).await
@@ -284,6 +282,8 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
             v1::KeyKind::Name => KeyKind::Name,
         },
         step: create.step.unwrap_or(defaults.step),
+        step_min: create.step_min,
+        step_max: create.step_max,
         increment: create.increment.unwrap_or(defaults.increment),
         start: create.start.unwrap_or(defaults.start),
         max: create.max.unwrap_or(defaults.max),
@@ -298,6 +298,7 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
 
 fn to_wire(namespace: &Namespace) -> v1::Namespace {
     let config = &namespace.config;
+    let (step_min, step_max) = config.step_bounds();
     v1::Namespace {
         name: config.name.clone(),
         key_kind: match config.key_kind {
@@ -309,5 +310,7 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         start: config.start,
         max: config.max,
         section_size: config.section_size,
+        step_min,
+        step_max,
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::{
     consensus::{Sender, Transport},
@@ -22,7 +22,7 @@ use crate::{
             ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, forward_reply::Reply,
             forward_request::Request,
         },
-        v1::{CurrentResponse, NextResponse},
+        v1::{CurrentResponse, NextResponse, NextStreamResponse},
     },
     sequence::NodeId,
     storage::Member,
@@ -36,6 +36,8 @@ const MESSAGE_REQUESTS_MAX: usize = 4_096;
 pub enum Forwarded {
     /// Numbers.
     Next(NextResponse),
+    /// Numbers of many keys.
+    NextMany(NextStreamResponse),
     /// The last number.
     Current(CurrentResponse),
     /// The leader refused.
@@ -107,9 +109,8 @@ impl Forwarder {
         let answer = tokio::time::timeout_at(deadline, exchange)
             .await
             .map_err(|_| Lost::Late(leader))??;
-        let elapsed = started.elapsed().as_secs_f64();
         self.metrics.forwards.inc();
-        self.metrics.forward_seconds.observe(elapsed);
+        self.metrics.forward_seconds.observe(started.elapsed(), 1);
         Ok(answer)
     }
 
@@ -249,9 +250,8 @@ fn deliver(pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>, reply: Forwa
     let forwarded = match reply.reply {
         Some(Reply::Next(answer)) => Forwarded::Next(answer),
         Some(Reply::Current(answer)) => Forwarded::Current(answer),
-        Some(Reply::Error(error)) => {
-            Forwarded::Error(Status::new(Code::from(error.code), error.message))
-        }
+        Some(Reply::NextMany(answer)) => Forwarded::NextMany(answer),
+        Some(Reply::Error(error)) => Forwarded::Error(error.into()),
         Some(Reply::NotLeader(_)) | None => Forwarded::NotLeader,
     };
     // Whoever gave up at the deadline no longer listens.

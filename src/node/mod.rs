@@ -4,6 +4,7 @@
 //! belongs to the term that Raft last said this node leads, or there is none.
 
 mod administer;
+mod ask;
 pub mod config;
 mod error;
 mod formation;
@@ -24,10 +25,11 @@ use crate::{
     storage::{Store, StoreOptions},
 };
 
+pub use ask::Ask;
 pub use config::Config;
 pub use error::StartError;
 pub use forward::{Forwarded, Forwarder, Lost};
-pub use requests::{Ask, Failure, Origin, leader_of};
+pub use requests::{Failure, Origin, leader_of};
 pub use shared::Shared;
 
 /// How long a node that has to stop waits for answers that are under way.

@@ -2,23 +2,21 @@
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Shared, forward::Forwarded};
+use super::{
+    Shared,
+    ask::{Ask, Unanswered},
+    forward::Forwarded,
+};
 use crate::{
-    allocator::{NextError, Term},
+    allocator::Term,
     consensus::Leadership,
-    proto::{
-        peer::forward_request::Request as Forward,
-        v1::{
-            CurrentRequest, CurrentResponse, Key as WireKey, NextRequest, NextResponse, Route,
-            key::Kind,
-        },
-    },
-    sequence::{Key, KeyKind, Namespace, NodeId, check_name},
+    proto::v1::Route,
+    sequence::{NodeId, check_name},
     watch,
 };
 
@@ -54,37 +52,6 @@ impl From<Status> for Failure {
     }
 }
 
-/// A request that is answered out of one key's sequence.
-pub trait Ask: Clone + Send {
-    /// What it is answered with.
-    type Answer: Send;
-
-    /// Refuses what no leader could answer.
-    fn check(&self, shared: &Shared) -> Result<(), Status>;
-    /// The namespace.
-    fn namespace(&self) -> &str;
-    /// The key.
-    fn key(&self) -> Option<&WireKey>;
-    /// Answers it from a term's memory.
-    fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        key: &Key,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Self::Answer, NextError>> + Send;
-    /// The route's version that the caller knows.
-    fn route_version(&self) -> u64;
-    /// Adds the route to an answer.
-    fn set_route(answer: &mut Self::Answer, route: Route);
-    /// The message that forwards it.
-    fn forward(self) -> Forward;
-    /// Its answer in the leader's reply.
-    fn forwarded(reply: Forwarded) -> Option<Self::Answer>;
-    /// What to say when the namespace's numbers are used up.
-    fn exhausted(&self, namespace: &Namespace, left: u64) -> Status;
-}
-
 impl Shared {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
@@ -96,15 +63,12 @@ impl Shared {
         origin: Origin,
         deadline: Instant,
     ) -> Result<A::Answer, Failure> {
-        let started = std::time::Instant::now();
-        request.check(self)?;
-        let answer = match self.ask_here(&request, deadline).await? {
-            Some(answer) => answer,
-            None => self.ask_around(request, origin, deadline).await?,
-        };
-        let elapsed = started.elapsed().as_secs_f64();
-        self.metrics.request_seconds.observe(elapsed);
-        Ok(answer)
+        request.check(&self.config)?;
+        match self.ask_here(&request, deadline).await? {
+            Some(answer) => Ok(answer),
+            // Boxed, as are the other ways that are seldom gone: the hot one's future stays small.
+            None => Box::pin(self.ask_around(request, origin, deadline)).await,
+        }
     }
 
     /// The hot path: this node leads and has the numbers. `None` where it does not lead.
@@ -113,11 +77,13 @@ impl Shared {
         request: &A,
         deadline: Instant,
     ) -> Result<Option<A::Answer>, Status> {
-        let Some(term) = self.allocator.load_full() else {
+        let allocator = self.allocator.load();
+        let Some(term) = &*allocator else {
             return Ok(None);
         };
         let namespaces = self.group.view().namespaces();
         let Some(namespace) = namespaces.by_name(request.namespace()) else {
+            check_name(request.namespace()).map_err(|e| Status::invalid_argument(e.to_string()))?;
             // Another leader may know better than a deposed one.
             if !term.still_leads(deadline).await {
                 return Ok(None);
@@ -127,20 +93,13 @@ impl Shared {
                 "namespace {name:?} does not exist; create it with: ratchet namespace create {name}"
             )));
         };
-        let key = key_for(namespace, request.key())?;
-        match request.answer(&term, namespace, &key, deadline).await {
+        match request.answer(term, namespace, deadline).await {
             Ok(mut answer) => {
-                self.add_route::<A>(&mut answer, request.route_version(), &term);
+                self.add_route::<A>(&mut answer, request.route_version(), term);
                 Ok(Some(answer))
             }
-            Err(NextError::NotLeading) => Ok(None),
-            Err(NextError::Exhausted { left }) => Err(request.exhausted(namespace, left)),
-            Err(NextError::DeadlineExceeded) => Err(Status::deadline_exceeded(format!(
-                "namespace {:?}: the deadline passed while the ceiling was being raised in term {}",
-                request.namespace(),
-                term.term()
-            ))),
-            Err(NextError::Store(error)) => Err(Status::internal(error.to_string())),
+            Err(Unanswered::NotLeading) => Ok(None),
+            Err(Unanswered::Status(status)) => Err(status),
         }
     }
 
@@ -236,7 +195,7 @@ impl Shared {
         ))
     }
 
-    fn add_route<A: Ask>(&self, answer: &mut A::Answer, known: u64, term: &Arc<Term>) {
+    fn add_route<A: Ask>(&self, answer: &mut A::Answer, known: u64, term: &Term) {
         if term.term() > known {
             A::set_route(
                 answer,
@@ -256,170 +215,6 @@ impl Shared {
 async fn passed_over(changes: &mut watch::Receiver<u64>) {
     if changes.changed().await.is_ok() {
         tokio::time::sleep(LAST_WORDS).await;
-    }
-}
-
-/// A key as it came over the wire.
-///
-/// # Errors
-/// INVALID_ARGUMENT.
-fn key_of(key: Option<&WireKey>) -> Result<Key, Status> {
-    match key.and_then(|key| key.kind.as_ref()) {
-        Some(Kind::Id(id)) => Ok(Key::Id(*id)),
-        Some(Kind::Name(name)) => {
-            Key::name(name).map_err(|e| Status::invalid_argument(e.to_string()))
-        }
-        None => Err(Status::invalid_argument(
-            "the key is missing; give key.id (an unsigned 64-bit integer) or key.name (bytes)",
-        )),
-    }
-}
-
-fn check_names(namespace: &str, key: Option<&WireKey>) -> Result<(), Status> {
-    check_name(namespace).map_err(|e| Status::invalid_argument(e.to_string()))?;
-    key_of(key).map(drop)
-}
-
-/// The key, if it is of the namespace's kind.
-fn key_for(namespace: &Namespace, key: Option<&WireKey>) -> Result<Key, Status> {
-    let key = key_of(key)?;
-    if key.kind() == namespace.config.key_kind {
-        return Ok(key);
-    }
-    let give = match namespace.config.key_kind {
-        KeyKind::Id => "give key.id",
-        KeyKind::Name => "give key.name (ratchet next --name)",
-    };
-    Err(Status::invalid_argument(format!(
-        "namespace {:?} takes keys of kind {}; {key} is of kind {}: {give}",
-        namespace.config.name,
-        namespace.config.key_kind,
-        key.kind()
-    )))
-}
-
-fn used_up(namespace: &Namespace, asked: impl fmt::Display, left: u64) -> Status {
-    let config = &namespace.config;
-    Status::out_of_range(format!(
-        "{asked}: only {left} numbers are left below max {} of namespace {:?}; ask for fewer, or \
-         raise it with: ratchet namespace update {} --max N",
-        config.max, config.name, config.name
-    ))
-}
-
-impl Ask for NextRequest {
-    type Answer = NextResponse;
-
-    fn check(&self, shared: &Shared) -> Result<(), Status> {
-        let (count, most) = (self.count.unwrap_or(1), shared.config.count_max);
-        if count == 0 || count > most {
-            return Err(Status::invalid_argument(format!(
-                "count is {count}; it must lie between 1 and {most}"
-            )));
-        }
-        check_names(&self.namespace, self.key.as_ref())
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn key(&self) -> Option<&WireKey> {
-        self.key.as_ref()
-    }
-
-    async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        key: &Key,
-        deadline: Instant,
-    ) -> Result<NextResponse, NextError> {
-        let count = self.count.unwrap_or(1);
-        let range = term.next(namespace, key, count, deadline).await?;
-        Ok(NextResponse {
-            first: range.first,
-            last: range.last,
-            increment: range.increment,
-            route: None,
-        })
-    }
-
-    fn route_version(&self) -> u64 {
-        self.route_version
-    }
-
-    fn set_route(answer: &mut NextResponse, route: Route) {
-        answer.route = Some(route);
-    }
-
-    fn forward(self) -> Forward {
-        Forward::Next(self)
-    }
-
-    fn forwarded(reply: Forwarded) -> Option<NextResponse> {
-        match reply {
-            Forwarded::Next(answer) => Some(answer),
-            _ => None,
-        }
-    }
-
-    fn exhausted(&self, namespace: &Namespace, left: u64) -> Status {
-        used_up(
-            namespace,
-            format_args!("count is {}", self.count.unwrap_or(1)),
-            left,
-        )
-    }
-}
-
-impl Ask for CurrentRequest {
-    type Answer = CurrentResponse;
-
-    fn check(&self, _shared: &Shared) -> Result<(), Status> {
-        check_names(&self.namespace, self.key.as_ref())
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn key(&self) -> Option<&WireKey> {
-        self.key.as_ref()
-    }
-
-    async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        key: &Key,
-        deadline: Instant,
-    ) -> Result<CurrentResponse, NextError> {
-        let last = term.current(namespace, key, deadline).await?;
-        Ok(CurrentResponse { last, route: None })
-    }
-
-    fn route_version(&self) -> u64 {
-        self.route_version
-    }
-
-    fn set_route(answer: &mut CurrentResponse, route: Route) {
-        answer.route = Some(route);
-    }
-
-    fn forward(self) -> Forward {
-        Forward::Current(self)
-    }
-
-    fn forwarded(reply: Forwarded) -> Option<CurrentResponse> {
-        match reply {
-            Forwarded::Current(answer) => Some(answer),
-            _ => None,
-        }
-    }
-
-    fn exhausted(&self, namespace: &Namespace, left: u64) -> Status {
-        used_up(namespace, "current", left)
     }
 }
 

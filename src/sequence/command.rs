@@ -27,6 +27,10 @@ pub enum Command {
         name: String,
         /// The new step.
         step: Option<u64>,
+        /// The new least step; 0 for none.
+        step_min: Option<u64>,
+        /// The new greatest step; 0 for none.
+        step_max: Option<u64>,
         /// The new maximum.
         max: Option<u64>,
     },
@@ -149,9 +153,18 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             Ok(Outcome::Trimmed(trimmed))
         }
         Command::CreateNamespace(config) => Ok(Outcome::Namespace(create(table, config))),
-        Command::UpdateNamespace { name, step, max } => {
-            Ok(Outcome::Namespace(update(table, name, *step, *max)))
-        }
+        Command::UpdateNamespace {
+            name,
+            step,
+            step_min,
+            step_max,
+            max,
+        } => Ok(Outcome::Namespace(update(table, name, |config| {
+            config.step = step.unwrap_or(config.step);
+            config.step_min = none_for_0(*step_min, config.step_min);
+            config.step_max = none_for_0(*step_max, config.step_max);
+            config.max = max.unwrap_or(config.max);
+        }))),
     }
 }
 
@@ -191,18 +204,20 @@ fn create<T: Table>(
 fn update<T: Table>(
     table: &mut T,
     name: &str,
-    step: Option<u64>,
-    max: Option<u64>,
+    change: impl FnOnce(&mut NamespaceConfig),
 ) -> Result<Namespace, NamespaceRefused> {
     let mut namespace = table
         .namespace_named(name)
         .cloned()
         .ok_or_else(|| NamespaceRefused::NotFound(name.to_owned()))?;
-    namespace.config.step = step.unwrap_or(namespace.config.step);
-    namespace.config.max = max.unwrap_or(namespace.config.max);
+    change(&mut namespace.config);
     namespace.config.check()?;
     table.put_namespace(namespace.clone());
     Ok(namespace)
+}
+
+fn none_for_0(new: Option<u64>, old: Option<u64>) -> Option<u64> {
+    new.map_or(old, |new| (new > 0).then_some(new))
 }
 
 #[cfg(test)]
@@ -320,6 +335,8 @@ mod tests {
         let update = |name: &str, step| Command::UpdateNamespace {
             name: name.into(),
             step,
+            step_min: None,
+            step_max: None,
             max: None,
         };
         assert!(matches!(

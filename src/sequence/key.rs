@@ -25,13 +25,14 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What a sequence belongs to: a book, a user, a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Key {
+/// What a sequence belongs to: a book, a user, a conversation. Borrowed: the way from a message to its
+/// numbers sets no memory aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key<'a> {
     /// An unsigned 64-bit integer.
     Id(u64),
     /// A byte string.
-    Name(Box<[u8]>),
+    Name(&'a [u8]),
 }
 
 /// Why a byte string is no key.
@@ -45,15 +46,15 @@ pub enum InvalidKey {
     TooLong(usize),
 }
 
-impl Key {
+impl<'a> Key<'a> {
     /// A byte-string key.
     ///
     /// # Errors
     /// [`InvalidKey`] unless it has 1 to [`KEY_NAME_BYTES_MAX`] bytes.
-    pub fn name(bytes: &[u8]) -> Result<Key, InvalidKey> {
+    pub fn name(bytes: &'a [u8]) -> Result<Self, InvalidKey> {
         match bytes.len() {
             0 => Err(InvalidKey::Empty),
-            1..=KEY_NAME_BYTES_MAX => Ok(Key::Name(bytes.into())),
+            1..=KEY_NAME_BYTES_MAX => Ok(Key::Name(bytes)),
             longer => Err(InvalidKey::TooLong(longer)),
         }
     }
@@ -67,7 +68,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Id(id) => write!(f, "{id}"),

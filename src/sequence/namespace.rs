@@ -18,8 +18,13 @@ pub struct NamespaceConfig {
     pub name: String,
     /// Which kind of keys it takes.
     pub key_kind: KeyKind,
-    /// How many numbers one bump of `max_seq` makes available.
+    /// How many numbers one bump of `max_seq` makes available, to begin with.
     pub step: u64,
+    /// The least that a section's step shrinks to while little is asked of it; `None`: it does not.
+    pub step_min: Option<u64>,
+    /// The most that a section's step grows to while much is asked of it; `None`: it does not. It is
+    /// also the most that an unclean leader change skips.
+    pub step_max: Option<u64>,
     /// The distance between two neighbouring numbers of a key.
     pub increment: u64,
     /// The first number of every key.
@@ -65,10 +70,10 @@ pub enum InvalidNamespace {
         /// The greatest value that it may have.
         max: u64,
     },
-    /// `step x increment` does not fit the number space.
+    /// The greatest step, `step` or `step_max`, x `increment` does not fit the number space.
     #[error("step {step} x increment {increment} exceeds the number space; lower one of them")]
     WideStep {
-        /// The step.
+        /// The greatest step.
         step: u64,
         /// The increment.
         increment: u64,
@@ -109,6 +114,8 @@ impl NamespaceConfig {
             name: name.into(),
             key_kind: KeyKind::Id,
             step: 10_000,
+            step_min: None,
+            step_max: None,
             increment: 1,
             start: 1,
             max: NUMBER_MAX,
@@ -138,13 +145,15 @@ impl NamespaceConfig {
         in_range("max", self.max, 1, NUMBER_MAX)?;
         in_range("start", self.start, 1, self.max)?;
         in_range("section_size", self.section_size, 1, u64::MAX)?;
-        if self
-            .step
+        let (step_min, step_max) = self.step_bounds();
+        in_range("step_min", step_min, 1, self.step)?;
+        in_range("step_max", step_max, self.step, NUMBER_MAX)?;
+        if step_max
             .checked_mul(self.increment)
             .is_none_or(|span| span > NUMBER_MAX)
         {
             return Err(InvalidNamespace::WideStep {
-                step: self.step,
+                step: step_max,
                 increment: self.increment,
             });
         }
@@ -152,6 +161,14 @@ impl NamespaceConfig {
             return Err(InvalidNamespace::SectionedNames(self.section_size));
         }
         Ok(())
+    }
+
+    /// Between which a section's step stays.
+    pub fn step_bounds(&self) -> (u64, u64) {
+        (
+            self.step_min.unwrap_or(self.step),
+            self.step_max.unwrap_or(self.step),
+        )
     }
 
     /// The numbers that its keys hand out.
@@ -166,12 +183,12 @@ impl NamespaceConfig {
 
 impl Namespace {
     /// The section that a key belongs to.
-    pub fn section_of(&self, key: &Key) -> SectionId {
+    pub fn section_of(&self, key: Key<'_>) -> SectionId {
         SectionId {
             namespace: self.id,
             key: match key {
                 Key::Id(id) => SectionKey::Id(id / self.config.section_size),
-                Key::Name(name) => SectionKey::Name(name.clone()),
+                Key::Name(name) => SectionKey::Name(name.into()),
             },
         }
     }
@@ -218,6 +235,13 @@ mod tests {
             config.check().unwrap_err().to_string()
         };
         assert!(refused(|c| c.step = 0).contains("step is 0"));
+        assert!(refused(|c| c.step_min = Some(10_001)).contains("step_min is 10001"));
+        assert!(refused(|c| c.step_max = Some(9_999)).contains("step_max is 9999"));
+        assert!(refused(|c| c.step_max = Some(1 << 63)).contains("step_max is"));
+        assert!(
+            refused(|c| (c.step_max, c.increment) = (Some(1 << 40), 1 << 40))
+                .contains("number space")
+        );
         assert!(refused(|c| c.increment = 0).contains("increment is 0"));
         assert!(refused(|c| c.start = 0).contains("start is 0"));
         assert!(refused(|c| c.max = u64::MAX).contains("max is"));
@@ -236,7 +260,7 @@ mod tests {
             id: NamespaceId(2),
             config: NamespaceConfig::fresh_cluster()[1].clone(),
         };
-        let section = |id| uid.section_of(&Key::Id(id)).key;
+        let section = |id| uid.section_of(Key::Id(id)).key;
         assert_eq!(section(0), section(99_999));
         assert_ne!(section(99_999), section(100_000));
         assert_eq!(section(u64::from(u32::MAX)), SectionKey::Id(42_949));

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::deadline_of, sequencer::to_client};
+use super::{deadline::budget_of, sequencer::to_client};
 use crate::{
     node::{Origin, Shared},
     proto::{
@@ -24,7 +25,7 @@ impl Door {
         unwrap: impl FnOnce(Reply) -> Option<A>,
     ) -> Result<Response<A>, Status> {
         let default = Duration::from_millis(self.0.config.request_timeout_ms);
-        let deadline = deadline_of(&request, default);
+        let deadline = Instant::now() + budget_of(&request, default);
         let reply = self
             .0
             .administer(wrap(request.into_inner()), Origin::Client, deadline)

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tonic::{Request, metadata::MetadataMap};
 
 /// An answer must be on its way before the caller stops listening: this part of what it waits, and
@@ -10,14 +9,15 @@ use tonic::{Request, metadata::MetadataMap};
 const MARGIN_PART: u32 = 10;
 const MARGIN_MAX: Duration = Duration::from_millis(100);
 
-/// Until when to work on an answer. Callers that set no deadline get `default`.
-pub fn deadline_of<T>(request: &Request<T>, default: Duration) -> Instant {
-    Instant::now() + budget(timeout_in(request.metadata()), default)
+/// How long to work on an answer. Callers that set no deadline get `default`.
+pub fn budget_of<T>(request: &Request<T>, default: Duration) -> Duration {
+    budget(timeout_in(request.metadata()).unwrap_or(default))
 }
 
-fn budget(timeout: Option<Duration>, default: Duration) -> Duration {
+/// How long to work on an answer that the caller waits for with `patience`.
+pub fn budget(patience: Duration) -> Duration {
     // An hour is for ever, and does not overflow the clock.
-    let patience = timeout.unwrap_or(default).min(Duration::from_secs(3_600));
+    let patience = patience.min(Duration::from_secs(3_600));
     patience - (patience / MARGIN_PART).min(MARGIN_MAX)
 }
 
@@ -65,10 +65,11 @@ mod tests {
 
     #[test]
     fn the_answer_leaves_before_the_caller_hangs_up() {
-        let default = Duration::from_secs(5);
-        assert_eq!(budget(None, default), Duration::from_millis(4_900));
-        let short = budget(Some(Duration::from_millis(100)), default);
-        assert_eq!(short, Duration::from_millis(90));
-        assert!(budget(Some(Duration::MAX), default) < Duration::from_secs(3_600));
+        assert_eq!(budget(Duration::from_secs(5)), Duration::from_millis(4_900));
+        assert_eq!(
+            budget(Duration::from_millis(100)),
+            Duration::from_millis(90)
+        );
+        assert!(budget(Duration::MAX) < Duration::from_secs(3_600));
     }
 }

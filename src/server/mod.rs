@@ -9,6 +9,7 @@ mod listeners;
 mod metrics;
 mod peer;
 mod sequencer;
+mod stream;
 
 use std::{sync::Arc, time::Duration};
 
@@ -86,9 +87,9 @@ impl Doors {
                 return self.shared.fail(format!("no reflection service: {error}"));
             }
         };
-        let serving = server()
+        let serving = builder()
             .add_service(
-                SequencerServer::new(sequencer::Door(self.shared.clone()))
+                SequencerServer::new(sequencer::Door::new(self.shared.clone(), self.stop.clone()))
                     .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
             )
             .add_service(
@@ -108,7 +109,7 @@ impl Doors {
     /// Serves peers.
     async fn peers(self, listener: TcpListener) {
         let door = peer::Door::new(self.shared.clone(), self.stop.clone());
-        let served = server()
+        let served = builder()
             .add_service(
                 PeerServer::new(door)
                     .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -130,7 +131,8 @@ impl Doors {
     }
 }
 
-fn server() -> Server {
+/// How a server of clients is built.
+pub(crate) fn builder() -> Server {
     Server::builder()
         .tcp_nodelay(true)
         .max_concurrent_streams(CONNECTION_CALLS_MAX)
@@ -138,6 +140,7 @@ fn server() -> Server {
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
 }
 
-fn incoming(listener: TcpListener) -> TcpIncoming {
+/// How its connections come in.
+pub(crate) fn incoming(listener: TcpListener) -> TcpIncoming {
     TcpIncoming::from(listener).with_nodelay(Some(true))
 }

@@ -15,10 +15,9 @@ use crate::{
     consensus::RaftRpc,
     node::{Failure, Origin, Shared, leader_of},
     proto::peer::{
-        AdministerReply, AdministerRequest, ForwardError, ForwardReplies, ForwardReply,
-        ForwardRequest, ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage,
-        RaftReply, SnapshotPart, administer_reply, forward_reply, forward_request,
-        peer_server::Peer,
+        AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+        ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage, RaftReply,
+        SnapshotPart, administer_reply, forward_reply, forward_request, peer_server::Peer,
     },
 };
 
@@ -151,7 +150,7 @@ impl Peer for Door {
             .await
         {
             Ok(reply) => reply,
-            Err(Failure::Status(status)) => Reply::Error(error(&status)),
+            Err(Failure::Status(status)) => Reply::Error((&status).into()),
             Err(Failure::NotLeader(now)) => Reply::NotLeader(NotLeader {
                 term: now.term,
                 leader: leader_of(&now),
@@ -199,12 +198,16 @@ async fn serve_forwarded(
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
 async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> ForwardReply {
     use forward_reply::Reply;
-    let deadline = deadline_in(request.budget_ms);
+    let (arrived, deadline) = (Instant::now(), deadline_in(request.budget_ms));
     let answered = match request.request {
         Some(forward_request::Request::Next(next)) => shared
             .ask(next, Origin::Peer, deadline)
             .await
             .map(Reply::Next),
+        Some(forward_request::Request::NextMany(many)) => shared
+            .ask(many, Origin::Peer, deadline)
+            .await
+            .map(Reply::NextMany),
         Some(forward_request::Request::Current(current)) => shared
             .ask(current, Origin::Peer, deadline)
             .await
@@ -212,22 +215,17 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> ForwardReply {
         None => Err(Status::invalid_argument("a forwarded request without one").into()),
     };
     let reply = answered.unwrap_or_else(|failure| match failure {
-        Failure::Status(status) => Reply::Error(error(&status)),
+        Failure::Status(status) => Reply::Error((&status).into()),
         Failure::NotLeader(now) => Reply::NotLeader(NotLeader {
             term: now.term,
             leader: leader_of(&now),
         }),
     });
+    let spans = &shared.metrics.request_seconds;
+    spans.observe(arrived.elapsed(), 1);
     ForwardReply {
         id: request.id,
         reply: Some(reply),
-    }
-}
-
-fn error(status: &Status) -> ForwardError {
-    ForwardError {
-        code: status.code().into(),
-        message: status.message().to_owned(),
     }
 }
 

@@ -2,29 +2,42 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use super::deadline::deadline_of;
+use super::{deadline::budget_of, stream::Answers};
 use crate::{
     node::{Ask, Failure, Origin, Shared},
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextRequest, NextResponse, sequencer_server::Sequencer,
+        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
+        sequencer_server::Sequencer,
     },
 };
 
 /// The service.
-pub struct Door(pub Arc<Shared>);
+pub struct Door {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
 
 impl Door {
+    /// The door of `shared`, whose streams end at `stop`.
+    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        Door { shared, stop }
+    }
+
     async fn ask<A: Ask>(&self, request: Request<A>) -> Result<Response<A::Answer>, Status> {
-        let default = Duration::from_millis(self.0.config.request_timeout_ms);
-        let deadline = deadline_of(&request, default);
+        let default = Duration::from_millis(self.shared.config.request_timeout_ms);
+        let arrived = Instant::now();
+        let deadline = arrived + budget_of(&request, default);
         let answer = self
-            .0
+            .shared
             .ask(request.into_inner(), Origin::Client, deadline)
             .await;
+        let spans = &self.shared.metrics.request_seconds;
+        spans.observe(arrived.elapsed(), 1);
         answer.map(Response::new).map_err(to_client)
     }
 }
@@ -42,6 +55,17 @@ pub fn to_client(failure: Failure) -> Status {
 impl Sequencer for Door {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         self.ask(request).await
+    }
+
+    type NextStreamStream = Answers<Streaming<NextStreamRequest>>;
+
+    async fn next_stream(
+        &self,
+        requests: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let stop = self.stop.clone().cancelled_owned();
+        let answers = Answers::new(self.shared.clone(), stop, requests.into_inner());
+        Ok(Response::new(answers))
     }
 
     async fn current(

@@ -47,7 +47,7 @@ pub struct AppliedMeta {
 #[derive(Debug, Clone, Default)]
 pub struct Namespaces {
     by_id: BTreeMap<NamespaceId, Namespace>,
-    ids: HashMap<String, NamespaceId>,
+    ids: hashbrown::HashMap<String, NamespaceId>,
 }
 
 impl Namespaces {
@@ -130,8 +130,8 @@ pub struct AppliedView {
 
 impl AppliedView {
     /// The namespaces.
-    pub fn namespaces(&self) -> Arc<Namespaces> {
-        self.namespaces.load_full()
+    pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
+        self.namespaces.load()
     }
 
     /// A section's record; the default where there is none. Reads the disk where it must.
@@ -197,7 +197,7 @@ impl AppliedTable {
             prefix: prefix(self.set, self.meta.generation),
             meta: self.meta.clone(),
             sections: HashMap::new(),
-            namespaces: self.view.namespaces(),
+            namespaces: self.view.namespaces.load_full(),
             batch: WriteBatch::default(),
             failed: None,
         }

@@ -22,7 +22,7 @@ use crate::{random, sequence::NodeId};
 
 const FILE: &str = "NODE";
 const RECORD: &[u8] = b"identity";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

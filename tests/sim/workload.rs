@@ -17,7 +17,10 @@ use ratchet::{
     node::{Failure, Origin},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
-        v1::{self, CreateNamespaceRequest, CurrentRequest, Key, NextRequest, key::Kind},
+        v1::{
+            self, CreateNamespaceRequest, CurrentRequest, Key, NextRequest, NextStreamRequest,
+            key::Kind,
+        },
     },
 };
 use ratchet_jepsen::history::{Action, History, Op, Outcome};
@@ -161,6 +164,31 @@ impl Client {
                 });
                 let last = call.await?.last.unwrap_or_default();
                 Ok((last, last))
+            }
+            // Half of the ranges go the way of a message for many keys.
+            Action::Next { count } if count > 1 && count % 2 == 0 => {
+                let Some(Kind::Id(id)) = key.and_then(|key| key.kind) else {
+                    return Err(Status::invalid_argument("an id"));
+                };
+                let request = NextStreamRequest {
+                    namespace,
+                    ids: vec![id],
+                    counts: vec![count],
+                    ..NextStreamRequest::default()
+                };
+                let call = network.call(link, Delivery::Once, patience, request, {
+                    move |to, request| {
+                        async move {
+                            let deadline = tokio::time::Instant::now() + budget;
+                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
+                            asked.map_err(status)
+                        }
+                        .boxed()
+                    }
+                });
+                let answer = call.await?;
+                let first = answer.firsts[0];
+                Ok((first, first + (count - 1) * answer.increment))
             }
             Action::Next { count } => {
                 let request = NextRequest {

@@ -2,18 +2,17 @@
 //!
 //! Invariant: counting never blocks and never fails; a counter costs one atomic add.
 
+mod histogram;
+
 use std::sync::Arc;
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text::encode},
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
+
+pub use histogram::Histogram;
 
 /// Why numbers were skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -24,6 +23,8 @@ pub enum SkipCause {
     leader_change,
     /// The fence failed after the numbers were taken.
     fence,
+    /// The caller's deadline passed while some of the keys that it asked for at once still waited.
+    deadline,
     /// A graceful handover raised a key to the ceiling of the section that it shares.
     shared_section,
 }
@@ -70,11 +71,6 @@ pub struct Metrics {
     pub forward_seconds: Histogram,
 }
 
-fn latencies() -> Histogram {
-    // 10 us to 10 s, two buckets for each doubling.
-    Histogram::new(exponential_buckets(10e-6, std::f64::consts::SQRT_2, 41))
-}
-
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("ratchet");
@@ -91,9 +87,9 @@ impl Default for Metrics {
             lease_age: Gauge::default(),
             leads: Gauge::default(),
             term: Gauge::default(),
-            request_seconds: latencies(),
-            bump_seconds: latencies(),
-            forward_seconds: latencies(),
+            request_seconds: Histogram::default(),
+            bump_seconds: Histogram::default(),
+            forward_seconds: Histogram::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -175,6 +171,7 @@ impl Default for Metrics {
         for cause in [
             SkipCause::leader_change,
             SkipCause::fence,
+            SkipCause::deadline,
             SkipCause::shared_section,
         ] {
             // Shown from the start, as 0.

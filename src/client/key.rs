@@ -1,0 +1,65 @@
+//! What is asked for, and what comes back.
+
+use bytes::Bytes;
+
+use crate::proto::v1::{self, key::Kind};
+
+/// What a sequence belongs to; the namespace fixes which of the two its keys are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// An unsigned 64-bit integer.
+    Id(u64),
+    /// 1 to 256 bytes.
+    Name(Bytes),
+}
+
+impl From<u64> for Key {
+    fn from(id: u64) -> Self {
+        Key::Id(id)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(name: &str) -> Self {
+        Key::Name(Bytes::copy_from_slice(name.as_bytes()))
+    }
+}
+
+impl From<String> for Key {
+    fn from(name: String) -> Self {
+        Key::Name(name.into_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(name: &[u8]) -> Self {
+        Key::Name(Bytes::copy_from_slice(name))
+    }
+}
+
+impl From<Bytes> for Key {
+    fn from(name: Bytes) -> Self {
+        Key::Name(name)
+    }
+}
+
+impl From<Key> for v1::Key {
+    fn from(key: Key) -> Self {
+        let kind = match key {
+            Key::Id(id) => Kind::Id(id),
+            Key::Name(name) => Kind::Name(name),
+        };
+        v1::Key { kind: Some(kind) }
+    }
+}
+
+/// The numbers `first`, `first + increment`, ..., `last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    /// The smallest.
+    pub first: u64,
+    /// The greatest.
+    pub last: u64,
+    /// The distance between neighbours.
+    pub increment: u64,
+}

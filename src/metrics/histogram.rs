@@ -1,0 +1,133 @@
+//! A histogram of durations that many threads add to at once.
+//!
+//! Invariant: adding costs two atomic additions, and no lock. (Buckets are read one by one, so that a
+//! reading may lack what is being added meanwhile.)
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{MetricType, TypedMetric},
+};
+
+/// The first bucket ends at 2^13 ns, some 8 us ...
+const FIRST_POWER: u32 = 13;
+/// ... and there are two for each doubling, up to 2^33 ns, some 8.6 s, and one for what is above.
+const BUCKETS: usize = 42;
+
+#[derive(Debug)]
+struct Counts {
+    buckets: [AtomicU64; BUCKETS],
+    nanos: AtomicU64,
+}
+
+/// The histogram. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Histogram(Arc<Counts>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram(Arc::new(Counts {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            nanos: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl Histogram {
+    /// Adds a duration `times` times.
+    pub fn observe(&self, span: Duration, times: u64) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.0.buckets[bucket_of(nanos)].fetch_add(times, Relaxed);
+        self.0.nanos.fetch_add(nanos.saturating_mul(times), Relaxed);
+    }
+
+    /// How many durations were added.
+    pub fn count(&self) -> u64 {
+        self.0.buckets.iter().map(|count| count.load(Relaxed)).sum()
+    }
+
+    /// The upper bounds of the buckets, in seconds, and how many durations are in each.
+    fn buckets(&self) -> Vec<(f64, u64)> {
+        let bounds = (0..BUCKETS).map(bound);
+        let counts = self.0.buckets.iter().map(|count| count.load(Relaxed));
+        bounds.zip(counts).collect()
+    }
+}
+
+/// Bucket `n` holds what is above the bound of the one before it, and not above its own: powers of two
+/// by turns with one and a half times them.
+fn bucket_of(nanos: u64) -> usize {
+    let below = nanos.saturating_sub(1).max(1 << (FIRST_POWER - 1));
+    let power = below.ilog2();
+    let upper_half = (below >> (power - 1)) & 1;
+    let bucket = u64::from(2 * (power + 1 - FIRST_POWER)) + upper_half;
+    (bucket.saturating_sub(1) as usize).min(BUCKETS - 1)
+}
+
+fn bound(bucket: usize) -> f64 {
+    if bucket == BUCKETS - 1 {
+        return f64::INFINITY;
+    }
+    let power = 1u64 << (FIRST_POWER as usize + bucket / 2);
+    let nanos = if bucket.is_multiple_of(2) {
+        power
+    } else {
+        power / 2 * 3
+    };
+    nanos as f64 / 1e9
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let buckets = self.buckets();
+        // Of the same reading, so that they add up.
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let seconds = self.0.nanos.load(Relaxed) as f64 / 1e9;
+        encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let mut spans = vec![0, 1, u64::MAX];
+        for bucket in 0..BUCKETS - 1 {
+            let nanos = (bound(bucket) * 1e9).round() as u64;
+            spans.extend([nanos - 1, nanos, nanos + 1]);
+        }
+        for nanos in spans {
+            let first = (0..BUCKETS).find(|&bucket| nanos as f64 / 1e9 <= bound(bucket));
+            assert_eq!(
+                Some(bucket_of(nanos)),
+                first.or(Some(BUCKETS - 1)),
+                "{nanos} ns"
+            );
+        }
+    }
+
+    #[test]
+    fn bounds_grow_by_about_the_square_root_of_two() {
+        for bucket in 1..BUCKETS - 1 {
+            let ratio = bound(bucket) / bound(bucket - 1);
+            assert!((1.3..=1.5).contains(&ratio), "bucket {bucket}: {ratio}");
+        }
+    }
+}

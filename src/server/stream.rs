@@ -1,0 +1,169 @@
+//! `NextStream`: the answers to a stream of messages, as a stream.
+//!
+//! Invariant: no more than [`UNANSWERED_MAX`] messages are in here at a time, and none is read while
+//! its caller does not read answers: HTTP/2's flow control holds back whoever sends more.
+
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
+use tokio::time::Instant;
+use tokio_util::sync::{ReusableBoxFuture, WaitForCancellationFutureOwned};
+use tonic::Status;
+
+use super::{deadline::budget, sequencer::to_client};
+use crate::{
+    node::{Origin, Shared},
+    proto::v1::{NextStreamRequest, NextStreamResponse},
+};
+
+/// How many messages of one stream are worked on at a time.
+const UNANSWERED_MAX: usize = 64;
+
+/// So many messages that were read together share one reading of the clock.
+const BURST_MAX: u64 = 32;
+
+/// An answer in the making; it comes with the instant at which its message arrived.
+type Answering = ReusableBoxFuture<'static, (NextStreamResponse, Instant)>;
+
+/// What the messages of one stream share; counted apart from what streams share.
+struct Caller {
+    node: Arc<Shared>,
+}
+
+/// The answers to `requests`.
+pub struct Answers<R> {
+    requests: R,
+    caller: Arc<Caller>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// When the messages arrived that are being read; `None` while none is there.
+    arrived: Option<Instant>,
+    /// How many of them were answered at once, for the metrics to be told together.
+    answered: u64,
+    /// Where a message is answered that need not wait: set aside once for all of them.
+    at_once: Answering,
+    waiting: FuturesUnordered<Answering>,
+    ended: bool,
+}
+
+impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
+    /// Answers `requests` until they end or `stop` does.
+    pub fn new(shared: Arc<Shared>, stop: WaitForCancellationFutureOwned, requests: R) -> Self {
+        Answers {
+            requests,
+            caller: Arc::new(Caller { node: shared }),
+            stop: Box::pin(stop),
+            arrived: None,
+            answered: 0,
+            at_once: ReusableBoxFuture::new(std::future::pending()),
+            waiting: FuturesUnordered::new(),
+            ended: false,
+        }
+    }
+
+    /// Tells how long the messages took that were read together and answered at once.
+    fn observe(&mut self) {
+        if let Some(arrived) = self.arrived.take() {
+            let spans = &self.caller.node.metrics.request_seconds;
+            spans.observe(arrived.elapsed(), std::mem::take(&mut self.answered));
+        }
+    }
+
+    /// The next answer that could not be given at once; `None` while there is none to be given.
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextStreamResponse>> {
+        let answered = ready!(self.waiting.poll_next_unpin(cx));
+        Poll::Ready(answered.map(|(answer, arrived)| {
+            let spans = &self.caller.node.metrics.request_seconds;
+            spans.observe(arrived.elapsed(), 1);
+            answer
+        }))
+    }
+
+    /// Reads messages until one is answered, none is there, or too many wait.
+    fn poll_requests(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
+        while self.waiting.len() < UNANSWERED_MAX {
+            let request = match self.requests.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(request))) => request,
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    self.observe();
+                    break;
+                }
+            };
+            let arrived = *self.arrived.get_or_insert_with(Instant::now);
+            self.at_once
+                .set(answer(self.caller.clone(), request, arrived));
+            if let Poll::Ready((answer, _)) = self.at_once.poll(cx) {
+                self.answered += 1;
+                if self.answered == BURST_MAX {
+                    self.observe();
+                }
+                return Poll::Ready(Some(Ok(answer)));
+            }
+            let room = ReusableBoxFuture::new(std::future::pending());
+            self.waiting.push(mem::replace(&mut self.at_once, room));
+        }
+        Poll::Pending
+    }
+}
+
+impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Answers<R> {
+    type Item = Result<NextStreamResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let answers = &mut *self;
+        // First, or a caller who never pauses would keep them waiting.
+        if let Poll::Ready(Some(answer)) = answers.poll_waiting(cx) {
+            return Poll::Ready(Some(Ok(answer)));
+        }
+        if !answers.ended {
+            match answers.poll_requests(cx) {
+                Poll::Ready(Some(Ok(answer))) => return Poll::Ready(Some(Ok(answer))),
+                Poll::Ready(Some(Err(status))) => {
+                    answers.ended = true;
+                    return Poll::Ready(Some(Err(status)));
+                }
+                Poll::Ready(None) => answers.ended = true,
+                Poll::Pending if answers.stop.poll_unpin(cx).is_ready() => answers.ended = true,
+                Poll::Pending => {}
+            }
+        }
+        // Once more: those that were just read have not asked to be woken from in there.
+        match ready!(answers.poll_waiting(cx)) {
+            Some(answer) => Poll::Ready(Some(Ok(answer))),
+            None if answers.ended => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+async fn answer(
+    caller: Arc<Caller>,
+    request: NextStreamRequest,
+    arrived: Instant,
+) -> (NextStreamResponse, Instant) {
+    let (id, shared) = (request.id, &caller.node);
+    let patience = match request.timeout_ms {
+        0 => Duration::from_millis(shared.config.request_timeout_ms),
+        millis => Duration::from_millis(millis),
+    };
+    let deadline = arrived + budget(patience);
+    let answer = match shared.ask(request, Origin::Client, deadline).await {
+        Ok(answer) => answer,
+        Err(failure) => NextStreamResponse {
+            id,
+            failure: Some((&to_client(failure)).into()),
+            ..NextStreamResponse::default()
+        },
+    };
+    (answer, arrived)
+}

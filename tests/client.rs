@@ -1,0 +1,228 @@
+//! The client library: coalescing, order, the way to the leader, retries, segments.
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
+use futures::{StreamExt, future::join_all, stream::FuturesOrdered};
+use ratchet::client::{Client, ClientError, Key};
+use tokio::task::JoinSet;
+use tonic::Code;
+
+fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
+    let servers: Vec<String> = nodes
+        .iter()
+        .map(|id| cluster.address(*id).to_string())
+        .collect();
+    Client::new(&servers, PATIENCE).expect("a client")
+}
+
+/// Each of `tasks` tasks takes `each` numbers, one after the other, of one of `keys` keys; checks that
+/// its own grow, and answers all numbers by key.
+async fn take(client: &Client, tasks: u64, each: usize, keys: u64) -> BTreeMap<u64, Vec<u64>> {
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let client = client.clone();
+        running.spawn(async move {
+            let (key, mut taken) = (task % keys, Vec::new());
+            for _ in 0..each {
+                let number = client.next("book", key).await.expect("a number");
+                assert!(taken.last().is_none_or(|last| *last < number));
+                taken.push(number);
+            }
+            (key, taken)
+        });
+    }
+    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    while let Some(done) = running.join_next().await {
+        let (key, taken) = done.expect("a task");
+        all.entry(key).or_default().extend(taken);
+    }
+    all
+}
+
+fn assert_no_repeats(all: &BTreeMap<u64, Vec<u64>>) {
+    for (key, numbers) in all {
+        let distinct: BTreeSet<&u64> = numbers.iter().collect();
+        assert_eq!(
+            distinct.len(),
+            numbers.len(),
+            "a number of key {key} came twice"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let client = client_of(&cluster, &[leader]);
+    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let before = requests.count();
+    let all = take(&client, 1_000, 20, 10).await;
+    assert_no_repeats(&all);
+    for (key, numbers) in &all {
+        assert_eq!(numbers.iter().max(), Some(&2_000), "key {key} has no gap");
+    }
+    let messages = requests.count() - before;
+    assert!(messages < 2_000, "{messages} messages for 20 000 numbers");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_one_key_get_their_numbers_in_the_order_of_asking() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let client = client_of(&cluster, &[cluster.leader().await]);
+    let mut asked = FuturesOrdered::new();
+    for n in 0..500u64 {
+        asked.push_back(client.next_range("book", 5, 1 + n % 3));
+    }
+    // All of them wait at once, and what arrives together is merged.
+    let mut last = 0;
+    let mut gaps = 0;
+    while let Some(numbers) = asked.next().await {
+        let numbers = numbers.expect("numbers");
+        assert!(numbers.first > last, "{numbers:?} after {last}");
+        gaps += numbers.first - last - 1;
+        last = numbers.last;
+    }
+    assert_eq!(gaps, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stays_does_not() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let follower = leader % 3 + 1;
+    let forwards = &cluster.nodes[&follower].shared().metrics.forwards;
+    let client = client_of(&cluster, &[follower]);
+    client.next("book", 1).await.expect("a number");
+    let before = forwards.get();
+    assert!(before > 0, "the first went by way of the follower");
+    assert_no_repeats(&take(&client, 8, 20, 2).await);
+    assert_eq!(forwards.get(), before);
+    let servers = [cluster.address(follower).to_string()];
+    let staying = Client::staying(&servers, PATIENCE).expect("a client");
+    assert_no_repeats(&take(&staying, 8, 20, 2).await);
+    assert!(forwards.get() > before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
+    let mut cluster = Processes::start(3, &[]).await;
+    let servers: Vec<String> = cluster
+        .addresses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let client = Client::new(&servers, PATIENCE).expect("a client");
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        let taking = {
+            let client = client.clone();
+            tokio::spawn(async move { take(&client, 100, 200, 4).await })
+        };
+        cluster.kill(leader);
+        rounds.push(taking.await.expect("all got their numbers"));
+        cluster.spawn(leader);
+    }
+    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for round in rounds {
+        for (key, numbers) in round {
+            let before = all.entry(key).or_default();
+            let (last, first) = (before.iter().max().copied(), numbers.iter().min());
+            assert!(first > last.as_ref(), "key {key}: {first:?} after {last:?}");
+            before.extend(numbers);
+        }
+    }
+    assert_no_repeats(&all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_nothing_is_passed_over() {
+    let cluster = Processes::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    let mut addresses = cluster.addresses();
+    addresses.rotate_left(leader as usize - 1);
+    let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let client = Client::new(&servers, Duration::from_secs(6)).expect("a client");
+    let before = client.next("book", 1).await.expect("a number");
+    cluster.pause(leader);
+    let after = client.next("book", 1).await;
+    cluster.resume(leader);
+    assert!(after.expect("from another leader") > before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let client = client_of(&cluster, &[cluster.leader().await]);
+    let good = (0..50).map(|id| client.next_range("book", Key::Id(id), 1));
+    let bad = [
+        (Key::Id(1), 0, "count is 0"),
+        (Key::Id(2), 2_000_000, "count is 2000000"),
+        (Key::from("x"), 1, "takes keys of kind id"),
+        (Key::from(""), 1, "the key is empty"),
+    ];
+    let wrong = (bad.iter()).map(|(key, count, _)| client.next_range("book", key.clone(), *count));
+    let all = join_all(good.chain(wrong)).await;
+    let (good, wrong) = all.split_at(50);
+    for answer in good {
+        assert_eq!(answer.as_ref().expect("numbers").first, 1);
+    }
+    for (answer, (_, _, says)) in wrong.iter().zip(&bad) {
+        let Err(ClientError::Status { status, .. }) = answer else {
+            panic!("{says}: {answer:?}");
+        };
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains(says), "{status:?}");
+    }
+    let unknown = client.next("film", 1).await;
+    assert!(unknown.unwrap_err().to_string().contains("\"film\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline() {
+    let [nobody] = free_ports::<1>(own_ip());
+    let client = Client::new(&[nobody.to_string()], Duration::from_millis(300)).expect("a client");
+    let asked = tokio::time::timeout(PATIENCE, client.next("book", 1)).await;
+    let Err(ClientError::Status { server, status }) = asked.expect("in time") else {
+        panic!("nobody can have answered");
+    };
+    assert_eq!(
+        (server, status.code()),
+        (nobody.to_string(), Code::Unavailable)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let leader = cluster.leader().await;
+    let client = client_of(&cluster, &[leader]);
+    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let before = requests.count();
+    let segments = [(); 2].map(|()| client.segment("book", 3, 100));
+    let mut seen = BTreeSet::new();
+    let mut last = [0; 2];
+    for _ in 0..1_000 {
+        for (segment, last) in segments.iter().zip(&mut last) {
+            let number = segment.next().await.expect("a number");
+            assert!(number > *last, "within a segment's holder numbers grow");
+            assert!(seen.insert(number), "{number} came twice");
+            *last = number;
+        }
+    }
+    let asked = requests.count() - before;
+    // Two of them may travel together.
+    assert!(
+        (10..=26).contains(&asked),
+        "{asked} requests for 2 x 1000 numbers"
+    );
+    let highest = cluster.client(leader).current("book", id(3)).await.unwrap();
+    assert!(highest >= seen.last().copied());
+}

@@ -1,0 +1,224 @@
+//! `NextStream`: many keys in a message, many messages under way.
+
+mod common;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use common::{Client, PATIENCE, id, links::Cluster};
+use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextStreamRequest, NextStreamResponse};
+use tokio::sync::mpsc;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{Code, Streaming};
+
+/// A stream to one node.
+struct Stream {
+    messages: mpsc::Sender<NextStreamRequest>,
+    answers: Streaming<NextStreamResponse>,
+}
+
+impl Stream {
+    async fn open(client: &mut Client) -> Stream {
+        let (messages, outgoing) = mpsc::channel(1);
+        let stream = client.sequencer.next_stream(ReceiverStream::new(outgoing));
+        Stream {
+            answers: stream.await.expect("a stream").into_inner(),
+            messages,
+        }
+    }
+
+    async fn ask(&mut self, request: NextStreamRequest) -> NextStreamResponse {
+        let id = request.id;
+        self.messages.send(request).await.expect("the stream lives");
+        let answer = tokio::time::timeout(PATIENCE, self.answers.next()).await;
+        let answer = answer
+            .expect("in time")
+            .expect("an answer")
+            .expect("no error");
+        assert_eq!(answer.id, id);
+        answer
+    }
+
+    async fn refused(&mut self, request: NextStreamRequest, code: Code, says: &str) {
+        let failure = self.ask(request).await.failure.expect("a failure");
+        assert_eq!(Code::from(failure.code), code, "{}", failure.message);
+        assert!(failure.message.contains(says), "{}", failure.message);
+    }
+}
+
+fn books(ids: &[u64], counts: &[u64]) -> NextStreamRequest {
+    NextStreamRequest {
+        id: 7,
+        namespace: "book".into(),
+        ids: ids.to_vec(),
+        counts: counts.to_vec(),
+        ..NextStreamRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut used = 0;
+    for node in [leader, leader % 3 + 1] {
+        let mut stream = Stream::open(&mut cluster.client(node)).await;
+        let first = stream.ask(books(&[1, 2, 3], &[])).await;
+        assert_eq!(first.firsts, [used + 1; 3]);
+        assert_eq!(first.increment, 1);
+        let second = stream.ask(books(&[3, 1, 2], &[2, 5, 1])).await;
+        assert_eq!(second.firsts, [used + 2; 3]);
+        let third = stream.ask(books(&[1, 2, 3, 3], &[1, 5, 2, 2])).await;
+        assert_eq!(third.firsts[..2], [used + 7, used + 3]);
+        let twice: BTreeSet<u64> = third.firsts[2..].iter().copied().collect();
+        assert_eq!(twice, BTreeSet::from([used + 4, used + 6]), "disjoint");
+        let route = first.route.expect("a route for who knows none");
+        assert_eq!(route.leader, leader);
+        let known = NextStreamRequest {
+            route_version: route.version,
+            ..books(&[9], &[])
+        };
+        assert_eq!(stream.ask(known).await.route, None);
+        used += 7;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_one_message_does_not_end_the_stream() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    for node in [leader, leader % 3 + 1] {
+        let mut stream = Stream::open(&mut cluster.client(node)).await;
+        let film = NextStreamRequest {
+            namespace: "film".into(),
+            ..books(&[1], &[])
+        };
+        stream.refused(film, Code::NotFound, "\"film\"").await;
+        let names = NextStreamRequest {
+            names: vec![b"x".to_vec().into()],
+            ..books(&[], &[])
+        };
+        let wrong = Code::InvalidArgument;
+        stream
+            .refused(names.clone(), wrong, "takes keys of kind id")
+            .await;
+        let both = NextStreamRequest {
+            ids: vec![1],
+            ..names
+        };
+        stream.refused(both, wrong, "1 ids and 1 names").await;
+        stream.refused(books(&[], &[]), wrong, "0 ids").await;
+        stream
+            .refused(books(&[1; 65_537], &[]), wrong, "65537 ids")
+            .await;
+        stream
+            .refused(books(&[1, 2], &[1]), wrong, "2 keys and 1 counts")
+            .await;
+        stream
+            .refused(books(&[1, 2], &[1, 0]), wrong, "count is 0")
+            .await;
+        let many = books(&[1, 2], &[1, 1_000_001]);
+        stream.refused(many, wrong, "count is 1000001").await;
+        let good = stream.ask(books(&[1, 2], &[])).await;
+        assert_eq!((good.firsts.len(), good.failure), (2, None));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_numbers_are_used_up_fails_alone() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let mut client = cluster.client(cluster.leader().await);
+    let few = CreateNamespaceRequest {
+        name: "few".into(),
+        key_kind: KeyKind::Name.into(),
+        max: Some(5),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(few).await.expect("created");
+    let mut stream = Stream::open(&mut client).await;
+    let ask = |counts: [u64; 2]| NextStreamRequest {
+        namespace: "few".into(),
+        names: vec![b"a".to_vec().into(), b"b".to_vec().into()],
+        counts: counts.to_vec(),
+        ..NextStreamRequest::default()
+    };
+    assert_eq!(stream.ask(ask([4, 1])).await.firsts, [1, 1]);
+    let answer = stream.ask(ask([2, 2])).await;
+    assert_eq!((answer.firsts, answer.failure), (vec![0, 2], None));
+    let [failed] = &answer.failures[..] else {
+        panic!("one key failed: {:?}", answer.failures);
+    };
+    let failure = failed.failure.as_ref().expect("why");
+    assert_eq!((failed.place, failure.code), (0, Code::OutOfRange.into()));
+    assert!(
+        failure.message.contains("only 1 numbers are left"),
+        "{}",
+        failure.message
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost() {
+    const MESSAGES: u64 = 20_000;
+    const KEYS: usize = 1_000;
+    let cluster = Cluster::start(1, |_| {}).await;
+    let leader = cluster.leader().await;
+    let Stream {
+        messages,
+        mut answers,
+    } = Stream::open(&mut cluster.client(leader)).await;
+    let keys: Vec<u64> = (0..KEYS as u64).collect();
+    let sender = tokio::spawn(async move {
+        for id in 0..MESSAGES {
+            let request = NextStreamRequest {
+                id,
+                ..books(&keys, &[])
+            };
+            messages.send(request).await.expect("the stream lives");
+        }
+    });
+    // That nothing happens any more cannot be awaited.
+    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let answered = async {
+        let mut before = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            match metrics.answers.get() {
+                now if now == before && now > 0 => return now,
+                now => before = now,
+            }
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, answered)
+        .await
+        .expect("held back");
+    let messages_answered = answered / KEYS as u64;
+    assert!(
+        messages_answered < MESSAGES / 10,
+        "{messages_answered} answers in memory"
+    );
+    assert!(!sender.is_finished());
+    for _ in 0..MESSAGES {
+        let answer = answers.next().await.expect("an answer").expect("no error");
+        assert_eq!(answer.firsts.len(), KEYS);
+    }
+    sender.await.expect("all were sent");
+    let last = cluster.client(leader).current("book", id(0)).await.unwrap();
+    assert_eq!(last, Some(MESSAGES));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let metrics = cluster.nodes[&leader].shared().metrics.clone();
+    let mut stream = Stream::open(&mut cluster.client(leader)).await;
+    let before = metrics.bump_entries.get();
+    let keys: Vec<u64> = (5_000..6_000).collect();
+    let answer = stream.ask(books(&keys, &[])).await;
+    assert!(answer.firsts.iter().all(|first| *first == 1));
+    let entries = metrics.bump_entries.get() - before;
+    assert!(
+        entries <= 10,
+        "{entries} log entries for 1000 keys in one message"
+    );
+}
