@@ -3,6 +3,7 @@
 //! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
 //! output, what went wrong to standard error, and the exit code says of which kind it was.
 
+mod bench;
 mod exit;
 mod namespace;
 mod node;
@@ -44,6 +45,10 @@ enum Subcommands {
     Transfer(node::Transfer),
     /// Add, promote and remove nodes
     Node(node::Node),
+    /// Measure how fast numbers come, beside something else if asked for
+    Bench(Box<bench::Bench>),
+    #[command(hide = true)]
+    BenchEcho(bench::BenchEcho),
     /// Print a script that completes this command's words in a shell
     Completions {
         /// Which shell
@@ -86,7 +91,10 @@ impl Subcommands {
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
             Subcommands::Node(node) => node.wants_json(),
-            Subcommands::Start(_) | Subcommands::Completions { .. } => false,
+            Subcommands::Bench(bench) => bench.json,
+            Subcommands::Start(_) | Subcommands::BenchEcho(_) | Subcommands::Completions { .. } => {
+                false
+            }
         }
     }
 
@@ -99,6 +107,8 @@ impl Subcommands {
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,
             Subcommands::Node(node) => node.run().await,
+            Subcommands::Bench(bench) => bench.run().await,
+            Subcommands::BenchEcho(echo) => echo.run().await,
             Subcommands::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
@@ -113,7 +123,9 @@ pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let json = command.wants_json();
     let runtime = match &command {
-        Subcommands::Start(_) => tokio::runtime::Builder::new_multi_thread(),
+        Subcommands::Start(_) | Subcommands::Bench(_) | Subcommands::BenchEcho(_) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     }
     .enable_all()

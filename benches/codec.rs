@@ -1,0 +1,75 @@
+//! What it costs to read and write the bytes: of messages on the wire, and of log entries.
+//!
+//! `cargo bench --bench codec`
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use prost::Message;
+use ratchet::{
+    proto::v1::{NextRequest, NextStreamRequest, NextStreamResponse, key::Kind},
+    sequence::{Bump, Command, NamespaceId, SectionId, SectionKey},
+    storage::codec,
+};
+
+/// Keys that a message or a log entry carries.
+const KEYS: u64 = 1_000;
+
+fn messages(c: &mut Criterion) {
+    let mut group = c.benchmark_group("wire");
+    let request = NextStreamRequest {
+        id: 7,
+        namespace: "book".into(),
+        ids: (0..KEYS).collect(),
+        ..NextStreamRequest::default()
+    };
+    let response = NextStreamResponse {
+        id: 7,
+        firsts: (0..KEYS).map(|n| 1_000_000 + n).collect(),
+        increment: 1,
+        ..NextStreamResponse::default()
+    };
+    let one = NextRequest {
+        namespace: "book".into(),
+        key: Some(ratchet::proto::v1::Key {
+            kind: Some(Kind::Id(1_000_000)),
+        }),
+        count: Some(1),
+        route_version: 1,
+    };
+    let bytes = one.encode_to_vec();
+    group.bench_function("read a request for one number", |b| {
+        b.iter(|| NextRequest::decode(black_box(&bytes[..])).expect("a request"));
+    });
+    group.throughput(Throughput::Elements(KEYS));
+    let bytes = request.encode_to_vec();
+    group.bench_function("read a request for 1 000 keys", |b| {
+        b.iter(|| NextStreamRequest::decode(black_box(&bytes[..])).expect("a request"));
+    });
+    group.bench_function("write an answer for 1 000 keys", |b| {
+        b.iter(|| black_box(&response).encode_to_vec());
+    });
+}
+
+fn entries(c: &mut Criterion) {
+    let mut group = c.benchmark_group("log entry");
+    group.throughput(Throughput::Elements(KEYS));
+    let bumps = (0..KEYS).map(|id| Bump {
+        section: SectionId {
+            namespace: NamespaceId(1),
+            key: SectionKey::Id(id),
+        },
+        numbers: 10_000,
+    });
+    let command = Command::Bump(bumps.collect());
+    let bytes = codec::seal(&command).expect("it fits");
+    group.bench_function("write 1 000 bumps", |b| {
+        b.iter(|| codec::seal(black_box(&command)).expect("it fits"));
+    });
+    group.bench_function("read 1 000 bumps", |b| {
+        b.iter(|| codec::open::<Command>(black_box(&bytes)).expect("a command"));
+    });
+}
+
+criterion_group!(benches, messages, entries);
+criterion_main!(benches);

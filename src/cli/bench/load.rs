@@ -1,0 +1,513 @@
+//! Drives a target for one round, and measures.
+//!
+//! Invariant: in an open loop latency counts from the instant at which a request was due, so that what
+//! could not be sent in time shows (Gil Tene's "coordinated omission").
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use tokio::task::JoinSet;
+use tonic::transport::{Channel, Endpoint};
+
+use super::{
+    Door, Failed, NAMESPACE, Via,
+    child::{Process, cpu_nanos},
+    peers::{Etcd, Redis},
+    stream,
+};
+use crate::{
+    client::{Client, Key},
+    proto::v1::{self, NextRequest, key::Kind, sequencer_client::SequencerClient},
+};
+
+/// More requests than this do not wait for their answers in an open loop.
+const OUTSTANDING_MAX: usize = 100_000;
+/// The pacer of an open loop looks at the clock this often.
+pub const PACE: Duration = Duration::from_micros(200);
+/// Latencies are kept in so many histograms: threads rarely meet.
+const RECORDERS: usize = 16;
+/// How often they are read.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What is asked, and how.
+#[derive(Debug, Clone)]
+pub struct Load {
+    pub connections: usize,
+    pub in_flight: usize,
+    pub tasks: usize,
+    pub batch: usize,
+    pub keys: u64,
+    pub rate: Option<u64>,
+    pub seed: u64,
+}
+
+/// A server of a target.
+pub struct Server {
+    pub id: u64,
+    pub address: String,
+    pub process: Option<Process>,
+}
+
+/// How a target is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Door(Door),
+    Redis,
+    Etcd,
+}
+
+/// Something that hands out numbers.
+pub struct Target {
+    pub name: &'static str,
+    pub servers: Vec<Server>,
+    pub leader: u64,
+    pub way: Way,
+    /// The servers that are asked.
+    asked: Vec<String>,
+    stays: bool,
+    /// Whether its numbers must grow.
+    is_checked: bool,
+}
+
+impl Target {
+    /// A target that is asked at its leader.
+    pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
+        Target {
+            name,
+            asked: (servers.iter().filter(|server| server.id == leader))
+                .map(|server| server.address.clone())
+                .collect(),
+            servers,
+            leader,
+            way: Way::Door(Door::Unary),
+            stays: false,
+            is_checked: name != "echo",
+        }
+    }
+
+    /// The same servers, for another name; their processes stay with the first.
+    pub fn without_processes(&self, name: &'static str) -> Target {
+        let servers = self.servers.iter().map(|server| Server {
+            id: server.id,
+            address: server.address.clone(),
+            process: None,
+        });
+        Target::new(name, servers.collect(), self.leader)
+    }
+
+    /// Chooses the door, and the node that is asked.
+    ///
+    /// # Errors
+    /// Where there is no such node.
+    pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Failed> {
+        self.way = Way::Door(door);
+        let leader = self.leader;
+        let wanted = |server: &&Server| (server.id == leader) == (via == Via::Leader);
+        let server = self.servers.iter().find(wanted).ok_or_else(|| {
+            Failed::other(format!(
+                "the cluster of {} nodes has no follower",
+                self.servers.len()
+            ))
+        })?;
+        self.asked = vec![server.address.clone()];
+        self.stays = via == Via::Follower;
+        Ok(())
+    }
+
+    /// Has each key hand out a number, so that none is cold.
+    ///
+    /// # Errors
+    /// The cluster's.
+    pub async fn warm(&self, keys: u64) -> Result<(), Failed> {
+        let servers: Vec<String> = self.servers.iter().map(|s| s.address.clone()).collect();
+        let client = Client::new(&servers, Duration::from_secs(60))?;
+        let all: Vec<u64> = (0..keys).collect();
+        for some in all.chunks(32_768) {
+            let asked = some.iter().map(|key| client.next(NAMESPACE, *key));
+            for answer in join_all(asked).await {
+                answer?;
+            }
+        }
+        Ok(())
+    }
+
+    /// CPU time of the server that is asked, and of all of them, so far.
+    fn cpu(&self) -> Option<(u64, u64)> {
+        let (mut asked, mut all) = (0, 0);
+        for server in &self.servers {
+            let nanos = cpu_nanos(server.process.as_ref()?.id())?;
+            all += nanos;
+            asked += if server.id == self.leader { nanos } else { 0 };
+        }
+        Some((asked, all))
+    }
+
+    /// Connections to the server that is asked.
+    async fn channels(&self, count: usize) -> Result<Vec<Channel>, Failed> {
+        let mut channels = Vec::with_capacity(count);
+        for server in self.asked.iter().cycle().take(count) {
+            channels.push(connect(server).await?);
+        }
+        Ok(channels)
+    }
+}
+
+/// A connection to a server.
+///
+/// # Errors
+/// Where it does not let us in.
+pub async fn connect(server: &str) -> Result<Channel, Failed> {
+    let failed = |error: tonic::transport::Error| Failed::other(format!("{server}: {error}"));
+    let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(failed)?;
+    endpoint.tcp_nodelay(true).connect().await.map_err(failed)
+}
+
+/// What a round came to.
+pub struct Measured {
+    pub latencies: Histogram<u64>,
+    pub numbers: u64,
+    pub requests: u64,
+    pub elapsed: Duration,
+    pub errors: u64,
+    pub first_error: Option<String>,
+    /// CPU nanoseconds of the server that was asked, and of all.
+    pub cpu: Option<(u64, u64)>,
+    /// Latencies by tenths of seconds.
+    pub ticks: Vec<Histogram<u64>>,
+}
+
+impl Measured {
+    /// Numbers a second.
+    pub fn numbers_per_second(&self) -> f64 {
+        self.numbers as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// What the workers of a round share.
+pub struct Run {
+    pub load: Load,
+    pub stop: AtomicBool,
+    recorders: Vec<Mutex<Histogram<u64>>>,
+    numbers: Vec<AtomicU64>,
+    errors: Mutex<(u64, Option<String>)>,
+    /// The greatest number known of each key; empty where numbers are not checked.
+    floors: Vec<AtomicU64>,
+}
+
+fn histogram() -> Histogram<u64> {
+    // Three digits, up to a minute.
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that fit")
+}
+
+impl Run {
+    fn new(load: &Load, is_checked: bool) -> Run {
+        let keys = if is_checked { load.keys } else { 0 };
+        Run {
+            load: load.clone(),
+            stop: AtomicBool::new(false),
+            recorders: (0..RECORDERS).map(|_| Mutex::new(histogram())).collect(),
+            numbers: (0..RECORDERS).map(|_| AtomicU64::new(0)).collect(),
+            errors: Mutex::default(),
+            floors: (0..keys).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Notes that a worker was answered with `numbers` numbers.
+    pub fn record(&self, worker: usize, since: Instant, numbers: u64) {
+        let nanos = since.elapsed().as_nanos() as u64;
+        self.recorders[worker % RECORDERS]
+            .lock()
+            .saturating_record(nanos);
+        self.numbers[worker % RECORDERS].fetch_add(numbers, Relaxed);
+    }
+
+    /// Notes that a worker was not answered.
+    pub fn fail(&self, why: String) {
+        let mut errors = self.errors.lock();
+        errors.0 += 1;
+        errors.1.get_or_insert(why);
+    }
+
+    /// The greatest number known of a key.
+    pub fn floor(&self, key: u64) -> u64 {
+        let floor = self.floors.get(key as usize);
+        floor.map_or(0, |floor| floor.load(Relaxed))
+    }
+
+    /// Checks a number against what was known before it was asked for.
+    pub fn check(&self, key: u64, floor: u64, number: u64) {
+        let Some(known) = self.floors.get(key as usize) else {
+            return;
+        };
+        known.fetch_max(number, Relaxed);
+        if number <= floor {
+            self.fail(format!("DISORDER: key {key} got {number} after {floor}"));
+        }
+    }
+
+    /// Reads the recorders, and clears them.
+    fn drain(&self, spare: &mut Histogram<u64>) -> Histogram<u64> {
+        let mut all = histogram();
+        for recorder in &self.recorders {
+            spare.clear();
+            std::mem::swap(&mut *recorder.lock(), spare);
+            // Of the same bounds.
+            let _ = all.add(&*spare);
+        }
+        all
+    }
+
+    fn count(&self) -> u64 {
+        self.numbers
+            .iter()
+            .map(|numbers| numbers.load(Relaxed))
+            .sum()
+    }
+}
+
+/// Drives `target` for `slice`, a tenth of which is not counted.
+///
+/// # Errors
+/// Where it cannot be asked at all, or hands numbers out in disorder.
+pub async fn drive(target: &Target, load: &Load, slice: Duration) -> Result<Measured, Failed> {
+    let run = Arc::new(Run::new(load, target.is_checked));
+    let mut workers = start(target, &run).await?;
+    let warm_up = (slice / 10).min(Duration::from_secs(1));
+    tokio::time::sleep(warm_up).await;
+    let mut spare = histogram();
+    drop(run.drain(&mut spare));
+    let (started, before, cpu_before) = (Instant::now(), run.count(), target.cpu());
+    let mut measured = Measured {
+        latencies: histogram(),
+        numbers: 0,
+        requests: 0,
+        elapsed: Duration::ZERO,
+        errors: 0,
+        first_error: None,
+        cpu: None,
+        ticks: Vec::new(),
+    };
+    let end = started + slice - warm_up;
+    while Instant::now() < end {
+        tokio::time::sleep(TICK.min(end - Instant::now())).await;
+        let tick = run.drain(&mut spare);
+        let _ = measured.latencies.add(&tick);
+        measured.ticks.push(tick);
+    }
+    measured.elapsed = started.elapsed();
+    measured.numbers = run.count() - before;
+    measured.requests = measured.latencies.len();
+    measured.cpu = cpu_before
+        .zip(target.cpu())
+        .map(|((asked, all), now)| (now.0.saturating_sub(asked), now.1.saturating_sub(all)));
+    run.stop.store(true, Relaxed);
+    while let Some(done) = workers.join_next().await {
+        done.map_err(|error| Failed::other(format!("a worker died: {error}")))?;
+    }
+    let (errors, first) = run.errors.lock().clone();
+    (measured.errors, measured.first_error) = (errors, first);
+    match &measured.first_error {
+        Some(error) if error.starts_with("DISORDER") || measured.requests == 0 => {
+            Err(Failed::other(format!("{}: {error}", target.name)))
+        }
+        None if measured.requests == 0 => {
+            Err(Failed::other(format!("{} answered nothing", target.name)))
+        }
+        _ => Ok(measured),
+    }
+}
+
+async fn start(target: &Target, run: &Arc<Run>) -> Result<JoinSet<()>, Failed> {
+    let load = &run.load;
+    let mut workers = JoinSet::new();
+    if target.way == Way::Door(Door::Stream) {
+        let channels = target.channels(load.connections).await?;
+        stream::start(channels, run, &mut workers);
+        return Ok(workers);
+    }
+    let callers = callers(target, load).await?;
+    match load.rate {
+        None => {
+            for (place, caller) in callers.into_iter().enumerate() {
+                workers.spawn(closed_loop(caller, place, run.clone()));
+            }
+        }
+        Some(rate) => {
+            let run = run.clone();
+            let handle = tokio::runtime::Handle::current();
+            // A thread of its own, since the runtime's timers tick in milliseconds.
+            workers.spawn_blocking(move || open_loop(&callers, rate, &run, &handle));
+        }
+    }
+    Ok(workers)
+}
+
+/// One who asks for one number at a time.
+#[derive(Clone)]
+enum Caller {
+    Unary(SequencerClient<Channel>),
+    Client(Client),
+    Redis(Arc<tokio::sync::Mutex<Redis>>),
+    Etcd(Etcd),
+}
+
+impl Caller {
+    async fn call(&mut self, key: u64) -> Result<u64, String> {
+        match self {
+            Caller::Unary(client) => {
+                let request = NextRequest {
+                    namespace: NAMESPACE.to_owned(),
+                    key: Some(v1::Key {
+                        kind: Some(Kind::Id(key)),
+                    }),
+                    count: None,
+                    // Never told a route: the benchmark chooses whom to ask.
+                    route_version: u64::MAX,
+                };
+                let answer = client.next(request).await;
+                let answer =
+                    answer.map_err(|status| format!("{:?}: {}", status.code(), status.message()));
+                Ok(answer?.into_inner().first)
+            }
+            Caller::Client(client) => {
+                let answer = client.next(NAMESPACE, Key::Id(key)).await;
+                answer.map_err(|error| error.to_string())
+            }
+            Caller::Redis(connection) => connection.lock().await.increment(key).await,
+            Caller::Etcd(client) => client.put(key).await,
+        }
+    }
+}
+
+async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Failed> {
+    let each = |caller: Caller, times: usize| std::iter::repeat_n(caller, times);
+    let calls = load.connections * load.in_flight;
+    Ok(match target.way {
+        Way::Door(Door::Client) => {
+            let timeout = Duration::from_secs(10);
+            let client = if target.stays {
+                Client::staying(&target.asked, timeout)
+            } else {
+                Client::new(&target.asked, timeout)
+            };
+            each(Caller::Client(client?), load.tasks).collect()
+        }
+        Way::Redis => {
+            let mut callers = Vec::with_capacity(calls);
+            for _ in 0..calls {
+                let connection = Redis::connect(&target.asked[0]).await?;
+                callers.push(Caller::Redis(Arc::new(tokio::sync::Mutex::new(connection))));
+            }
+            callers
+        }
+        way => (target.channels(load.connections).await?.into_iter())
+            .flat_map(|channel| {
+                let caller = match way {
+                    Way::Etcd => Caller::Etcd(Etcd::new(channel)),
+                    _ => Caller::Unary(SequencerClient::new(channel)),
+                };
+                each(caller, load.in_flight)
+            })
+            .collect(),
+    })
+}
+
+async fn call(caller: &mut Caller, key: u64, worker: usize, since: Instant, run: &Run) {
+    let floor = run.floor(key);
+    match caller.call(key).await {
+        Ok(number) => {
+            run.check(key, floor, number);
+            run.record(worker, since, 1);
+        }
+        Err(why) => run.fail(why),
+    }
+}
+
+async fn closed_loop(mut caller: Caller, worker: usize, run: Arc<Run>) {
+    let mut rng = SmallRng::seed_from_u64(run.load.seed.wrapping_add(worker as u64));
+    while !run.stop.load(Relaxed) {
+        let key = rng.random_range(0..run.load.keys);
+        call(&mut caller, key, worker, Instant::now(), &run).await;
+    }
+}
+
+/// When the request number `n` is due, at `rate` requests a second.
+fn due(started: Instant, n: u64, rate: u64) -> Instant {
+    let nanos = u128::from(n) * 1_000_000_000 / u128::from(rate);
+    started + Duration::from_nanos(nanos as u64)
+}
+
+fn open_loop(callers: &[Caller], rate: u64, run: &Arc<Run>, handle: &tokio::runtime::Handle) {
+    let mut rng = SmallRng::seed_from_u64(run.load.seed);
+    let (started, outstanding) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let mut sent = 0;
+    while !run.stop.load(Relaxed) {
+        let now = Instant::now();
+        while due(started, sent, rate) <= now {
+            let worker = sent as usize % callers.len();
+            let (mut caller, since) = (callers[worker].clone(), due(started, sent, rate));
+            let key = rng.random_range(0..run.load.keys);
+            let (run, answered) = (run.clone(), outstanding.clone());
+            outstanding.fetch_add(1, Relaxed);
+            handle.spawn(async move {
+                call(&mut caller, key, worker, since, &run).await;
+                answered.fetch_sub(1, Relaxed);
+            });
+            sent += 1;
+        }
+        if outstanding.load(Relaxed) > OUTSTANDING_MAX {
+            run.fail(format!(
+                "{OUTSTANDING_MAX} requests wait for an answer: {rate} a second are more than can be \
+                 served; lower --rate"
+            ));
+            return;
+        }
+        std::thread::sleep(PACE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_due_evenly_and_without_rounding_drift() {
+        let started = Instant::now();
+        let at = |n| due(started, n, 3) - started;
+        assert_eq!(at(0), Duration::ZERO);
+        assert_eq!(at(1), Duration::from_nanos(333_333_333));
+        assert_eq!(at(3_000_000_000), Duration::from_secs(1_000_000_000));
+    }
+
+    #[test]
+    fn a_number_that_does_not_grow_is_an_error() {
+        let load = Load {
+            connections: 1,
+            in_flight: 1,
+            tasks: 1,
+            batch: 1,
+            keys: 2,
+            rate: None,
+            seed: 1,
+        };
+        let run = Run::new(&load, true);
+        run.check(1, run.floor(1), 7);
+        run.check(1, 0, 5);
+        assert_eq!(run.errors.lock().0, 0, "asked for before 7 was known");
+        run.check(1, run.floor(1), 7);
+        let errors = run.errors.lock().clone();
+        assert_eq!(
+            errors,
+            (1, Some("DISORDER: key 1 got 7 after 7".to_owned()))
+        );
+    }
+}
