@@ -3,15 +3,18 @@
 use std::{net::SocketAddr, time::Duration};
 
 use tonic::{
-    Code, Request, Status,
+    Code, Request, Status, Streaming,
     transport::{Channel, Endpoint},
 };
+
+use tokio::sync::mpsc;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentRequest, Key, NextRequest, admin_client::AdminClient, key::Kind,
-        sequencer_client::SequencerClient,
+        self, CurrentRequest, Key, NextRequest, NextStreamRequest, NextStreamResponse,
+        admin_client::AdminClient, key::Kind, sequencer_client::SequencerClient,
     },
 };
 
@@ -41,10 +44,24 @@ impl Target {
 }
 
 /// Speaks gRPC to one node.
-#[derive(Clone)]
 pub struct Client {
     sequencer: SequencerClient<Channel>,
+    stream: Option<(
+        mpsc::Sender<NextStreamRequest>,
+        Streaming<NextStreamResponse>,
+    )>,
     admin: AdminClient<Channel>,
+}
+
+impl Clone for Client {
+    /// A client over the same connection; its stream is its own.
+    fn clone(&self) -> Self {
+        Client {
+            sequencer: self.sequencer.clone(),
+            stream: None,
+            admin: self.admin.clone(),
+        }
+    }
 }
 
 /// The first and last number of an answer; `Current` answers one number twice.
@@ -64,6 +81,7 @@ impl Client {
             .connect_lazy();
         Client {
             sequencer: SequencerClient::new(channel.clone()),
+            stream: None,
             admin: AdminClient::new(channel),
         }
     }
@@ -101,6 +119,54 @@ impl Client {
             }
         };
         within(DEADLINE, asking).await
+    }
+
+    /// Asks once for numbers of several keys of one namespace, on the stream of this connection.
+    ///
+    /// # Errors
+    /// The node's, or the connection's.
+    pub async fn ask_many(
+        &mut self,
+        targets: &[Target],
+        counts: &[u64],
+    ) -> Result<Vec<Answer>, Status> {
+        let request = NextStreamRequest {
+            namespace: targets.first().map_or("", |first| first.namespace).into(),
+            ids: targets.iter().map(|target| target.id).collect(),
+            counts: counts.to_vec(),
+            timeout_ms: DEADLINE.as_millis() as u64,
+            ..NextStreamRequest::default()
+        };
+        let answer = within(DEADLINE, self.on_stream(request)).await;
+        if answer.is_err() {
+            // What it still answers would be taken for the answer to something else.
+            self.stream = None;
+        }
+        let answer = answer?;
+        if let Some(failure) = answer.failure {
+            return Err(Status::new(failure.code.into(), failure.message));
+        }
+        let ranges = answer.firsts.iter().zip(counts);
+        Ok(ranges
+            .map(|(first, count)| (*first, first + (count - 1) * answer.increment))
+            .collect())
+    }
+
+    async fn on_stream(
+        &mut self,
+        request: NextStreamRequest,
+    ) -> Result<NextStreamResponse, Status> {
+        let broke = || Status::unavailable("the stream broke");
+        let (messages, answers) = match &mut self.stream {
+            Some(stream) => stream,
+            none => {
+                let (messages, outgoing) = mpsc::channel(1);
+                let opened = self.sequencer.next_stream(ReceiverStream::new(outgoing));
+                none.insert((messages, opened.await?.into_inner()))
+            }
+        };
+        messages.send(request).await.map_err(|_| broke())?;
+        answers.next().await.ok_or_else(broke)?
     }
 
     /// What the node knows of the cluster.

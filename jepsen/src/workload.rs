@@ -3,10 +3,12 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use ratchet::client::ClientError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tonic::Status;
 
 use crate::{
     client::{self, Client, Target},
@@ -78,7 +80,7 @@ impl Workload {
 }
 
 /// The nodes that callers know, which may change during a run.
-pub type Nodes = Arc<RwLock<Vec<(u64, SocketAddr)>>>;
+pub type Nodes = Arc<RwLock<Known>>;
 
 /// Callers at work.
 pub struct Callers {
@@ -86,11 +88,52 @@ pub struct Callers {
     stop: watch::Sender<bool>,
 }
 
-/// A caller: one operation at a time.
+/// By which door a caller asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// A call for each number or range.
+    Unary,
+    /// A stream, with a message for several keys.
+    Stream,
+    /// The product's own client, which all such callers share. It may try many times on the way, which
+    /// the bound for gaps does not know: such callers ask for keys of [`SHARED`] alone.
+    Library,
+}
+
+/// How many keys a message on a stream asks for.
+const MESSAGE_KEYS: u64 = 3;
+
+/// Nodes and where they listen.
+type Known = Vec<(u64, SocketAddr)>;
+
+/// The product's client, made anew when the nodes change.
+struct Library {
+    nodes: Nodes,
+    made: Mutex<Option<(Known, ratchet::client::Client)>>,
+}
+
+impl Library {
+    fn client(&self) -> Option<ratchet::client::Client> {
+        let nodes = self.nodes.read().clone();
+        let mut made = self.made.lock();
+        if made.as_ref().is_none_or(|(of, _)| *of != nodes) {
+            let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
+            let client = ratchet::client::Client::new(&servers, client::DEADLINE).ok()?;
+            *made = Some((nodes, client));
+        }
+        made.as_ref().map(|(_, client)| client.clone())
+    }
+}
+
+/// A caller: one operation at a time, or one for each key of a message.
 struct Caller {
     recorder: Arc<Recorder>,
     nodes: Nodes,
+    door: Door,
+    library: Arc<Library>,
     process: u64,
+    /// Those of the other keys of a message.
+    others: Vec<u64>,
     /// Its place among the callers; it stays at one node if that is odd.
     place: usize,
     client: Option<(u64, Client)>,
@@ -108,12 +151,20 @@ impl Callers {
         seed: u64,
     ) -> Callers {
         let stop = watch::Sender::new(false);
+        let library = Arc::new(Library {
+            nodes: nodes.clone(),
+            made: Mutex::default(),
+        });
         let mut tasks = JoinSet::new();
         for place in 0..count {
             let mut caller = Caller {
                 recorder: recorder.clone(),
                 nodes: nodes.clone(),
+                // Those that stay and those that roam, by each door.
+                door: [Door::Unary, Door::Stream, Door::Library][place / 2 % 3],
+                library: library.clone(),
                 process: recorder.new_process(),
+                others: (1..MESSAGE_KEYS).map(|_| recorder.new_process()).collect(),
                 place,
                 client: None,
                 rng: StdRng::seed_from_u64(seed.wrapping_add(place as u64)),
@@ -154,6 +205,9 @@ impl Caller {
     }
 
     async fn call(&mut self, target: &Target, action: Action) {
+        if let (Door::Library, Action::Next { count }) = (self.door, action) {
+            return self.call_library(target, count).await;
+        }
         let (node, address) = self.choose();
         self.calls += 1;
         if self.client.as_ref().is_none_or(|(at, _)| *at != node) {
@@ -162,10 +216,72 @@ impl Caller {
         let Some((_, client)) = &mut self.client else {
             return;
         };
-        let ok = ask(&self.recorder, client, node, self.process, target, action).await;
-        if ok == Outcome::Info {
+        let ok = match (self.door, action) {
+            (Door::Stream, Action::Next { count }) => {
+                let targets: Vec<Target> = (0..MESSAGE_KEYS)
+                    .map(|more| Target {
+                        id: target.id + more,
+                        ..target.clone()
+                    })
+                    .collect();
+                let invoked_ns = self.recorder.now();
+                let answers = client
+                    .ask_many(&targets, &[count; MESSAGE_KEYS as usize])
+                    .await;
+                let processes = [&mut self.process].into_iter().chain(&mut self.others);
+                let mut outcome = Outcome::Ok;
+                for (place, (process, target)) in processes.zip(&targets).enumerate() {
+                    let answer = match &answers {
+                        Ok(answers) => answers.get(place).copied().ok_or_else(none_for_it),
+                        Err(status) => Err(status.clone()),
+                    };
+                    let op = (node, *process, target, action);
+                    outcome = note(&self.recorder, invoked_ns, op, answer);
+                    if outcome == Outcome::Info {
+                        *process = self.recorder.new_process();
+                    }
+                }
+                outcome
+            }
+            _ => {
+                let process = self.process;
+                let ok = ask(&self.recorder, client, node, process, target, action).await;
+                if ok == Outcome::Info {
+                    self.process = self.recorder.new_process();
+                }
+                ok
+            }
+        };
+        self.pause_unless(ok).await;
+    }
+
+    /// Asks by way of the product's client, which knows itself whom to ask.
+    async fn call_library(&mut self, target: &Target, count: u64) {
+        let target = Target {
+            namespace: SHARED,
+            id: target.id % (2 * SHARED_SECTION_SIZE),
+        };
+        let Some(library) = self.library.client() else {
+            return;
+        };
+        let invoked_ns = self.recorder.now();
+        let answer = library.next_range(SHARED, target.id, count).await;
+        let answer = match answer {
+            Ok(numbers) => Ok((numbers.first, numbers.last)),
+            Err(ClientError::Status { status, .. }) => Err(*status),
+            // What the client's own check refused, the checker is to see.
+            Err(ClientError::Disorder { number, .. }) => Ok((number, number)),
+            Err(other) => Err(Status::unknown(other.to_string())),
+        };
+        let op = (0, self.process, &target, Action::Next { count });
+        let outcome = note(&self.recorder, invoked_ns, op, answer);
+        if outcome == Outcome::Info {
             self.process = self.recorder.new_process();
         }
+        self.pause_unless(outcome).await;
+    }
+
+    async fn pause_unless(&mut self, ok: Outcome) {
         if ok != Outcome::Ok {
             // A node that is down refuses thousands of times a second: that would only heat the room.
             let pause = self.rng.random_range(5..20);
@@ -185,6 +301,25 @@ pub async fn ask(
 ) -> Outcome {
     let invoked_ns = recorder.now();
     let answer = client.ask(target, action).await;
+    note(
+        recorder,
+        invoked_ns,
+        (node, process, target, action),
+        answer,
+    )
+}
+
+fn none_for_it() -> Status {
+    Status::internal("no number for the key")
+}
+
+/// Records how a call by `process` at `node` ended.
+fn note(
+    recorder: &Recorder,
+    invoked_ns: u64,
+    (node, process, target, action): (u64, u64, &Target, Action),
+    answer: Result<client::Answer, Status>,
+) -> Outcome {
     let returned_ns = Some(recorder.now());
     let (outcome, (first, last), note) = match answer {
         Ok(answer) => (Outcome::Ok, answer, String::new()),
