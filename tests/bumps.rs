@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, id, links::Cluster};
+use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;
 
 fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
@@ -35,6 +36,40 @@ async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
         after - before
     );
     assert!(after - before <= 110, "{} bump entries", after - before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_most_its_greatest_step() {
+    const STEP_MAX: u64 = 100_000;
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let hot = CreateNamespaceRequest {
+        name: "hot".into(),
+        step: Some(100),
+        step_min: Some(10),
+        step_max: Some(STEP_MAX),
+        ..CreateNamespaceRequest::default()
+    };
+    let created = client.admin.create_namespace(hot).await.unwrap().into_inner();
+    assert_eq!((created.step_min, created.step_max), (10, STEP_MAX));
+    let (_, before) = counted(&cluster, leader);
+    let mut last = 0;
+    for _ in 0..5_000 {
+        last = client.try_next("hot", id(1), 50).await.unwrap().last;
+    }
+    assert_eq!(last, 250_000);
+    let (_, after) = counted(&cluster, leader);
+    let entries = after - before;
+    // A step of 100 all along would take 2 500 of them.
+    assert!(entries < 500, "{entries} log entries");
+    cluster.cut_off(leader);
+    let seen_by = leader % 3 + 1;
+    let next_leader = cluster.leader_seen_by(seen_by, |new| new != leader).await;
+    let mut client = cluster.client(next_leader);
+    client.next_at_last(u64::MAX).await;
+    let first = client.try_next("hot", id(1), 1).await.unwrap().first;
+    assert!(first > last && first <= last + STEP_MAX + 1, "{first} after {last}");
 }
 
 /// All sections of the 2^32 uids.

@@ -237,12 +237,14 @@ impl Message {
                 }));
                 continue;
             }
+            let span = (asked.count.saturating_sub(1)).saturating_mul(answer.increment);
             let numbers = Numbers {
                 first,
-                last: first + (asked.count - 1) * answer.increment,
+                // Whatever a server answers, nothing here overflows.
+                last: first.saturating_add(span),
                 increment: answer.increment,
             };
-            next[place as usize] = numbers.last + answer.increment;
+            next[place as usize] = numbers.last.saturating_add(answer.increment);
             seen.note((self.namespace, asked.key.clone()), numbers.last);
             asked.answer(Ok(numbers));
         }

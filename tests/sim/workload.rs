@@ -280,6 +280,9 @@ pub async fn create_namespaces(world: &World, step: u64) {
     let namespace = |name: &str, section_size, increment, start| CreateNamespaceRequest {
         name: name.to_owned(),
         step: Some(step),
+        // Those of the sparse ones change with their use.
+        step_min: (increment > 1).then_some(1),
+        step_max: (increment > 1).then_some(step * 8),
         section_size: Some(section_size),
         increment: Some(increment),
         start: Some(start),
