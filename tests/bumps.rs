@@ -39,7 +39,8 @@ async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_most_its_greatest_step() {
+async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_most_its_greatest_step()
+ {
     const STEP_MAX: u64 = 100_000;
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
@@ -51,7 +52,12 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
         step_max: Some(STEP_MAX),
         ..CreateNamespaceRequest::default()
     };
-    let created = client.admin.create_namespace(hot).await.unwrap().into_inner();
+    let created = client
+        .admin
+        .create_namespace(hot)
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!((created.step_min, created.step_max), (10, STEP_MAX));
     let (_, before) = counted(&cluster, leader);
     let mut last = 0;
@@ -69,7 +75,10 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
     let mut client = cluster.client(next_leader);
     client.next_at_last(u64::MAX).await;
     let first = client.try_next("hot", id(1), 1).await.unwrap().first;
-    assert!(first > last && first <= last + STEP_MAX + 1, "{first} after {last}");
+    assert!(
+        first > last && first <= last + STEP_MAX + 1,
+        "{first} after {last}"
+    );
 }
 
 /// All sections of the 2^32 uids.
