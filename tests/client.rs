@@ -8,10 +8,21 @@ use std::{
 };
 
 use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
-use futures::{StreamExt, future::join_all, stream::FuturesOrdered};
-use ratchet::client::{Client, ClientError, Key};
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::{BoxStream, FuturesOrdered},
+};
+use ratchet::{
+    client::{Client, ClientError, Key},
+    proto::v1::{
+        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
+        NextStreamResponse,
+        sequencer_server::{Sequencer, SequencerServer},
+    },
+};
 use tokio::task::JoinSet;
-use tonic::Code;
+use tonic::{Code, Request, Response, Status, Streaming, transport::server::TcpIncoming};
 
 fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
     let servers: Vec<String> = nodes
@@ -225,4 +236,58 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     );
     let highest = cluster.client(leader).current("book", id(3)).await.unwrap();
     assert!(highest >= seen.last().copied());
+}
+
+/// A server that hands out the same number again and again.
+struct Broken;
+
+#[tonic::async_trait]
+impl Sequencer for Broken {
+    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+
+    async fn next_stream(
+        &self,
+        requests: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let answers = requests.into_inner().map(|request| {
+            let request = request?;
+            Ok(NextStreamResponse {
+                id: request.id,
+                firsts: vec![7; request.ids.len()],
+                increment: 1,
+                ..NextStreamResponse::default()
+            })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn current(
+        &self,
+        _: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_does_not_grow_is_not_handed_on() {
+    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let serving = tonic::transport::Server::builder()
+        .add_service(SequencerServer::new(Broken))
+        .serve_with_incoming(TcpIncoming::from(listener));
+    let serving = tokio::spawn(serving);
+    let client = Client::new(std::slice::from_ref(&server), PATIENCE).expect("a client");
+    assert_eq!(client.next("book", 1).await.expect("the first"), 7);
+    assert_eq!(client.next("book", 2).await.expect("of another key"), 7);
+    let again = client.next("book", 1).await;
+    let Err(ClientError::Disorder { last, number, .. }) = &again else {
+        panic!("handed on: {again:?}");
+    };
+    assert_eq!((*last, *number), (7, 7));
+    serving.abort();
 }

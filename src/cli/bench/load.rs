@@ -21,7 +21,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::{
     Door, Failed, NAMESPACE, Via,
     child::{Process, cpu_nanos},
-    peers::{Etcd, Redis},
+    peers::{Etcd, Redis, TsOracle},
     stream,
 };
 use crate::{
@@ -37,6 +37,8 @@ pub const PACE: Duration = Duration::from_micros(200);
 const RECORDERS: usize = 16;
 /// How often they are read.
 const TICK: Duration = Duration::from_millis(100);
+/// Once in so many ticks those who watch are told.
+const TICKS_TOLD: usize = 10;
 
 /// What is asked, and how.
 #[derive(Debug, Clone)]
@@ -63,6 +65,7 @@ pub enum Way {
     Door(Door),
     Redis,
     Etcd,
+    TsOracle,
 }
 
 /// Something that hands out numbers.
@@ -274,11 +277,16 @@ impl Run {
     }
 }
 
-/// Drives `target` for `slice`, a tenth of which is not counted.
+/// Drives `target` for `slice`, a tenth of which is not counted, and tells `progress` once a second.
 ///
 /// # Errors
 /// Where it cannot be asked at all, or hands numbers out in disorder.
-pub async fn drive(target: &Target, load: &Load, slice: Duration) -> Result<Measured, Failed> {
+pub async fn drive(
+    target: &Target,
+    load: &Load,
+    slice: Duration,
+    mut progress: impl FnMut(&Measured),
+) -> Result<Measured, Failed> {
     let run = Arc::new(Run::new(load, target.is_checked));
     let mut workers = start(target, &run).await?;
     let warm_up = (slice / 10).min(Duration::from_secs(1));
@@ -302,10 +310,13 @@ pub async fn drive(target: &Target, load: &Load, slice: Duration) -> Result<Meas
         let tick = run.drain(&mut spare);
         let _ = measured.latencies.add(&tick);
         measured.ticks.push(tick);
+        measured.elapsed = started.elapsed();
+        measured.numbers = run.count() - before;
+        measured.requests = measured.latencies.len();
+        if measured.ticks.len().is_multiple_of(TICKS_TOLD) {
+            progress(&measured);
+        }
     }
-    measured.elapsed = started.elapsed();
-    measured.numbers = run.count() - before;
-    measured.requests = measured.latencies.len();
     measured.cpu = cpu_before
         .zip(target.cpu())
         .map(|((asked, all), now)| (now.0.saturating_sub(asked), now.1.saturating_sub(all)));
@@ -358,6 +369,7 @@ enum Caller {
     Client(Client),
     Redis(Arc<tokio::sync::Mutex<Redis>>),
     Etcd(Etcd),
+    TsOracle(TsOracle),
 }
 
 impl Caller {
@@ -384,6 +396,7 @@ impl Caller {
             }
             Caller::Redis(connection) => connection.lock().await.increment(key).await,
             Caller::Etcd(client) => client.put(key).await,
+            Caller::TsOracle(client) => client.next().await,
         }
     }
 }
@@ -413,6 +426,7 @@ async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Failed> {
             .flat_map(|channel| {
                 let caller = match way {
                     Way::Etcd => Caller::Etcd(Etcd::new(channel)),
+                    Way::TsOracle => Caller::TsOracle(TsOracle::new(channel)),
                     _ => Caller::Unary(SequencerClient::new(channel)),
                 };
                 each(caller, load.in_flight)

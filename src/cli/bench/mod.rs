@@ -55,6 +55,9 @@ pub enum Against {
     Redis,
     /// A three-node etcd, a put for each number
     Etcd,
+    /// A three-node tsoracle, a call for each number
+    #[value(name = "tsoracle")]
+    TsOracle,
     /// The same cluster, asked at a follower
     Follower,
     /// Another cluster, whose leader asks a quorum before each answer
@@ -176,8 +179,9 @@ impl Bench {
             // Who goes first takes turns, too.
             order.rotate_left(round as usize % targets.len());
             for side in order {
-                let measured = load::drive(targets[side], &load, slice).await?;
-                progress(round, rounds, targets[side], &measured);
+                let target = targets[side];
+                let tell = |so_far: &Measured| progress(round, rounds, target, so_far);
+                let measured = load::drive(target, &load, slice, tell).await?;
                 sides[side].add(measured);
             }
         }
@@ -234,6 +238,7 @@ impl Bench {
             Against::Echo => echo::start(directory).await?,
             Against::Redis => peers::redis(directory).await?,
             Against::Etcd => peers::etcd(directory).await?,
+            Against::TsOracle => peers::tsoracle(directory).await?,
             Against::Follower => ours.without_processes("follower"),
             Against::Quorum => {
                 let fence = FenceKind::Quorum;
@@ -254,14 +259,15 @@ impl Bench {
     }
 }
 
-/// Tells what a round came to, where somebody watches.
+/// Tells what a round came to so far, where somebody watches.
 fn progress(round: u32, rounds: u32, target: &Target, measured: &Measured) {
     use std::io::IsTerminal;
     if std::io::stderr().is_terminal() {
         eprintln!(
-            "round {}/{rounds}  {:>8}  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
+            "round {}/{rounds}  {:>8}  {:>5.1} s  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
             round + 1,
             target.name,
+            measured.elapsed.as_secs_f64(),
             measured.numbers_per_second(),
             Duration::from_nanos(measured.latencies.value_at_quantile(0.5)),
             Duration::from_nanos(measured.latencies.value_at_quantile(0.99)),
