@@ -10,12 +10,20 @@ use ratchet::allocator::FenceKind;
 /// Three times the lease, and the followers' on top: by then another leader answers.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_millis(900);
 
-/// A request over each of `clients`' connections.
+/// A request over each of `clients`' connections: calls and streams by turns.
 fn ask_all(clients: &[Client], key: u64) -> Vec<tokio::task::JoinHandle<u64>> {
     clients
         .iter()
         .cloned()
-        .map(|mut client| tokio::spawn(async move { client.next(key).await.unwrap() }))
+        .zip([false, true].into_iter().cycle())
+        .map(|(mut client, by_stream)| {
+            tokio::spawn(async move {
+                match by_stream {
+                    true => client.next_by_stream(key).await.unwrap(),
+                    false => client.next(key).await.unwrap(),
+                }
+            })
+        })
         .collect()
 }
 
@@ -90,8 +98,12 @@ async fn a_leader_cut_off(fence: FenceKind) {
         cluster.cut_off(leader);
         cluster.leader_seen_by(other, |new| new != leader).await;
         let mut newer = cluster.client(other).next_at_last(round).await;
-        for _ in 0..5 {
-            match near.next(round).await {
+        for attempt in 0..6 {
+            let asked = match attempt % 2 {
+                0 => near.next(round).await,
+                _ => near.next_by_stream(round).await,
+            };
+            match asked {
                 Ok(number) => assert!(number > newer, "{number} after {newer}"),
                 Err(status) => assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}"),
             }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use ratchet::proto::v1::{
-    CurrentRequest, Key, NextRequest, NextResponse, admin_client::AdminClient, key::Kind,
-    sequencer_client::SequencerClient,
+    CurrentRequest, Key, NextRequest, NextResponse, NextStreamRequest, admin_client::AdminClient,
+    key::Kind, sequencer_client::SequencerClient,
 };
 use tonic::{
     Status,
@@ -111,6 +111,24 @@ impl Client {
         self.try_next("book", id(key), 1)
             .await
             .map(|answer| answer.first)
+    }
+
+    /// The next number of a book, by way of a stream.
+    pub async fn next_by_stream(&mut self, key: u64) -> Result<u64, Status> {
+        let request = NextStreamRequest {
+            namespace: "book".to_owned(),
+            ids: vec![key],
+            timeout_ms: self.timeout.as_millis() as u64,
+            ..NextStreamRequest::default()
+        };
+        let requests = self.request(tokio_stream::once(request));
+        let mut answers = self.sequencer.next_stream(requests).await?.into_inner();
+        let answer = answers.message().await?;
+        let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
+        match answer.failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(answer.firsts[0]),
+        }
     }
 
     pub async fn current(
