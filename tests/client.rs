@@ -16,8 +16,8 @@ use futures::{
 use ratchet::{
     client::{Client, ClientError, Key},
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
-        NextStreamResponse,
+        CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest,
+        NextResponse, NextStreamRequest, NextStreamResponse,
         sequencer_server::{Sequencer, SequencerServer},
     },
 };
@@ -236,6 +236,28 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     );
     let highest = cluster.client(leader).current("book", id(3)).await.unwrap();
     assert!(highest >= seen.last().copied());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_through_a_follower() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let room = CreateNamespaceRequest {
+        name: "room".into(),
+        key_kind: KeyKind::Name.into(),
+        ..CreateNamespaceRequest::default()
+    };
+    let mut admin = cluster.client(leader).admin;
+    admin.create_namespace(room).await.expect("created");
+    for (node, number) in [(leader, 1), (leader % 3 + 1, 2)] {
+        let servers = [cluster.address(node).to_string()];
+        let client = Client::staying(&servers, PATIENCE).expect("a client");
+        let names = (0..12_000).map(|n| format!("{n:0>256}"));
+        let asked = names.map(|name| client.next("room", name));
+        for answer in join_all(asked).await {
+            assert_eq!(answer.expect("a number"), number);
+        }
+    }
 }
 
 /// A server that hands out the same number again and again.

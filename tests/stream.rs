@@ -222,3 +222,36 @@ async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
         "{entries} log entries for 1000 keys in one message"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_messages_are_forwarded_however_many_come_together() {
+    const STREAMS: usize = 8;
+    const MESSAGES: u64 = 16;
+    let cluster = Cluster::start(3, |config| config.request_timeout_ms = 60_000).await;
+    let follower = cluster.leader().await % 3 + 1;
+    // Ten bytes each.
+    let ids: Vec<u64> = (0..65_536).map(|id| u64::MAX - id).collect();
+    let mut streams = tokio::task::JoinSet::new();
+    for _ in 0..STREAMS {
+        let (mut client, ids) = (cluster.client(follower).patient(PATIENCE), ids.clone());
+        streams.spawn(async move {
+            let Stream {
+                messages,
+                mut answers,
+            } = Stream::open(&mut client).await;
+            let sending = tokio::spawn(async move {
+                for _ in 0..MESSAGES {
+                    messages.send(books(&ids, &[])).await.expect("it lives");
+                }
+            });
+            for _ in 0..MESSAGES {
+                let answer = answers.next().await.expect("an answer").expect("no error");
+                assert_eq!((answer.firsts.len(), answer.failure), (65_536, None));
+            }
+            sending.await.expect("all were sent");
+        });
+    }
+    while let Some(done) = streams.join_next().await {
+        done.expect("a stream");
+    }
+}

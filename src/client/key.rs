@@ -13,6 +13,17 @@ pub enum Key {
     Name(Bytes),
 }
 
+impl Key {
+    /// How many bytes it takes in a message, at most.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Key::Id(_) => 10,
+            // With its tag and its length.
+            Key::Name(name) => name.len() + 11,
+        }
+    }
+}
+
 impl From<u64> for Key {
     fn from(id: u64) -> Self {
         Key::Id(id)

@@ -15,6 +15,8 @@ use crate::proto::v1::{NextStreamRequest, NextStreamResponse};
 
 /// How many requests one message carries at most.
 pub const MESSAGE_ASKS_MAX: usize = 8_192;
+/// How many bytes their keys have at most; a server takes messages of 1 MiB.
+const MESSAGE_KEY_BYTES_MAX: usize = 512 << 10;
 /// How many numbers of one key are asked for as one range at most, unless one request wants more: below
 /// any server's limit that is of use.
 const RANGE_NUMBERS_MAX: u64 = 10_000;
@@ -87,9 +89,15 @@ impl Waiting {
         let queue = self.queues.get_mut(&turn)?;
         let together = match queue.front() {
             Some(first) if first.alone => 1,
-            _ => (queue.iter().take(MESSAGE_ASKS_MAX))
-                .take_while(|asked| !asked.alone)
-                .count(),
+            _ => {
+                let mut bytes = 0;
+                let fits = |asked: &&Asked| {
+                    bytes += asked.key.bytes();
+                    bytes <= MESSAGE_KEY_BYTES_MAX && !asked.alone
+                };
+                let first = queue.iter().take(MESSAGE_ASKS_MAX);
+                first.take_while(fits).count().max(1)
+            }
         };
         let asked = queue.drain(..together).collect();
         if !queue.is_empty() {

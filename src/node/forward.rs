@@ -3,7 +3,11 @@
 //! Requests that arrive while a message is being sent form the next one (natural batching, no
 //! timer). Invariant: every request is answered once, or told that its answer is lost.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -30,6 +34,9 @@ use crate::{
 
 /// How many requests one message carries at most, and how many wait for it at most.
 const MESSAGE_REQUESTS_MAX: usize = 4_096;
+/// When a message has so many bytes, no further request joins it; far below what a peer takes, since
+/// one request may have as many.
+pub const MERGED_BYTES_MAX: usize = 1 << 20;
 
 /// What came back.
 #[derive(Debug)]
@@ -164,7 +171,7 @@ impl Link {
         };
         let mut pending: BTreeMap<u64, oneshot::Sender<Forwarded>> = BTreeMap::new();
         let mut next_id = 0u64;
-        let mut batch = Vec::new();
+        let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
         loop {
             tokio::select! {
                 biased;
@@ -185,7 +192,9 @@ impl Link {
                     let Ok(place) = place else { return };
                     let taken = tokio::select! {
                         biased;
-                        taken = waiting.recv_many(&mut batch, MESSAGE_REQUESTS_MAX) => taken,
+                        // What did not fit the last message goes first.
+                        () = std::future::ready(()), if !batch.is_empty() => batch.len(),
+                        taken = waiting.recv_many(&mut arrived, MESSAGE_REQUESTS_MAX) => taken,
                         reply = replies.next() => {
                             match reply {
                                 Some(Ok(ForwardReplies { replies })) => {
@@ -201,6 +210,7 @@ impl Link {
                     if taken == 0 {
                         return;
                     }
+                    batch.extend(arrived.drain(..));
                     self.metrics.forward_batches.inc();
                     place.send(self.message(&mut batch, &mut pending, &mut next_id));
                     if pending.len() > 2 * MESSAGE_REQUESTS_MAX {
@@ -214,24 +224,25 @@ impl Link {
 
     fn message(
         &self,
-        batch: &mut Vec<Pending>,
+        batch: &mut VecDeque<Pending>,
         pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>,
         next_id: &mut u64,
     ) -> ForwardRequests {
-        let now = Instant::now();
-        let requests = batch
-            .drain(..)
-            .map(|one| {
-                let id = *next_id;
-                *next_id += 1;
-                pending.insert(id, one.reply);
-                ForwardRequest {
-                    id,
-                    budget_ms: millis(one.deadline.saturating_duration_since(now)),
-                    request: Some(one.request),
-                }
-            })
-            .collect();
+        let (now, mut bytes) = (Instant::now(), 0);
+        let mut requests = Vec::with_capacity(batch.len());
+        while bytes < MERGED_BYTES_MAX
+            && let Some(one) = batch.pop_front()
+        {
+            let id = *next_id;
+            *next_id += 1;
+            pending.insert(id, one.reply);
+            bytes += one.request.encoded_len();
+            requests.push(ForwardRequest {
+                id,
+                budget_ms: millis(one.deadline.saturating_duration_since(now)),
+                request: Some(one.request),
+            });
+        }
         ForwardRequests {
             header: Some(self.sender.header(self.leader, &self.member)),
             requests,

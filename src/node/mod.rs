@@ -25,10 +25,10 @@ use crate::{
     storage::{Store, StoreOptions},
 };
 
-pub use ask::Ask;
+pub use ask::{Ask, Message, Unanswered};
 pub use config::Config;
 pub use error::StartError;
-pub use forward::{Forwarded, Forwarder, Lost};
+pub use forward::{Forwarded, Forwarder, Lost, MERGED_BYTES_MAX};
 pub use requests::{Failure, Origin, leader_of};
 pub use shared::Shared;
 

@@ -6,6 +6,7 @@ use futures::{
     FutureExt, Stream, StreamExt, TryStreamExt,
     stream::{BoxStream, FuturesUnordered},
 };
+use prost::Message;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
     consensus::RaftRpc,
-    node::{Failure, Origin, Shared, leader_of},
+    node::{Failure, MERGED_BYTES_MAX, Origin, Shared, leader_of},
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
         ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage, RaftReply,
@@ -172,8 +173,12 @@ async fn serve_forwarded(
         tokio::select! {
             biased;
             Some(reply) = working.next(), if !working.is_empty() => {
+                let mut bytes = ForwardReply::encoded_len(&reply);
                 let mut together = vec![reply];
-                while let Some(Some(reply)) = working.next().now_or_never() {
+                while bytes < MERGED_BYTES_MAX
+                    && let Some(Some(reply)) = working.next().now_or_never()
+                {
+                    bytes += reply.encoded_len();
                     together.push(reply);
                 }
                 if replies.send(Ok(ForwardReplies { replies: together })).await.is_err() {

@@ -1,7 +1,7 @@
 //! `NextStream`: the answers to a stream of messages, as a stream.
 //!
-//! Invariant: no more than [`UNANSWERED_MAX`] messages are in here at a time, and none is read while
-//! its caller does not read answers: HTTP/2's flow control holds back whoever sends more.
+//! Invariant: no more than [`UNANSWERED_MAX`] messages wait in here at a time, and none is read while
+//! their caller does not read answers: HTTP/2's flow control holds back whoever sends more.
 
 use std::{
     mem,
@@ -22,14 +22,23 @@ use crate::{
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
-/// How many messages of one stream are worked on at a time.
+/// How many messages of one stream wait for their answers at a time, and how many keys they have when no
+/// further one is read.
 const UNANSWERED_MAX: usize = 64;
+const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 
 /// So many messages that were read together share one reading of the clock.
 const BURST_MAX: u64 = 32;
 
-/// An answer in the making; it comes with the instant at which its message arrived.
-type Answering = ReusableBoxFuture<'static, (NextStreamResponse, Instant)>;
+/// An answer in the making.
+type Answering = ReusableBoxFuture<'static, Answered>;
+
+/// An answer, and what is to be known of its message.
+struct Answered {
+    answer: NextStreamResponse,
+    arrived: Instant,
+    keys: usize,
+}
 
 /// What the messages of one stream share; counted apart from what streams share.
 struct Caller {
@@ -48,6 +57,8 @@ pub struct Answers<R> {
     /// Where a message is answered that need not wait: set aside once for all of them.
     at_once: Answering,
     waiting: FuturesUnordered<Answering>,
+    /// How many keys those have.
+    waiting_keys: usize,
     ended: bool,
 }
 
@@ -62,6 +73,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             answered: 0,
             at_once: ReusableBoxFuture::new(std::future::pending()),
             waiting: FuturesUnordered::new(),
+            waiting_keys: 0,
             ended: false,
         }
     }
@@ -77,10 +89,11 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
     /// The next answer that could not be given at once; `None` while there is none to be given.
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextStreamResponse>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
-        Poll::Ready(answered.map(|(answer, arrived)| {
+        Poll::Ready(answered.map(|answered| {
             let spans = &self.caller.node.metrics.request_seconds;
-            spans.observe(arrived.elapsed(), 1);
-            answer
+            spans.observe(answered.arrived.elapsed(), 1);
+            self.waiting_keys -= answered.keys;
+            answered.answer
         }))
     }
 
@@ -89,7 +102,11 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
-        while self.waiting.len() < UNANSWERED_MAX {
+        while self.waiting.len() < UNANSWERED_MAX && self.waiting_keys < UNANSWERED_KEYS_MAX {
+            // Looked at once in a while: a caller who never pauses is not to keep the node from stopping.
+            if self.answered == 0 && self.stop.poll_unpin(cx).is_ready() {
+                return Poll::Ready(None);
+            }
             let request = match self.requests.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok(request))) => request,
                 Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
@@ -100,15 +117,17 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
                 }
             };
             let arrived = *self.arrived.get_or_insert_with(Instant::now);
+            let keys = request.ids.len() + request.names.len();
             self.at_once
                 .set(answer(self.caller.clone(), request, arrived));
-            if let Poll::Ready((answer, _)) = self.at_once.poll(cx) {
+            if let Poll::Ready(Answered { answer, .. }) = self.at_once.poll(cx) {
                 self.answered += 1;
                 if self.answered == BURST_MAX {
                     self.observe();
                 }
                 return Poll::Ready(Some(Ok(answer)));
             }
+            self.waiting_keys += keys;
             let room = ReusableBoxFuture::new(std::future::pending());
             self.waiting.push(mem::replace(&mut self.at_once, room));
         }
@@ -133,7 +152,6 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Ans
                     return Poll::Ready(Some(Err(status)));
                 }
                 Poll::Ready(None) => answers.ended = true,
-                Poll::Pending if answers.stop.poll_unpin(cx).is_ready() => answers.ended = true,
                 Poll::Pending => {}
             }
         }
@@ -146,12 +164,9 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Ans
     }
 }
 
-async fn answer(
-    caller: Arc<Caller>,
-    request: NextStreamRequest,
-    arrived: Instant,
-) -> (NextStreamResponse, Instant) {
+async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instant) -> Answered {
     let (id, shared) = (request.id, &caller.node);
+    let keys = request.ids.len() + request.names.len();
     let patience = match request.timeout_ms {
         0 => Duration::from_millis(shared.config.request_timeout_ms),
         millis => Duration::from_millis(millis),
@@ -165,5 +180,9 @@ async fn answer(
             ..NextStreamResponse::default()
         },
     };
-    (answer, arrived)
+    Answered {
+        answer,
+        arrived,
+        keys,
+    }
 }
