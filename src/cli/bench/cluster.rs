@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{
     Failed, NAMESPACE,
     child::{Directory, Process, free_ports},
-    load::{Server, Target},
+    target::{Server, Target},
 };
 use crate::{
     client::{Client, ClientError},

@@ -11,7 +11,7 @@ use super::{
     Failed,
     child::{Directory, Process},
     cluster::program,
-    load::{Server, Target},
+    target::{Server, Target},
 };
 use crate::{
     proto::v1::{

@@ -11,22 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use tokio::task::JoinSet;
-use tonic::transport::{Channel, Endpoint};
 
 use super::{
-    Door, Failed, NAMESPACE, Via,
-    child::{Process, cpu_nanos},
-    peers::{Etcd, Redis, TsOracle},
+    Door, Failed,
+    caller::{Caller, callers},
     stream,
-};
-use crate::{
-    client::{Client, Key},
-    proto::v1::{self, NextRequest, key::Kind, sequencer_client::SequencerClient},
+    target::{Target, Way},
 };
 
 /// More requests than this do not wait for their answers in an open loop.
@@ -50,128 +44,6 @@ pub struct Load {
     pub keys: u64,
     pub rate: Option<u64>,
     pub seed: u64,
-}
-
-/// A server of a target.
-pub struct Server {
-    pub id: u64,
-    pub address: String,
-    pub process: Option<Process>,
-}
-
-/// How a target is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Door(Door),
-    Redis,
-    Etcd,
-    TsOracle,
-}
-
-/// Something that hands out numbers.
-pub struct Target {
-    pub name: &'static str,
-    pub servers: Vec<Server>,
-    pub leader: u64,
-    pub way: Way,
-    /// The servers that are asked.
-    asked: Vec<String>,
-    stays: bool,
-    /// Whether its numbers must grow.
-    is_checked: bool,
-}
-
-impl Target {
-    /// A target that is asked at its leader.
-    pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
-        Target {
-            name,
-            asked: (servers.iter().filter(|server| server.id == leader))
-                .map(|server| server.address.clone())
-                .collect(),
-            servers,
-            leader,
-            way: Way::Door(Door::Unary),
-            stays: false,
-            is_checked: name != "echo",
-        }
-    }
-
-    /// The same servers, for another name; their processes stay with the first.
-    pub fn without_processes(&self, name: &'static str) -> Target {
-        let servers = self.servers.iter().map(|server| Server {
-            id: server.id,
-            address: server.address.clone(),
-            process: None,
-        });
-        Target::new(name, servers.collect(), self.leader)
-    }
-
-    /// Chooses the door, and the node that is asked.
-    ///
-    /// # Errors
-    /// Where there is no such node.
-    pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Failed> {
-        self.way = Way::Door(door);
-        let leader = self.leader;
-        let wanted = |server: &&Server| (server.id == leader) == (via == Via::Leader);
-        let server = self.servers.iter().find(wanted).ok_or_else(|| {
-            Failed::other(format!(
-                "the cluster of {} nodes has no follower",
-                self.servers.len()
-            ))
-        })?;
-        self.asked = vec![server.address.clone()];
-        self.stays = via == Via::Follower;
-        Ok(())
-    }
-
-    /// Has each key hand out a number, so that none is cold.
-    ///
-    /// # Errors
-    /// The cluster's.
-    pub async fn warm(&self, keys: u64) -> Result<(), Failed> {
-        let servers: Vec<String> = self.servers.iter().map(|s| s.address.clone()).collect();
-        let client = Client::new(&servers, Duration::from_secs(60))?;
-        let all: Vec<u64> = (0..keys).collect();
-        for some in all.chunks(32_768) {
-            let asked = some.iter().map(|key| client.next(NAMESPACE, *key));
-            for answer in join_all(asked).await {
-                answer?;
-            }
-        }
-        Ok(())
-    }
-
-    /// CPU time of the server that is asked, and of all of them, so far.
-    fn cpu(&self) -> Option<(u64, u64)> {
-        let (mut asked, mut all) = (0, 0);
-        for server in &self.servers {
-            let nanos = cpu_nanos(server.process.as_ref()?.id())?;
-            all += nanos;
-            asked += if server.id == self.leader { nanos } else { 0 };
-        }
-        Some((asked, all))
-    }
-
-    /// Connections to the server that is asked.
-    async fn channels(&self, count: usize) -> Result<Vec<Channel>, Failed> {
-        let mut channels = Vec::with_capacity(count);
-        for server in self.asked.iter().cycle().take(count) {
-            channels.push(connect(server).await?);
-        }
-        Ok(channels)
-    }
-}
-
-/// A connection to a server.
-///
-/// # Errors
-/// Where it does not let us in.
-pub async fn connect(server: &str) -> Result<Channel, Failed> {
-    let failed = |error: tonic::transport::Error| Failed::other(format!("{server}: {error}"));
-    let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(failed)?;
-    endpoint.tcp_nodelay(true).connect().await.map_err(failed)
 }
 
 /// What a round came to.
@@ -360,79 +232,6 @@ async fn start(target: &Target, run: &Arc<Run>) -> Result<JoinSet<()>, Failed> {
         }
     }
     Ok(workers)
-}
-
-/// One who asks for one number at a time.
-#[derive(Clone)]
-enum Caller {
-    Unary(SequencerClient<Channel>),
-    Client(Client),
-    Redis(Arc<tokio::sync::Mutex<Redis>>),
-    Etcd(Etcd),
-    TsOracle(TsOracle),
-}
-
-impl Caller {
-    async fn call(&mut self, key: u64) -> Result<u64, String> {
-        match self {
-            Caller::Unary(client) => {
-                let request = NextRequest {
-                    namespace: NAMESPACE.to_owned(),
-                    key: Some(v1::Key {
-                        kind: Some(Kind::Id(key)),
-                    }),
-                    count: None,
-                    // Never told a route: the benchmark chooses whom to ask.
-                    route_version: u64::MAX,
-                };
-                let answer = client.next(request).await;
-                let answer =
-                    answer.map_err(|status| format!("{:?}: {}", status.code(), status.message()));
-                Ok(answer?.into_inner().first)
-            }
-            Caller::Client(client) => {
-                let answer = client.next(NAMESPACE, Key::Id(key)).await;
-                answer.map_err(|error| error.to_string())
-            }
-            Caller::Redis(connection) => connection.lock().await.increment(key).await,
-            Caller::Etcd(client) => client.put(key).await,
-            Caller::TsOracle(client) => client.next().await,
-        }
-    }
-}
-
-async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Failed> {
-    let each = |caller: Caller, times: usize| std::iter::repeat_n(caller, times);
-    let calls = load.connections * load.in_flight;
-    Ok(match target.way {
-        Way::Door(Door::Client) => {
-            let timeout = Duration::from_secs(10);
-            let client = if target.stays {
-                Client::staying(&target.asked, timeout)
-            } else {
-                Client::new(&target.asked, timeout)
-            };
-            each(Caller::Client(client?), load.tasks).collect()
-        }
-        Way::Redis => {
-            let mut callers = Vec::with_capacity(calls);
-            for _ in 0..calls {
-                let connection = Redis::connect(&target.asked[0]).await?;
-                callers.push(Caller::Redis(Arc::new(tokio::sync::Mutex::new(connection))));
-            }
-            callers
-        }
-        way => (target.channels(load.connections).await?.into_iter())
-            .flat_map(|channel| {
-                let caller = match way {
-                    Way::Etcd => Caller::Etcd(Etcd::new(channel)),
-                    Way::TsOracle => Caller::TsOracle(TsOracle::new(channel)),
-                    _ => Caller::Unary(SequencerClient::new(channel)),
-                };
-                each(caller, load.in_flight)
-            })
-            .collect(),
-    })
 }
 
 async fn call(caller: &mut Caller, key: u64, worker: usize, since: Instant, run: &Run) {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: both sides of a comparison are driven by the same code, in alternating rounds of one run.
 
+mod caller;
 mod child;
 mod cluster;
 mod echo;
@@ -10,6 +11,7 @@ mod peers;
 mod plot;
 mod report;
 mod stream;
+mod target;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,8 +20,9 @@ use clap::{Args, ValueEnum};
 use super::{Failed, output};
 use crate::node::config::FenceKind;
 use child::Directory;
-use load::{Load, Measured, Target};
+use load::{Load, Measured};
 use report::{Report, Side};
+use target::Target;
 
 pub use echo::BenchEcho;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plotters::{
-    chart::ChartBuilder,
+    chart::{ChartBuilder, SeriesLabelPosition},
     coord::combinators::IntoLogRange,
     drawing::IntoDrawingArea,
     element::PathElement,
@@ -66,8 +66,10 @@ fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Err
         .y_desc("latency, ms")
         .light_line_style(WHITE)
         .draw()?;
+    // Two sides' maxima would hide everything else.
+    let shown = if report.sides.len() > 1 { 3 } else { 4 };
     for (side, colours) in sides().zip(COLOURS) {
-        for ((quantile, name), colour) in QUANTILES.into_iter().zip(colours) {
+        for ((quantile, name), colour) in QUANTILES.into_iter().zip(colours).take(shown) {
             let points = side
                 .ticks()
                 .enumerate()
@@ -84,6 +86,8 @@ fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Err
     }
     chart
         .configure_series_labels()
+        // Below the latencies, where the scale leaves room.
+        .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(RGBColor(200, 200, 200))
         .draw()?;

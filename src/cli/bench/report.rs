@@ -5,11 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{
-    Bench,
-    load::{Measured, Target},
-    output,
-};
+use super::{Bench, load::Measured, output, target::Target};
 
 /// What one side came to, round by round.
 pub struct Side {

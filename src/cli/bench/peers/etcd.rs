@@ -8,7 +8,7 @@ use crate::cli::{
     Failed,
     bench::{
         child::{Directory, Process, free_ports},
-        load::{Server, Target, Way, connect},
+        target::{Server, Target, Way, connect},
     },
 };
 

@@ -10,7 +10,7 @@ use crate::cli::{
     Failed,
     bench::{
         child::{Directory, Process, free_ports},
-        load::{Server, Target, Way},
+        target::{Server, Target, Way},
     },
 };
 
