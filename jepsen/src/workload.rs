@@ -130,7 +130,7 @@ struct Caller {
     recorder: Arc<Recorder>,
     nodes: Nodes,
     door: Door,
-    library: Arc<Library>,
+    product: Arc<Library>,
     process: u64,
     /// Those of the other keys of a message.
     others: Vec<u64>,
@@ -151,7 +151,7 @@ impl Callers {
         seed: u64,
     ) -> Callers {
         let stop = watch::Sender::new(false);
-        let library = Arc::new(Library {
+        let product = Arc::new(Library {
             nodes: nodes.clone(),
             made: Mutex::default(),
         });
@@ -162,7 +162,7 @@ impl Callers {
                 nodes: nodes.clone(),
                 // Those that stay and those that roam, by each door.
                 door: [Door::Unary, Door::Stream, Door::Library][place / 2 % 3],
-                library: library.clone(),
+                product: product.clone(),
                 process: recorder.new_process(),
                 others: (1..MESSAGE_KEYS).map(|_| recorder.new_process()).collect(),
                 place,
@@ -261,11 +261,11 @@ impl Caller {
             namespace: SHARED,
             id: target.id % (2 * SHARED_SECTION_SIZE),
         };
-        let Some(library) = self.library.client() else {
+        let Some(client) = self.product.client() else {
             return;
         };
         let invoked_ns = self.recorder.now();
-        let answer = library.next_range(SHARED, target.id, count).await;
+        let answer = client.next_range(SHARED, target.id, count).await;
         let answer = match answer {
             Ok(numbers) => Ok((numbers.first, numbers.last)),
             Err(ClientError::Status { status, .. }) => Err(*status),
