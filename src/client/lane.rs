@@ -155,12 +155,13 @@ impl Lane {
 
     /// Sends what waits, as far as messages may be under way.
     fn send(&mut self) {
-        if self.rest_until.is_some() {
-            return;
-        }
-        while self.under_way.len() < MESSAGES_MAX && !self.waiting.is_empty() {
+        while self.rest_until.is_none()
+            && self.under_way.len() < MESSAGES_MAX
+            && !self.waiting.is_empty()
+        {
             if self.link.is_none() && !self.open() {
-                return;
+                // The address that a leader gave away is none; the next one is of the servers given.
+                continue;
             }
             let (Some(link), Some(asked)) = (&self.link, self.waiting.next()) else {
                 return;
@@ -196,7 +197,7 @@ impl Lane {
         }
     }
 
-    /// Opens a stream to whoever is to be asked; false if that is to be tried again later.
+    /// Opens a stream to whoever is to be asked; false if somebody else is to be.
     fn open(&mut self) -> bool {
         let server: Arc<str> = self.route.leader().unwrap_or(self.servers.current()).into();
         let channel = match self.servers.channel(&server) {

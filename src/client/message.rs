@@ -1,7 +1,7 @@
 //! What waits becomes one message, and its answer is shared out. Pure: no I/O, and time is an argument.
 //!
-//! Invariant: requests for one key get their numbers in the order in which they were made, each above
-//! all that its key was seen to get before.
+//! Invariant: the requests of a message for one key get their numbers in the order in which they were
+//! made, and all get numbers above those that their key was seen to get before.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -224,13 +224,13 @@ impl Message {
             let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
             return self.fail(Status::internal(odd), server, now);
         }
-        let mut failures: HashMap<u32, Status> = (answer.failures.into_iter())
+        let failures: HashMap<u32, Status> = (answer.failures.into_iter())
             .filter_map(|failure| Some((failure.place, failure.failure?.into())))
             .collect();
         let mut next = answer.firsts;
         for (asked, place) in self.asked.into_iter().zip(self.places) {
             if !failures.is_empty()
-                && let Some(status) = failures.get_mut(&place)
+                && let Some(status) = failures.get(&place)
             {
                 asked.answer(Err(ClientError::status(server, status.clone())));
                 continue;

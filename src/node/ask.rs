@@ -123,8 +123,7 @@ impl Ask for NextRequest {
         namespace: &Namespace,
         deadline: Instant,
     ) -> Result<NextResponse, Unanswered> {
-        let key = key_of(self.key.as_ref())?;
-        check_kind(namespace, key)?;
+        let key = key_for(namespace, self.key.as_ref())?;
         let count = self.count.unwrap_or(1);
         let range = term.next(namespace, key, count, deadline).await;
         let range = range.map_err(|error| unanswered(error, namespace, term, count))?;
@@ -148,8 +147,7 @@ impl Ask for CurrentRequest {
         namespace: &Namespace,
         deadline: Instant,
     ) -> Result<CurrentResponse, Unanswered> {
-        let key = key_of(self.key.as_ref())?;
-        check_kind(namespace, key)?;
+        let key = key_for(namespace, self.key.as_ref())?;
         let last = term.current(namespace, key, deadline).await;
         let last = last.map_err(|error| unanswered(error, namespace, term, 0))?;
         Ok(CurrentResponse { last, route: None })
@@ -242,6 +240,12 @@ fn key_of(key: Option<&WireKey>) -> Result<Key<'_>, Status> {
             "the key is missing; give key.id (an unsigned 64-bit integer) or key.name (bytes)",
         )),
     }
+}
+
+/// The key, if it is of the namespace's kind.
+fn key_for<'k>(namespace: &Namespace, key: Option<&'k WireKey>) -> Result<Key<'k>, Status> {
+    let key = key_of(key)?;
+    check_kind(namespace, key).map(|()| key)
 }
 
 /// Refuses a key that is not of the namespace's kind.

@@ -14,7 +14,7 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Failure, Origin},
+    node::{Ask, Failure, Origin},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{
@@ -142,9 +142,6 @@ impl Client {
             kind: Some(Kind::Id(id)),
         });
         let namespace = namespace.to_owned();
-        let (link, network) = ((CLIENTS, node), &self.world.network);
-        // As over gRPC: the answer leaves before the caller hangs up.
-        let budget = patience * 9 / 10;
         match action {
             Action::Current => {
                 let request = CurrentRequest {
@@ -152,16 +149,7 @@ impl Client {
                     key,
                     route_version: 0,
                 };
-                let call = network.call(link, Delivery::Once, patience, request, {
-                    move |to, request| {
-                        async move {
-                            let deadline = tokio::time::Instant::now() + budget;
-                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
-                            asked.map_err(status)
-                        }
-                        .boxed()
-                    }
-                });
+                let call = self.at(node, request, patience);
                 let last = call.await?.last.unwrap_or_default();
                 Ok((last, last))
             }
@@ -176,16 +164,7 @@ impl Client {
                     counts: vec![count],
                     ..NextStreamRequest::default()
                 };
-                let call = network.call(link, Delivery::Once, patience, request, {
-                    move |to, request| {
-                        async move {
-                            let deadline = tokio::time::Instant::now() + budget;
-                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
-                            asked.map_err(status)
-                        }
-                        .boxed()
-                    }
-                });
+                let call = self.at(node, request, patience);
                 let answer = call.await?;
                 let first = answer.firsts[0];
                 Ok((first, first + (count - 1) * answer.increment))
@@ -197,21 +176,35 @@ impl Client {
                     count: Some(count),
                     route_version: 0,
                 };
-                let call = network.call(link, Delivery::Once, patience, request, {
-                    move |to, request| {
-                        async move {
-                            let deadline = tokio::time::Instant::now() + budget;
-                            let asked = to.shared.ask(request, Origin::Client, deadline).await;
-                            asked.map_err(status)
-                        }
-                        .boxed()
-                    }
-                });
+                let call = self.at(node, request, patience);
                 let answer = call.await?;
                 Ok((answer.first, answer.last))
             }
             Action::Raise { .. } => Err(Status::unimplemented("not yet")),
         }
+    }
+
+    /// Has `node` answer a request.
+    async fn at<A: Ask<Answer: Send + 'static> + 'static>(
+        &self,
+        node: Host,
+        request: A,
+        patience: Duration,
+    ) -> Result<A::Answer, Status> {
+        // As over gRPC: the answer leaves before the caller hangs up.
+        let budget = patience * 9 / 10;
+        let (link, network) = ((CLIENTS, node), &self.world.network);
+        let call = network.call(link, Delivery::Once, patience, request, {
+            move |to, request| {
+                async move {
+                    let deadline = tokio::time::Instant::now() + budget;
+                    let asked = to.shared.ask(request, Origin::Client, deadline).await;
+                    asked.map_err(status)
+                }
+                .boxed()
+            }
+        });
+        call.await
     }
 
     /// Asks until told to stop: stuck to a node, or another one each time.

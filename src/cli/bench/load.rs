@@ -74,6 +74,8 @@ pub struct Run {
     recorders: Vec<Mutex<Histogram<u64>>>,
     numbers: Vec<AtomicU64>,
     errors: Mutex<(u64, Option<String>)>,
+    /// What makes the whole run worthless.
+    worthless: Mutex<Option<String>>,
     /// The greatest number known of each key; empty where numbers are not checked.
     floors: Vec<AtomicU64>,
 }
@@ -92,6 +94,7 @@ impl Run {
             recorders: (0..RECORDERS).map(|_| Mutex::new(histogram())).collect(),
             numbers: (0..RECORDERS).map(|_| AtomicU64::new(0)).collect(),
             errors: Mutex::default(),
+            worthless: Mutex::default(),
             floors: (0..keys).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -112,6 +115,12 @@ impl Run {
         errors.1.get_or_insert(why);
     }
 
+    /// Ends the run, which has become worthless.
+    fn abort(&self, why: String) {
+        self.worthless.lock().get_or_insert(why);
+        self.stop.store(true, Relaxed);
+    }
+
     /// The greatest number known of a key.
     pub fn floor(&self, key: u64) -> u64 {
         let floor = self.floors.get(key as usize);
@@ -125,7 +134,7 @@ impl Run {
         };
         known.fetch_max(number, Relaxed);
         if number <= floor {
-            self.fail(format!("DISORDER: key {key} got {number} after {floor}"));
+            self.abort(format!("DISORDER: key {key} got {number} after {floor}"));
         }
     }
 
@@ -177,7 +186,7 @@ pub async fn drive(
         ticks: Vec::new(),
     };
     let end = started + slice - warm_up;
-    while Instant::now() < end {
+    while Instant::now() < end && !run.stop.load(Relaxed) {
         tokio::time::sleep(TICK.min(end - Instant::now())).await;
         let tick = run.drain(&mut spare);
         let _ = measured.latencies.add(&tick);
@@ -198,8 +207,11 @@ pub async fn drive(
     }
     let (errors, first) = run.errors.lock().clone();
     (measured.errors, measured.first_error) = (errors, first);
+    if let Some(why) = run.worthless.lock().take() {
+        return Err(Failed::other(format!("{}: {why}", target.name)));
+    }
     match &measured.first_error {
-        Some(error) if error.starts_with("DISORDER") || measured.requests == 0 => {
+        Some(error) if measured.requests == 0 => {
             Err(Failed::other(format!("{}: {error}", target.name)))
         }
         None if measured.requests == 0 => {
@@ -278,7 +290,7 @@ fn open_loop(callers: &[Caller], rate: u64, run: &Arc<Run>, handle: &tokio::runt
             sent += 1;
         }
         if outstanding.load(Relaxed) > OUTSTANDING_MAX {
-            run.fail(format!(
+            run.abort(format!(
                 "{OUTSTANDING_MAX} requests wait for an answer: {rate} a second are more than can be \
                  served; lower --rate"
             ));
@@ -315,12 +327,10 @@ mod tests {
         let run = Run::new(&load, true);
         run.check(1, run.floor(1), 7);
         run.check(1, 0, 5);
-        assert_eq!(run.errors.lock().0, 0, "asked for before 7 was known");
+        assert_eq!(*run.worthless.lock(), None, "asked for before 7 was known");
         run.check(1, run.floor(1), 7);
-        let errors = run.errors.lock().clone();
-        assert_eq!(
-            errors,
-            (1, Some("DISORDER: key 1 got 7 after 7".to_owned()))
-        );
+        let worthless = run.worthless.lock().clone();
+        assert_eq!(worthless.as_deref(), Some("DISORDER: key 1 got 7 after 7"));
+        assert!(run.stop.load(Relaxed));
     }
 }
