@@ -60,6 +60,7 @@ fn entries(c: &mut Criterion) {
             key: SectionKey::Id(id),
         },
         numbers: 10_000,
+        unused_max: 10_000,
     });
     let command = Command::Bump(bumps.collect());
     let bytes = codec::seal(&command).expect("it fits");

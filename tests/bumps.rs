@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, id, links::Cluster};
+use common::{Client, id, links::Cluster, unhurried};
 use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;
 
@@ -79,6 +79,37 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
         first > last && first <= last + STEP_MAX + 1,
         "{first} after {last}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_counts_on_a_hot_key_take_their_turn_among_small_ones() {
+    const LARGE: u64 = 50;
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut callers = JoinSet::new();
+    for _ in 0..8 {
+        let (mut client, stop) = (cluster.client(leader), stop.clone());
+        callers.spawn(async move {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                client.try_next("book", id(1), 1).await.unwrap();
+            }
+        });
+    }
+    let (_, before) = counted(&cluster, leader);
+    let mut client = cluster.client(leader);
+    for _ in 0..LARGE {
+        let range = client.try_next("book", id(1), 15_000).await.unwrap();
+        assert_eq!(range.last - range.first, 14_999);
+    }
+    let (_, after) = counted(&cluster, leader);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    while let Some(done) = callers.join_next().await {
+        done.unwrap();
+    }
+    println!("{LARGE} large counts: {} bump entries", after - before);
+    // One for the large count, one for those that stood behind it.
+    assert!(after - before <= 3 * LARGE, "{} entries", after - before);
 }
 
 /// All sections of the 2^32 uids.

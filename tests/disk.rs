@@ -9,7 +9,13 @@ use std::{
 };
 
 use common::{PATIENCE, history::Load, links::Cluster};
-use ratchet::storage::StoreOptions;
+use ratchet::{
+    allocator::{FenceKind, NextError, Term},
+    clock::BootClock,
+    metrics::Metrics,
+    sequence::Key,
+    storage::StoreOptions,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mood {
@@ -119,6 +125,35 @@ async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
     disks[leader as usize - 1].set(Mood::Well);
     load.finish().await.assert_strictly_increasing();
     cluster.client(leader).next_at_last(4_711).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_in_a_term_is_told_when_it_is_given_up_although_its_bump_hangs() {
+    let (cluster, disks) = cluster().await;
+    let leader = cluster.leader().await;
+    let shared = cluster.nodes[&leader].shared();
+    let lease = shared.group.leadership().borrow().own.clone();
+    let lease = lease.expect("it leads");
+    let term = Term::open(
+        shared.group.clone(),
+        lease.clone(),
+        FenceKind::Lease,
+        Arc::new(BootClock),
+        Metrics::new(),
+    );
+    let namespace = shared.group.view().namespaces().by_name("book").cloned();
+    let namespace = namespace.expect("a fresh cluster has books");
+    disks.iter().for_each(|disk| disk.set(Mood::Hanging));
+    let waiting = tokio::spawn(async move {
+        let deadline = tokio::time::Instant::now() + 4 * PATIENCE;
+        term.next(&namespace, Key::Id(4_711), 1, deadline).await
+    });
+    tokio::task::yield_now().await;
+    lease.void();
+    let told = tokio::time::timeout(PATIENCE, waiting).await;
+    let told = told.expect("long before the deadline").expect("a caller");
+    assert!(matches!(told, Err(NextError::NotLeading)), "{told:?}");
+    disks.iter().for_each(|disk| disk.set(Mood::Well));
 }
 
 fn copy_dir(from: &std::path::Path, to: &std::path::Path) {

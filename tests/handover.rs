@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{history::Load, links::Cluster, processes::Processes};
-use ratchet::proto::v1::TransferLeadershipRequest;
+use common::{Client, PATIENCE, history::Load, links::Cluster, processes::Processes, unhurried};
+use ratchet::proto::v1::{NextStreamRequest, TransferLeadershipRequest};
 
 async fn transfer(cluster: &Processes, to: Option<u64>) -> u64 {
     let mut client = cluster.client(1);
@@ -111,4 +111,74 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     );
     client.next(7).await.unwrap();
     assert_eq!(client.status().await.unwrap().term, term);
+}
+
+/// So many that giving their ceilings back takes several log entries.
+const KEYS: u64 = 30_000;
+
+/// Takes a number of each key, and fails unless it is `expected`.
+async fn expect_of_all(client: &mut Client, expected: u64) {
+    let request = NextStreamRequest {
+        namespace: "book".into(),
+        ids: (1..=KEYS).collect(),
+        timeout_ms: PATIENCE.as_millis() as u64,
+        ..NextStreamRequest::default()
+    };
+    let answers = client.sequencer.next_stream(tokio_stream::once(request));
+    let mut answers = answers.await.expect("a stream").into_inner();
+    let answer = answers.message().await.expect("no error");
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.failure, None);
+    let odd: Vec<_> = (1..=KEYS)
+        .zip(&answer.firsts)
+        .filter(|(_, n)| **n != expected)
+        .collect();
+    assert!(
+        odd.is_empty(),
+        "{} keys have a gap, as {:?}",
+        odd.len(),
+        odd[0]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let to = leader % 3 + 1;
+    let mut client = cluster.client(leader);
+    expect_of_all(&mut client, 1).await;
+    let asked = (0..4).map(|_| {
+        let mut client = cluster.client(leader);
+        tokio::spawn(async move {
+            let request = TransferLeadershipRequest { to: Some(to) };
+            client.admin.transfer_leadership(request).await
+        })
+    });
+    for answer in futures::future::join_all(asked).await {
+        let answer = answer.expect("a caller").expect("a transfer");
+        assert_eq!(answer.into_inner().leader, to);
+    }
+    expect_of_all(&mut cluster.client(to), 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let to = leader % 3 + 1;
+    let mut client = cluster.client(leader);
+    expect_of_all(&mut client, 1).await;
+    let shared = cluster.nodes[&leader].shared().clone();
+    let before = shared.group.leadership().borrow().term;
+    {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let asking = std::pin::pin!(shared.hand_over(Some(to), deadline));
+        assert!(futures::poll!(asking).is_pending(), "under way");
+    }
+    let mut leadership = shared.group.leadership();
+    let over = leadership.wait_for(|now| now.term > before && now.leader.is_some());
+    let now = tokio::time::timeout(PATIENCE, over).await.expect("in time");
+    assert_eq!(now.unwrap().leader.map(|(id, _)| id), Some(to));
+    expect_of_all(&mut cluster.client(to), 2).await;
 }

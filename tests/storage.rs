@@ -62,7 +62,12 @@ fn entry(index: u64, command: Command) -> Entry {
 
 fn bump(index: u64, numbers: u64) -> Entry {
     let section = section(7);
-    entry(index, Command::Bump(vec![Bump { section, numbers }]))
+    let bump = Bump {
+        section,
+        numbers,
+        unused_max: numbers,
+    };
+    entry(index, Command::Bump(vec![bump]))
 }
 
 fn section(id: u64) -> SectionId {
@@ -263,6 +268,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
         .map(|id| Bump {
             section: section(id),
             numbers: id + 1,
+            unused_max: id + 1,
         })
         .collect();
     apply(

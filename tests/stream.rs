@@ -4,7 +4,7 @@ mod common;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::{Client, PATIENCE, id, links::Cluster};
+use common::{Client, PATIENCE, id, links::Cluster, unhurried};
 use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextStreamRequest, NextStreamResponse};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
@@ -253,5 +253,36 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
     }
     while let Some(done) = streams.join_next().await {
         done.expect("a stream");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
+    const IN_FLIGHT: u64 = 100;
+    const TIMEOUT: Duration = Duration::from_millis(1_500);
+    let cluster = Cluster::start(3, unhurried).await;
+    let follower = cluster.leader().await % 3 + 1;
+    let (messages, outgoing) = mpsc::channel(IN_FLIGHT as usize);
+    let mut client = cluster.client(follower);
+    let stream = client.sequencer.next_stream(ReceiverStream::new(outgoing));
+    let ask = |id| NextStreamRequest {
+        id,
+        timeout_ms: TIMEOUT.as_millis() as u64,
+        ..books(&[id % 10], &[])
+    };
+    for id in 0..IN_FLIGHT {
+        messages.send(ask(id)).await.expect("the stream lives");
+    }
+    let mut answers = stream.await.expect("a stream").into_inner();
+    let (started, mut next) = (tokio::time::Instant::now(), IN_FLIGHT);
+    while started.elapsed() < 2 * TIMEOUT {
+        let answer = tokio::time::timeout(PATIENCE, answers.next()).await;
+        let answer = answer
+            .expect("in time")
+            .expect("an answer")
+            .expect("no error");
+        assert_eq!(answer.failure, None, "message {} of {next}", answer.id);
+        messages.send(ask(next)).await.expect("the stream lives");
+        next += 1;
     }
 }

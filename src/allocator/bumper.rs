@@ -34,8 +34,19 @@ pub async fn run(
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let mut waiting = Vec::new();
-    while requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await > 0 {
-        let mut places = Vec::with_capacity(waiting.len());
+    // Sections that a bump was not enough for.
+    let mut again: Vec<Place> = Vec::new();
+    loop {
+        let first = again.len();
+        if first == 0 && requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await == 0 {
+            return;
+        }
+        while waiting.len() + first < ENTRY_SECTIONS_MAX
+            && let Ok(request) = requests.try_recv()
+        {
+            waiting.push(request);
+        }
+        let mut places = std::mem::take(&mut again);
         let mut finish = None;
         for request in waiting.drain(..) {
             match request {
@@ -43,17 +54,18 @@ pub async fn run(
                 Request::Finish(done) => finish = Some(done),
             }
         }
-        if !places.is_empty()
-            && let Err(error) = bump(&group, &memory, places).await
-        {
-            tracing::info!(term = memory.term(), %error, "no more bumps in this term");
-            // Closed first: who asks after `abandon` notices that nobody listens.
-            requests.close();
-            memory.abandon();
-            // Raft may go on leading in this term (it refuses proposals while it hears from no
-            // majority): a term in which nobody can take numbers must end.
-            lease.void();
-            return;
+        match bump(&group, &memory, places).await {
+            Ok(unserved) => again = unserved,
+            Err(error) => {
+                tracing::info!(term = memory.term(), %error, "no more bumps in this term");
+                // Closed first: who asks after `abandon` notices that nobody listens.
+                requests.close();
+                memory.abandon();
+                // Raft may go on leading in this term (it refuses proposals while it hears from no
+                // majority): a term in which nobody can take numbers must end.
+                lease.void();
+                return;
+            }
         }
         if let Some(done) = finish {
             // The one who asked may have given up.
@@ -63,17 +75,24 @@ pub async fn run(
     }
 }
 
-/// Proposes one entry for the sections at `places`, and gives each what it got.
+/// Proposes one entry for the sections at `places`, and gives each what it got. Answers those that need
+/// a further bump.
 #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
-async fn bump(group: &Group, memory: &Memory, mut places: Vec<Place>) -> Result<(), ProposeError> {
+async fn bump(
+    group: &Group,
+    memory: &Memory,
+    mut places: Vec<Place>,
+) -> Result<Vec<Place>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
-    places.retain(|&place| {
-        let wanted = memory.wanted(place);
-        let bump = wanted.map(|(section, numbers)| Bump { section, numbers });
-        bump.map(|bump| bumps.push(bump)).is_some()
-    });
+    {
+        let namespaces = group.view().namespaces();
+        places.retain(|&place| {
+            let bump = memory.wanted(place, &namespaces);
+            bump.map(|bump| bumps.push(bump)).is_some()
+        });
+    }
     if bumps.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if is_planted(Bug::ChunkFromLocalRead) {
         for (place, bump) in places.iter().zip(&bumps) {
@@ -95,22 +114,24 @@ async fn bump(group: &Group, memory: &Memory, mut places: Vec<Place>) -> Result<
     metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);
+    // As they are by now: who waits is served by what was changed since the bump was proposed, too.
     let namespaces = group.view().namespaces();
+    let mut again = Vec::new();
     for ((place, Bump { section, .. }), answer) in places.into_iter().zip(bumps).zip(answers) {
         // Namespaces are never removed, and the request named an applied one.
-        let none =
-            || ProposeError::Refused(format!("there is no namespace {:?}", section.namespace));
-        let namespace = namespaces.by_id(section.namespace).ok_or_else(none)?;
-        match answer {
-            Bumped::Chunk(chunk) => {
-                tracing::trace!(?section, old = chunk.old, new = chunk.new, "chunk");
-                memory.grant(place, &section, chunk, &namespace.config);
-            }
-            Bumped::Exhausted => memory.exhaust(place, namespace.config.max),
-            Bumped::NoNamespace => return Err(none()),
+        let namespace = namespaces.by_id(section.namespace);
+        let Some(namespace) = namespace.filter(|_| answer != Bumped::NoNamespace) else {
+            return Err(ProposeError::Refused(format!(
+                "there is no namespace {:?}",
+                section.namespace
+            )));
+        };
+        tracing::trace!(?section, ?answer, "bumped");
+        if memory.bumped(place, &section, answer, namespace) {
+            again.push(place);
         }
     }
-    Ok(())
+    Ok(again)
 }
 
 /// A planted bug: the chunk may be a predecessor's.
@@ -121,11 +142,11 @@ fn read_chunk(group: &Group, memory: &Memory, place: Place, bump: &Bump) {
         && record.max_seq > 0
         && let Some(namespace) = namespaces.by_id(bump.section.namespace)
     {
-        let chunk = Chunk {
+        let chunk = Bumped::Chunk(Chunk {
             old: record.max_seq.saturating_sub(bump.numbers),
             new: record.max_seq,
             left: 0,
-        };
-        memory.grant(place, &bump.section, chunk, &namespace.config);
+        });
+        memory.bumped(place, &bump.section, chunk, namespace);
     }
 }

@@ -14,14 +14,15 @@ use parking_lot::Mutex;
 
 use super::{
     gate::Gate,
-    section::{Section, Take},
-    shard::{Hasher, Shard, shard_of},
+    section::{Queue, Wish},
+    shard::{Answer, Hasher, Shard, shard_of},
 };
 use crate::{
     clock::{Clock, Instant},
     consensus::Group,
     metrics::{Metrics, SkipCause},
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, SectionId, Trim},
+    sequence::{Bump, Bumped, Key, Namespace, SectionId, Trim},
+    storage::{Namespaces, Work},
 };
 
 /// The keys are spread over this many locks; a power of two.
@@ -47,13 +48,14 @@ pub struct Memory {
     gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    work: Work,
     /// How long a bump takes of late, in nanoseconds.
     bump_nanos: AtomicU64,
 }
 
 impl Memory {
     /// An empty memory for `term`.
-    pub fn new(term: u64, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Memory {
+    pub fn new(term: u64, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, work: Work) -> Memory {
         Memory {
             term,
             shards: (0..SHARDS).map(|_| Locked::default()).collect(),
@@ -61,6 +63,7 @@ impl Memory {
             gate: Gate::default(),
             clock,
             metrics,
+            work,
             bump_nanos: AtomicU64::new(0),
         }
     }
@@ -85,14 +88,14 @@ impl Memory {
         &self.gate
     }
 
-    /// Takes the next `count` (at least 1) numbers of a key, or says what is missing; and where a
-    /// bump would find its section.
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them; and, where a bump must be
+    /// asked for, where it finds its section.
     #[inline]
-    pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> (Take, Place) {
+    pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> (Answer, Option<Place>) {
         let (hash, shard) = self.find(namespace, key);
         let mut locked = self.shards[shard as usize].0.lock();
-        let (take, section) = locked.take(&self.hasher, hash, namespace, key, count);
-        (take, Place { shard, section })
+        let (answer, section) = locked.take(&self.hasher, hash, namespace, key, count);
+        (answer, section.map(|section| Place { shard, section }))
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
@@ -103,31 +106,55 @@ impl Memory {
         locked.current(hash, namespace, key)
     }
 
-    /// Which section is at `place`, and how many numbers it wants by now. `None` once the memory is
-    /// closed.
-    pub fn wanted(&self, place: Place) -> Option<(SectionId, u64)> {
-        self.with(place, |section| (section.id.clone(), section.wanted()))
+    /// The bump that the section at `place` wants by now; `None` where nobody wants one any more, or the
+    /// memory is closed.
+    pub fn wanted(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
+        let mut shard = self.shards[place.shard as usize].0.lock();
+        let section = shard.section(place.section)?.id.clone();
+        let namespace = namespaces.by_id(section.namespace)?;
+        let Wish {
+            numbers,
+            unused_max,
+        } = shard.wish(place.section, namespace)?;
+        Some(Bump {
+            section,
+            numbers,
+            unused_max,
+        })
     }
 
-    /// Adds a chunk to the section at `place`.
-    pub fn grant(&self, place: Place, id: &SectionId, chunk: Chunk, config: &NamespaceConfig) {
-        let (_, step_max) = config.step_bounds();
-        let left = chunk.left.min(step_max);
-        self.metrics.skip(SkipCause::leader_change, left);
+    /// Notes what a bump of the section at `place` came to, and serves those who waited for it, with the
+    /// namespace as it is by now. True where a further bump must be asked for.
+    pub fn bumped(
+        &self,
+        place: Place,
+        id: &SectionId,
+        came_to: Bumped,
+        namespace: &Namespace,
+    ) -> bool {
         let bump_time = Duration::from_nanos(self.bump_nanos.load(Relaxed));
         let now = self.now();
-        let mut shard = self.shards[place.shard as usize].0.lock();
-        let section = shard.section(place.section);
-        if let Some(section) = section.filter(|section| section.id == *id)
-            && section.grant(chunk, config, now, bump_time)
-        {
-            shard.consult(place.section);
-        }
-    }
-
-    /// Notes that the section at `place` has no number left under `max`.
-    pub fn exhaust(&self, place: Place, max: u64) {
-        self.with(place, |section| section.exhaust(max));
+        let mut served = Vec::new();
+        let again = {
+            let mut shard = self.shards[place.shard as usize].0.lock();
+            let Some(section) = shard.section(place.section).filter(|found| found.id == *id) else {
+                return false;
+            };
+            match came_to {
+                Bumped::Chunk(chunk) => {
+                    self.metrics.skip(SkipCause::leader_change, chunk.left);
+                    if section.grant(chunk, &namespace.config, now, bump_time) {
+                        shard.consult(place.section);
+                    }
+                }
+                Bumped::Exhausted { max } => section.exhaust(max),
+                Bumped::NoNamespace => {}
+            }
+            shard.serve(place.section, namespace, &mut served)
+        };
+        // Woken after the lock is let go.
+        served.into_iter().for_each(|one| one.tell(&self.metrics));
+        again
     }
 
     /// Notes how long a bump took.
@@ -139,15 +166,20 @@ impl Memory {
     }
 
     /// Drops everything: the term is lost. Whoever waits is told so.
+    ///
+    /// The work grows with the keys, and is not the caller's.
     pub fn abandon(&self) {
         self.gate.close();
-        let shards = self.shards.iter();
-        let mut sections: Vec<Section> = shards
-            .flat_map(|shard| std::mem::take(&mut *shard.0.lock()).into_sections())
+        let shards: Vec<Shard> = (self.shards.iter())
+            .map(|shard| std::mem::take(&mut *shard.0.lock()))
             .collect();
-        // Who waits is told in an order that is the same in every run.
-        sections.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        drop(sections);
+        self.work.leave(move || {
+            let shards = shards.into_iter();
+            let mut waiting: Vec<(SectionId, Queue)> =
+                shards.flat_map(Shard::into_waiting).collect();
+            // Who waits is told in an order that is the same in every run.
+            waiting.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        });
     }
 
     /// Empties the memory and says what was used, in an order that is the same in every run.
@@ -171,11 +203,6 @@ impl Memory {
                 }
             })
             .collect()
-    }
-
-    fn with<T>(&self, place: Place, what: impl FnOnce(&mut Section) -> T) -> Option<T> {
-        let mut shard = self.shards[place.shard as usize].0.lock();
-        shard.section(place.section).map(what)
     }
 
     /// A key's hash and shard.

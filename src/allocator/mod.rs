@@ -17,6 +17,7 @@
 mod bumper;
 mod fence;
 mod gate;
+mod held;
 mod memory;
 mod section;
 mod shard;

@@ -6,11 +6,20 @@
 //! Invariant: a key and its section are in the same shard, and a place in `sections` belongs to one
 //! section until the shard is emptied for good.
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use std::hash::BuildHasher;
+use std::{hash::BuildHasher, sync::Arc};
 
-use super::section::{Cursor, Section, Take};
-use crate::sequence::{Key, Lattice, Namespace, NamespaceId, SectionId};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use tokio::sync::oneshot;
+
+use super::{
+    held::{Handed, Taken},
+    section::{Cursor, OwnedKey, Queue, Section, Take, Waiter, Wish},
+};
+use crate::{
+    metrics::Metrics,
+    sequence::{Key, Lattice, Namespace, NamespaceId, SectionId},
+};
 
 /// One key and where it stands.
 #[derive(Debug)]
@@ -19,14 +28,44 @@ struct Slot<K> {
     cursor: Cursor,
 }
 
+/// Where the keys stand.
+#[derive(Debug, Default)]
+struct Cursors {
+    ids: HashTable<Slot<u64>>,
+    names: HashTable<Slot<Box<[u8]>>>,
+}
+
 /// A part of the memory.
 #[derive(Debug, Default)]
 pub struct Shard {
-    ids: HashTable<Slot<u64>>,
-    names: HashTable<Slot<Box<[u8]>>>,
+    cursors: Cursors,
     sections: Vec<Section>,
     /// Where the sections of several keys are; a key with a section of its own leads to it.
     shared: HashMap<SectionId, u32>,
+}
+
+/// What a call for numbers of a key came to.
+#[derive(Debug)]
+pub enum Answer {
+    /// Numbers, or how many are left.
+    Taken(Taken),
+    /// They come later. Dropped: the term is lost.
+    Later(oneshot::Receiver<Handed>),
+}
+
+/// A call that waited, and what it gets.
+pub struct Served {
+    waiter: Waiter,
+    taken: Taken,
+}
+
+impl Served {
+    /// Tells whoever waits.
+    pub fn tell(self, metrics: &Arc<Metrics>) {
+        let handed = Handed::new(self.taken, self.waiter.count, metrics.clone());
+        // Nobody listens who gave up meanwhile: then it comes back, and is counted.
+        drop(self.waiter.reply.send(handed));
+    }
 }
 
 /// What a section used, for the ceiling to be lowered to.
@@ -71,9 +110,28 @@ impl Hasher {
     }
 }
 
+impl Cursors {
+    #[inline]
+    fn find(&mut self, hash: u64, namespace: NamespaceId, key: Key<'_>) -> Option<&mut Cursor> {
+        match key {
+            Key::Id(id) => {
+                let same =
+                    |slot: &Slot<u64>| slot.key == id && slot.cursor.namespace == namespace.0;
+                self.ids.find_mut(hash, same).map(|slot| &mut slot.cursor)
+            }
+            Key::Name(name) => {
+                let same = |slot: &Slot<Box<[u8]>>| {
+                    *slot.key == *name && slot.cursor.namespace == namespace.0
+                };
+                self.names.find_mut(hash, same).map(|slot| &mut slot.cursor)
+            }
+        }
+    }
+}
+
 impl Shard {
-    /// Takes the next `count` (at least 1) numbers of a key, or says what is missing; and the place
-    /// of its section, for a bump. `hash` is the key's.
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them; and, where a bump must be
+    /// asked for, the place of the section that it is for. `hash` is the key's.
     #[inline]
     pub fn take(
         &mut self,
@@ -82,31 +140,92 @@ impl Shard {
         namespace: &Namespace,
         key: Key<'_>,
         count: u64,
-    ) -> (Take, u32) {
-        let cursor = match self.find(hash, namespace.id, key) {
-            Some(found) => found,
-            None => {
-                self.insert(hasher, hash, namespace, key);
-                return self.take(hasher, hash, namespace, key, count);
+    ) -> (Answer, Option<u32>) {
+        let Some(cursor) = self.cursors.find(hash, namespace.id, key) else {
+            self.insert(hasher, hash, namespace, key);
+            return self.take(hasher, hash, namespace, key, count);
+        };
+        if let Some(range) = cursor.take(&namespace.config, count) {
+            return (Answer::Taken(Ok(range)), None);
+        }
+        let place = cursor.section;
+        let section = &mut self.sections[place as usize];
+        let (answer, bump) = match section.take(cursor, &namespace.config, count) {
+            Take::Range { range, bump } => (Answer::Taken(Ok(range)), bump),
+            Take::Exhausted { left } => (Answer::Taken(Err(left)), false),
+            Take::Wait => {
+                // Whoever comes next stands behind.
+                cursor.consult();
+                let (reply, later) = oneshot::channel();
+                let key = OwnedKey::from(key);
+                let waiter = Waiter {
+                    hash,
+                    key,
+                    count,
+                    reply,
+                };
+                (Answer::Later(later), section.wait(waiter))
             }
         };
-        let place = cursor.section;
-        if let Some(range) = cursor.take(&namespace.config, count) {
-            return (Take::Range { range, bump: false }, place);
+        (answer, bump.then_some(place))
+    }
+
+    /// By how much section number `place` is to be bumped; `None` where nobody wants it any more.
+    pub fn wish(&mut self, place: u32, namespace: &Namespace) -> Option<Wish> {
+        let cursors = &mut self.cursors;
+        let section = self.sections.get_mut(place as usize)?;
+        section.wish(&namespace.config, |section, waiter| {
+            let cursor = cursors.find(waiter.hash, namespace.id, waiter.key.as_key());
+            cursor.map_or(0, |cursor| section.left(cursor, &namespace.config))
+        })
+    }
+
+    /// Serves those who waited for a bump of section number `place`, in their order, and adds whom to
+    /// tell to `served`. True where a further bump must be asked for.
+    pub fn serve(&mut self, place: u32, namespace: &Namespace, served: &mut Vec<Served>) -> bool {
+        let Some(section) = self.sections.get_mut(place as usize) else {
+            return false;
+        };
+        let mut queue = section.served();
+        let mut again = false;
+        while let Some(waiter) = queue.pop_front() {
+            let key = waiter.key.as_key();
+            let Some(cursor) = (self.cursors.find(waiter.hash, namespace.id, key))
+                .filter(|_| !waiter.reply.is_closed())
+            else {
+                continue;
+            };
+            let taken = match section.take_now(cursor, &namespace.config, waiter.count) {
+                Take::Range { range, bump } => {
+                    again |= bump;
+                    Ok(range)
+                }
+                Take::Exhausted { left } => Err(left),
+                Take::Wait => {
+                    queue.push_front(waiter);
+                    break;
+                }
+            };
+            served.push(Served { waiter, taken });
         }
-        // A copy, since the section lies beside the table that the cursor is in.
-        let mut moved = *cursor;
-        let take = self.sections[place as usize].take(&mut moved, &namespace.config, count);
-        if let Some(cursor) = self.find(hash, namespace.id, key) {
-            *cursor = moved;
+        if queue.is_empty() {
+            return again;
         }
-        (take, place)
+        for waiter in &queue {
+            // It may have been served before, and would be overtaken by itself.
+            let key = waiter.key.as_key();
+            if let Some(cursor) = self.cursors.find(waiter.hash, namespace.id, key) {
+                cursor.consult();
+            }
+        }
+        section.wait_on(queue);
+        true
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&mut self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        let cursor = self.find(hash, namespace.id, key).copied();
+        let cursor = self.cursors.find(hash, namespace.id, key).copied();
         let place = match cursor {
             Some(cursor) => cursor.section,
             None => *self.shared.get(&namespace.section_of(key))?,
@@ -122,16 +241,20 @@ impl Shard {
 
     /// Has the keys of section number `place` ask it before they go on.
     pub fn consult(&mut self, place: u32) {
-        let cursors = self.ids.iter_mut().map(|slot| &mut slot.cursor);
-        cursors
-            .chain(self.names.iter_mut().map(|slot| &mut slot.cursor))
+        let Cursors { ids, names } = &mut self.cursors;
+        let ids = ids.iter_mut().map(|slot| &mut slot.cursor);
+        ids.chain(names.iter_mut().map(|slot| &mut slot.cursor))
             .filter(|cursor| cursor.section == place)
             .for_each(Cursor::consult);
     }
 
-    /// The sections, for whoever waits at them to be told that they are gone.
-    pub fn into_sections(self) -> Vec<Section> {
-        self.sections
+    /// Those who wait, by section.
+    pub fn into_waiting(self) -> impl Iterator<Item = (SectionId, Queue)> {
+        let sections = self.sections.into_iter();
+        sections.filter_map(|mut section| {
+            let queue = section.served();
+            (!queue.is_empty()).then_some((section.id, queue))
+        })
     }
 
     /// Empties the shard and says what was used of each section that has numbers left.
@@ -149,8 +272,9 @@ impl Shard {
             Some((place, taken.unwrap_or(section.floor()), lattice))
         };
         let cursors = || {
-            let names = closed.names.iter().map(|slot| &slot.cursor);
-            closed.ids.iter().map(|slot| &slot.cursor).chain(names)
+            let Cursors { ids, names } = &closed.cursors;
+            let names = names.iter().map(|slot| &slot.cursor);
+            ids.iter().map(|slot| &slot.cursor).chain(names)
         };
         let mut used: Vec<(u64, u64)> = (closed.sections.iter())
             .map(|section| (section.floor(), 0))
@@ -169,23 +293,6 @@ impl Shard {
                 lost,
             })
             .collect()
-    }
-
-    #[inline]
-    fn find(&mut self, hash: u64, namespace: NamespaceId, key: Key<'_>) -> Option<&mut Cursor> {
-        match key {
-            Key::Id(id) => {
-                let same =
-                    |slot: &Slot<u64>| slot.key == id && slot.cursor.namespace == namespace.0;
-                self.ids.find_mut(hash, same).map(|slot| &mut slot.cursor)
-            }
-            Key::Name(name) => {
-                let same = |slot: &Slot<Box<[u8]>>| {
-                    *slot.key == *name && slot.cursor.namespace == namespace.0
-                };
-                self.names.find_mut(hash, same).map(|slot| &mut slot.cursor)
-            }
-        }
     }
 
     /// The first touch of a key in this term.
@@ -208,13 +315,13 @@ impl Shard {
             Key::Id(key) => {
                 let slot = Slot { key, cursor };
                 let rehash = |slot: &Slot<u64>| hasher.id(slot.cursor.namespace, slot.key);
-                self.ids.insert_unique(hash, slot, rehash);
+                self.cursors.ids.insert_unique(hash, slot, rehash);
             }
             Key::Name(name) => {
                 let key = name.into();
                 let slot = Slot { key, cursor };
                 let rehash = |slot: &Slot<Box<[u8]>>| hasher.name(slot.cursor.namespace, &slot.key);
-                self.names.insert_unique(hash, slot, rehash);
+                self.cursors.names.insert_unique(hash, slot, rehash);
             }
         }
     }
@@ -260,7 +367,7 @@ mod tests {
             }
         }
 
-        fn take(&mut self, key: Key<'_>, count: u64) -> (Take, u32) {
+        fn take(&mut self, key: Key<'_>, count: u64) -> (Answer, Option<u32>) {
             let hash = self.hasher.key(self.namespace.id, key);
             self.shard
                 .take(&self.hasher, hash, &self.namespace, key, count)
@@ -268,7 +375,7 @@ mod tests {
 
         fn took(&mut self, key: Key<'_>, count: u64) -> (u64, u64) {
             match self.take(key, count).0 {
-                Take::Range { range, .. } => (range.first, range.last),
+                Answer::Taken(Ok(range)) => (range.first, range.last),
                 other => panic!("expected numbers, got {other:?}"),
             }
         }
@@ -278,19 +385,54 @@ mod tests {
             self.shard.current(hash, &self.namespace, key)
         }
 
-        /// The first touch, and the chunk that it leads to.
-        fn grant(&mut self, key: Key<'_>, old: u64, new: u64) {
-            let (_, place) = self.take(key, 1);
+        /// A call that waits.
+        fn wait(&mut self, key: Key<'_>, count: u64) -> oneshot::Receiver<Handed> {
+            match self.take(key, count).0 {
+                Answer::Later(later) => later,
+                other => panic!("expected to wait, got {other:?}"),
+            }
+        }
+
+        /// The place of a key's section.
+        fn place(&mut self, key: Key<'_>) -> u32 {
+            let hash = self.hasher.key(self.namespace.id, key);
+            if self
+                .shard
+                .cursors
+                .find(hash, self.namespace.id, key)
+                .is_none()
+            {
+                self.shard.insert(&self.hasher, hash, &self.namespace, key);
+            }
+            let cursor = self.shard.cursors.find(hash, self.namespace.id, key);
+            cursor.unwrap().section
+        }
+
+        /// The chunk of a key's section, and whether a further bump is needed.
+        fn grant(&mut self, key: Key<'_>, old: u64, new: u64) -> bool {
+            let place = self.place(key);
             let chunk = Chunk { old, new, left: 0 };
             let section = self.shard.section(place).unwrap();
-            if section.grant(
-                chunk,
-                &self.namespace.config,
-                Instant::from_nanos(1),
-                Duration::ZERO,
-            ) {
+            let now = Instant::from_nanos(1);
+            if section.grant(chunk, &self.namespace.config, now, Duration::ZERO) {
                 self.shard.consult(place);
             }
+            self.serve(key)
+        }
+
+        fn serve(&mut self, key: Key<'_>) -> bool {
+            let place = self.place(key);
+            let mut served = Vec::new();
+            let again = self.shard.serve(place, &self.namespace, &mut served);
+            let metrics = Metrics::new();
+            served.into_iter().for_each(|one| one.tell(&metrics));
+            again
+        }
+
+        fn wish(&mut self, key: Key<'_>) -> (u64, u64) {
+            let place = self.place(key);
+            let wish = self.shard.wish(place, &self.namespace).unwrap();
+            (wish.numbers, wish.unused_max)
         }
 
         fn close(&mut self) -> Vec<(SectionId, u64, u64)> {
@@ -307,6 +449,99 @@ mod tests {
     #[test]
     fn a_slot_of_an_id_is_half_a_cache_line() {
         assert_eq!(size_of::<Slot<u64>>(), 32);
+    }
+
+    fn handed(mut later: oneshot::Receiver<Handed>) -> Result<(u64, u64), u64> {
+        let taken = later.try_recv().expect("served").accept();
+        taken.map(|range| (range.first, range.last))
+    }
+
+    #[test]
+    fn calls_that_wait_are_served_in_the_order_of_their_arrival_and_small_ones_do_not_overtake() {
+        let mut one = One::new(|config| config.step = 100);
+        one.grant(KEY, 0, 100);
+        let large = one.wait(KEY, 1_000);
+        // Numbers are left for them; they come after all the same.
+        let small: Vec<_> = (0..50).map(|_| one.wait(KEY, 1)).collect();
+        assert_eq!(one.wish(KEY), (950, 1_050), "enough for all of them");
+        assert!(
+            one.grant(KEY, 100, 1_050),
+            "nothing is left for the next one"
+        );
+        assert_eq!(handed(large), Ok((1, 1_000)));
+        for (n, later) in (1_001..).zip(small) {
+            assert_eq!(handed(later), Ok((n, n)));
+        }
+    }
+
+    #[test]
+    fn a_call_that_came_while_the_bump_was_under_way_is_not_overtaken_either() {
+        let mut one = One::new(|config| config.step = 100);
+        let first = one.wait(KEY, 1);
+        assert_eq!(one.wish(KEY), (100, 100));
+        let large = one.wait(KEY, 500);
+        assert!(one.grant(KEY, 0, 100), "a further bump is needed");
+        assert_eq!(handed(first), Ok((1, 1)));
+        let small = one.wait(KEY, 1);
+        assert_eq!(one.wish(KEY), (402, 501));
+        one.grant(KEY, 100, 502);
+        assert_eq!(handed(large), Ok((2, 501)));
+        assert_eq!(handed(small), Ok((502, 502)));
+    }
+
+    #[test]
+    fn a_call_that_is_gone_takes_nothing() {
+        let mut one = One::new(|config| config.step = 100);
+        drop(one.wait(KEY, 60));
+        let second = one.wait(KEY, 5);
+        one.grant(KEY, 0, 100);
+        assert_eq!(handed(second), Ok((1, 5)));
+    }
+
+    #[test]
+    fn those_who_wait_at_the_end_of_the_number_space_get_what_is_left_in_their_order() {
+        let mut one = One::new(|config| (config.step, config.max) = (100, 50));
+        let waiting: Vec<_> = (0..60).map(|_| one.wait(KEY, 1)).collect();
+        assert!(one.grant(KEY, 0, 50), "ten go on waiting");
+        let place = one.place(KEY);
+        one.shard.section(place).unwrap().exhaust(50);
+        assert!(!one.serve(KEY));
+        let got: Vec<_> = waiting.into_iter().map(handed).collect();
+        for (n, got) in got.iter().enumerate() {
+            let number = n as u64 + 1;
+            let expected = if n < 50 { Ok((number, number)) } else { Err(0) };
+            assert_eq!(*got, expected);
+        }
+    }
+
+    #[test]
+    fn a_maximum_raised_while_a_call_waits_at_the_old_one_serves_it() {
+        let mut one = One::new(|config| (config.step, config.max) = (100, 50));
+        one.grant(KEY, 0, 50);
+        assert_eq!(one.took(KEY, 50), (1, 50));
+        let later = one.wait(KEY, 1);
+        // The bump was decided under 50, and by its answer the maximum has been raised.
+        one.namespace.config.max = 1_000;
+        let place = one.place(KEY);
+        one.shard.section(place).unwrap().exhaust(50);
+        assert!(one.serve(KEY), "asks again, under the new maximum");
+        assert_eq!(one.wish(KEY), (100, 100));
+        one.grant(KEY, 50, 150);
+        assert_eq!(handed(later), Ok((51, 51)));
+        assert_eq!(one.took(KEY, 1), (52, 52));
+    }
+
+    #[test]
+    fn a_maximum_lowered_while_a_call_waits_is_told_at_once() {
+        let mut one = One::new(|config| config.step = 100);
+        one.grant(KEY, 0, 100);
+        assert_eq!(one.took(KEY, 100), (1, 100));
+        let later = one.wait(KEY, 1);
+        one.namespace.config.max = 60;
+        let place = one.place(KEY);
+        one.shard.section(place).unwrap().exhaust(60);
+        assert!(!one.serve(KEY), "no further entry");
+        assert_eq!(handed(later), Err(0));
     }
 
     #[test]
@@ -350,8 +585,8 @@ mod tests {
         one.grant(Key::Name(&name), 0, 100);
         assert_eq!(one.took(Key::Name(&name), 3), (1, 3));
         one.namespace.id = NamespaceId(2);
-        assert!(matches!(one.take(Key::Name(&name), 1).0, Take::Wait { .. }));
-        assert!(matches!(one.take(KEY, 1).0, Take::Wait { .. }));
+        drop(one.wait(Key::Name(&name), 1));
+        drop(one.wait(KEY, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The allocator of one term: from the moment the term's leader knows all that was committed
 //! before, until it is closed for good.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -11,8 +11,9 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
+    held::{Handed, Held, Taken},
     memory::Memory,
-    section::Take,
+    shard::Answer,
 };
 use crate::{
     clock::Clock,
@@ -70,7 +71,8 @@ impl Term {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
-        let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics));
+        let work = group.store().work();
+        let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
         tokio::spawn(bumper::run(
             group.clone(),
@@ -78,6 +80,7 @@ impl Term {
             lease.clone(),
             requests,
         ));
+        tokio::spawn(abandon_when_void(lease.clone(), Arc::downgrade(&memory)));
         Term {
             memory,
             fence: Fence::new(fence, group.clone(), lease.clone(), clock),
@@ -110,25 +113,19 @@ impl Term {
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
-            Ok(taken) => taken,
-            Err(again) => Box::pin(self.wait(again, namespace, key, count, deadline)).await?,
+            Answer::Taken(taken) => taken,
+            Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
-        match taken {
-            Ok(range) => {
-                // Only now: a successor that answered before we took has let the fence down.
-                self.pass_fence(count, 1, deadline).await?;
-                Ok(range)
-            }
-            Err(left) => {
-                self.pass_fence(0, 0, deadline).await?;
-                Err(NextError::Exhausted { left })
-            }
-        }
+        let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
+        // Only now: a successor that answered before we took has let the fence down.
+        self.pass_fence(held, taken.is_ok().into(), deadline)
+            .await?;
+        taken.map_err(|left| NextError::Exhausted { left })
     }
 
     /// Hands out the next numbers of many keys, of each as many as `ask` says (at least 1) for its
     /// place: all of them, or, where a namespace ends, as many as there are; with one look at the
-    /// fence. A key that comes twice gets two ranges, in no particular order.
+    /// fence. A key that comes twice gets two ranges, in the order of its places.
     ///
     /// # Errors
     /// [`NextError`], of all keys together; what was taken for some of them is then lost, and counted.
@@ -146,29 +143,28 @@ impl Term {
             firsts: Vec::with_capacity(keys),
             exhausted: Vec::new(),
         };
-        let mut numbers = 0;
+        let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
         for place in 0..keys {
             let (key, count) = ask(place);
             answer.firsts.push(0);
             match self.take(namespace, key, count) {
-                Ok(taken) => numbers += answer.note(place, taken, count),
-                Err(again) => waiting.push((place, again)),
+                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
+                Answer::Later(later) => waiting.push((place, count, later)),
             }
         }
-        for (place, again) in waiting {
-            let (key, count) = ask(place);
-            match Box::pin(self.wait(again, namespace, key, count, deadline)).await {
-                Ok(taken) => numbers += answer.note(place, taken, count),
+        for (place, count, later) in waiting {
+            match Box::pin(self.wait(later, deadline)).await {
+                Ok(taken) => held.add(answer.note(place, taken, count)),
                 Err(error) => {
-                    self.memory.metrics().skip(error.cause(), numbers);
+                    held.skip(error.cause());
                     return Err(error);
                 }
             }
         }
         // Only now, as above.
         let answered = keys - answer.exhausted.len();
-        self.pass_fence(numbers, answered as u64, deadline).await?;
+        self.pass_fence(held, answered as u64, deadline).await?;
         Ok(answer)
     }
 
@@ -198,7 +194,8 @@ impl Term {
         if remembered.is_none() && self.memory.gate().is_closed() {
             return Err(NextError::NotLeading);
         }
-        self.pass_fence(0, 0, deadline).await?;
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(nothing, 0, deadline).await?;
         Ok((last > 0).then_some(last))
     }
 
@@ -225,7 +222,9 @@ impl Term {
         let (done, finished) = oneshot::channel();
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
-        Some(self.memory.close(&self.group))
+        let (memory, group) = (self.memory.clone(), self.group.clone());
+        let closed = self.group.store().work().run(move || memory.close(&group));
+        closed.await.ok()
     }
 
     fn enter(&self) -> Result<super::gate::Inside<'_>, NextError> {
@@ -235,74 +234,61 @@ impl Term {
         self.memory.gate().enter().ok_or(NextError::NotLeading)
     }
 
-    /// Takes from memory; where there are not enough numbers, what to wait for.
+    /// Takes from memory, or waits there.
     #[inline]
-    fn take(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-    ) -> Result<Taken, oneshot::Receiver<()>> {
-        let (take, place) = self.memory.take(namespace, key, count);
-        if let Take::Range { bump: true, .. } | Take::Wait { bump: true, .. } = take {
+    fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
+        let (answer, bump) = self.memory.take(namespace, key, count);
+        if let Some(place) = bump {
             // The bumper is gone only once the term is lost; whoever waits is told by `abandon`.
             if self.bumper.send(Request::Bump(place)).is_err() {
                 self.memory.abandon();
             }
         }
-        match take {
-            Take::Range { range, .. } => Ok(Ok(range)),
-            Take::Exhausted { left } => Ok(Err(left)),
-            Take::Wait { again, .. } => Err(again),
-        }
+        answer
     }
 
-    /// Waits for numbers, as often as others are faster.
+    /// Waits for what comes later.
     #[cold]
     async fn wait(
         &self,
-        mut again: oneshot::Receiver<()>,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
+        later: oneshot::Receiver<Handed>,
         deadline: Instant,
     ) -> Result<Taken, NextError> {
-        loop {
-            match tokio::time::timeout_at(deadline, again).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_dropped)) => return Err(NextError::NotLeading),
-                Err(_) if self.fence.hears_majority() => return Err(NextError::DeadlineExceeded),
-                Err(_) => return Err(NextError::NotLeading),
-            }
-            match self.take(namespace, key, count) {
-                Ok(taken) => return Ok(taken),
-                Err(not_yet) => again = not_yet,
-            }
+        match tokio::time::timeout_at(deadline, later).await {
+            Ok(Ok(handed)) => Ok(handed.accept()),
+            Ok(Err(_dropped)) => Err(NextError::NotLeading),
+            Err(_) if self.fence.hears_majority() => Err(NextError::DeadlineExceeded),
+            Err(_) => Err(NextError::NotLeading),
         }
     }
 
-    /// Passes `numbers` numbers for `answers` keys.
+    /// Passes what was taken for the answers of `answers` keys.
     async fn pass_fence(
         &self,
-        numbers: u64,
+        held: Held<&Metrics>,
         answers: u64,
         deadline: Instant,
     ) -> Result<(), NextError> {
         let metrics = self.memory.metrics();
         if self.fence.check(deadline).await {
-            metrics.numbers.inc_by(numbers);
+            metrics.numbers.inc_by(held.answered());
             metrics.answers.inc_by(answers);
             Ok(())
         } else {
             metrics.fence_failures.inc();
-            metrics.skip(SkipCause::fence, numbers);
+            held.skip(SkipCause::fence);
             Err(NextError::NotLeading)
         }
     }
 }
 
-/// Numbers, or how many are left where those are too few.
-type Taken = Result<Range, u64>;
+/// Tells those who wait in a term that its lease is void: they are inside, and keep the term alive.
+async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
+    lease.wait_until(TermLease::is_void).await;
+    if let Some(memory) = memory.upgrade() {
+        memory.abandon();
+    }
+}
 
 impl NextMany {
     /// Notes what the key at `place` got, and answers how many numbers that is.

@@ -18,13 +18,15 @@ pub use histogram::Histogram;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[allow(non_camel_case_types)]
 pub enum SkipCause {
-    /// The last leader went without giving its chunks back: at most one step per section, counted
-    /// when the section is first touched again.
+    /// The last leader went without giving its chunks back: at most one step per section and what the
+    /// calls that waited had asked for beyond it, counted when the section is first touched again.
     leader_change,
     /// The fence failed after the numbers were taken.
     fence,
     /// The caller's deadline passed while some of the keys that it asked for at once still waited.
     deadline,
+    /// The caller was gone when its numbers were there.
+    cancelled,
     /// A graceful handover raised a key to the ceiling of the section that it shares.
     shared_section,
 }
@@ -172,6 +174,7 @@ impl Default for Metrics {
             SkipCause::leader_change,
             SkipCause::fence,
             SkipCause::deadline,
+            SkipCause::cancelled,
             SkipCause::shared_section,
         ] {
             // Shown from the start, as 0.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -29,7 +29,7 @@ impl Shared {
     /// # Errors
     /// [`Failure`]: a status with what was wrong, or, for a peer's request, who leads instead.
     pub async fn administer(
-        &self,
+        self: &Arc<Self>,
         request: Request,
         origin: Origin,
         deadline: Instant,
@@ -97,7 +97,7 @@ impl Shared {
     }
 
     async fn carry_out(
-        &self,
+        self: &Arc<Self>,
         term: u64,
         request: Request,
         deadline: Instant,
@@ -150,8 +150,7 @@ impl Shared {
                 if let Some(to) = transfer.to {
                     self.known(to)?;
                 }
-                let left = deadline.saturating_duration_since(Instant::now());
-                let now = self.hand_over(transfer.to, left).await?;
+                let now = self.hand_over(transfer.to, deadline).await?;
                 Ok(Reply::Transfer(v1::TransferLeadershipResponse {
                     leader: leader_of(&now).unwrap_or_default(),
                     term: now.term,

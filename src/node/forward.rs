@@ -20,7 +20,7 @@ use tonic::Status;
 
 use crate::{
     consensus::{Sender, Transport},
-    metrics::Metrics,
+    metrics::{Metrics, SkipCause},
     proto::{
         peer::{
             ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, forward_reply::Reply,
@@ -169,7 +169,7 @@ impl Link {
                 return;
             }
         };
-        let mut pending: BTreeMap<u64, oneshot::Sender<Forwarded>> = BTreeMap::new();
+        let mut pending: BTreeMap<u64, Waiting> = BTreeMap::new();
         let mut next_id = 0u64;
         let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
         loop {
@@ -178,7 +178,7 @@ impl Link {
                 reply = replies.next() => match reply {
                     Some(Ok(ForwardReplies { replies })) => {
                         for reply in replies {
-                            deliver(&mut pending, reply);
+                            deliver(&mut pending, reply, &self.metrics);
                         }
                     }
                     Some(Err(status)) => {
@@ -199,7 +199,7 @@ impl Link {
                             match reply {
                                 Some(Ok(ForwardReplies { replies })) => {
                                     for reply in replies {
-                                        deliver(&mut pending, reply);
+                                        deliver(&mut pending, reply, &self.metrics);
                                     }
                                     continue;
                                 }
@@ -211,11 +211,10 @@ impl Link {
                         return;
                     }
                     batch.extend(arrived.drain(..));
-                    self.metrics.forward_batches.inc();
-                    place.send(self.message(&mut batch, &mut pending, &mut next_id));
-                    if pending.len() > 2 * MESSAGE_REQUESTS_MAX {
-                        // Whoever gave up no longer waits for an answer.
-                        pending.retain(|_, reply| !reply.is_closed());
+                    let message = self.message(&mut batch, &mut pending, &mut next_id);
+                    if !message.requests.is_empty() {
+                        self.metrics.forward_batches.inc();
+                        place.send(message);
                     }
                 }
             }
@@ -225,7 +224,7 @@ impl Link {
     fn message(
         &self,
         batch: &mut VecDeque<Pending>,
-        pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>,
+        pending: &mut BTreeMap<u64, Waiting>,
         next_id: &mut u64,
     ) -> ForwardRequests {
         let (now, mut bytes) = (Instant::now(), 0);
@@ -233,13 +232,18 @@ impl Link {
         while bytes < MERGED_BYTES_MAX
             && let Some(one) = batch.pop_front()
         {
+            let budget_ms = millis(one.deadline.saturating_duration_since(now));
+            // The leader would take numbers for an answer that nobody waits for any more.
+            if budget_ms == 0 || one.reply.is_closed() {
+                continue;
+            }
             let id = *next_id;
             *next_id += 1;
-            pending.insert(id, one.reply);
+            pending.insert(id, Waiting::new(one.reply, &one.request));
             bytes += one.request.encoded_len();
             requests.push(ForwardRequest {
                 id,
-                budget_ms: millis(one.deadline.saturating_duration_since(now)),
+                budget_ms,
                 request: Some(one.request),
             });
         }
@@ -254,8 +258,34 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn deliver(pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>, reply: ForwardReply) {
-    let Some(waiting) = pending.remove(&reply.id) else {
+/// A request under way, and who waits for its answer.
+struct Waiting {
+    reply: oneshot::Sender<Forwarded>,
+    /// How many numbers it asked for.
+    numbers: u64,
+}
+
+impl Waiting {
+    fn new(reply: oneshot::Sender<Forwarded>, request: &Request) -> Self {
+        let numbers = match request {
+            Request::Next(next) => next.count.unwrap_or(1),
+            Request::NextMany(many) if many.counts.is_empty() => {
+                (many.ids.len() + many.names.len()) as u64
+            }
+            Request::NextMany(many) => many.counts.iter().sum(),
+            Request::Current(_) => 0,
+        };
+        Waiting { reply, numbers }
+    }
+}
+
+/// Passes a reply on to whoever waits for it. Numbers for one who gave up are skipped.
+fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Metrics) {
+    let Some(Waiting {
+        reply: waiting,
+        numbers,
+    }) = pending.remove(&reply.id)
+    else {
         return;
     };
     let forwarded = match reply.reply {
@@ -265,6 +295,7 @@ fn deliver(pending: &mut BTreeMap<u64, oneshot::Sender<Forwarded>>, reply: Forwa
         Some(Reply::Error(error)) => Forwarded::Error(error.into()),
         Some(Reply::NotLeader(_)) | None => Forwarded::NotLeader,
     };
-    // Whoever gave up at the deadline no longer listens.
-    let _ = waiting.send(forwarded);
+    if let Err(Forwarded::Next(_) | Forwarded::NextMany(_)) = waiting.send(forwarded) {
+        metrics.skip(SkipCause::cancelled, numbers);
+    }
 }

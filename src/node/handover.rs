@@ -1,13 +1,22 @@
 //! Graceful handover: no gap in any key that has a section of its own.
 //!
+//! A handover belongs to the node, not to whoever asked for it: there is one for each term, it goes on
+//! when its caller hangs up, and whoever asks meanwhile waits for the same.
+//!
 //! Invariant: a term that was closed is never opened again. Whatever fails on the way, this node
 //! hands out nothing more in it, and keeps silent until a later term has a leader.
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared as Joined},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 use tonic::Status;
 
-use super::Shared;
+use super::{Shared, leader_of};
 use crate::{
     allocator::Term,
     consensus::{Leadership, ProposeError},
@@ -18,43 +27,55 @@ use crate::{
 /// How many sections one log entry trims at most.
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 
+/// How many election timeouts a successor has to take over.
+const TRANSFER_ELECTIONS: u64 = 10;
+
+/// What a handover comes to, for all who wait for it.
+type Outcome = Result<Leadership, Status>;
+
+/// The handover that is under way, or was last.
+#[derive(Default)]
+pub struct Handovers(Mutex<Option<Handover>>);
+
+#[derive(Clone)]
+struct Handover {
+    term: u64,
+    /// `None`: the node stops, and nobody else can lead.
+    successor: Option<NodeId>,
+    outcome: Joined<BoxFuture<'static, Outcome>>,
+}
+
 impl Shared {
-    /// Hands the leadership to `to`, or to the voter with the longest log.
+    /// Hands the leadership to `to`, or to the voter with the longest log; waits until `deadline`. The
+    /// handover itself takes as long as stopping may take.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION, before anything has changed, where nobody fit can take over;
-    /// UNAVAILABLE where this node does not lead, or nobody took over within `limit`.
-    pub async fn hand_over(
-        &self,
-        to: Option<NodeId>,
-        limit: Duration,
-    ) -> Result<Leadership, Status> {
+    /// FAILED_PRECONDITION, before anything has changed, where nobody fit can take over; ABORTED where
+    /// a handover to another node was under way, and is over; UNAVAILABLE where this node does not lead,
+    /// or nobody took over in time; DEADLINE_EXCEEDED where the handover goes on.
+    pub async fn hand_over(self: &Arc<Self>, to: Option<NodeId>, deadline: Instant) -> Outcome {
         let Some(term) = self.allocator.load_full() else {
             return Err(Status::unavailable("this node does not lead"));
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
         }
-        let successor = self
-            .group
-            .successor(term.term(), to)
-            .map_err(|e| Status::failed_precondition(e.to_string()))?;
-        tracing::info!(term = term.term(), successor, "handing the leadership over");
-        let handover = async {
-            self.give_back(&term).await;
-            self.group.transfer(term.lease(), successor, limit).await
-        };
-        // Cut short, the term stays closed and its lease void.
-        let _void = VoidOnDrop(term.clone());
-        match tokio::time::timeout(limit, handover).await {
-            Ok(Ok(leadership)) => Ok(leadership),
-            Ok(Err(ProposeError::Stopped(why))) => Err(Status::unavailable(why)),
-            Ok(Err(_)) | Err(_) => Err(Status::unavailable(format!(
-                "node {successor} did not take over from term {} within {} ms; this node has given \
-                 the term up, and whoever is elected goes on; see ratchet status",
-                term.term(),
-                limit.as_millis()
-            ))),
+        let handover = self.begin_handover(&term, || {
+            let successor = self.group.successor(term.term(), to);
+            let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
+            Ok(Some(successor))
+        })?;
+        let now = within(&handover, deadline).await?;
+        match (to, leader_of(&now)) {
+            (Some(to), leader) if leader != Some(to) && handover.successor != Some(to) => {
+                Err(Status::aborted(format!(
+                    "a handover to another node was under way; {} now, in term {}: ask again for node \
+                     {to}",
+                    leader.map_or("nobody leads".to_owned(), |id| format!("node {id} leads")),
+                    now.term
+                )))
+            }
+            _ => Ok(now),
         }
     }
 
@@ -62,22 +83,80 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Shared::hand_over`]. A sole voter only gives its ceilings back.
-    pub async fn hand_over_to_anyone(&self, limit: Duration) -> Result<(), Status> {
+    pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
         let Some(term) = self.allocator.load_full() else {
             return Ok(());
         };
-        if self.group.is_sole_voter() {
-            if tokio::time::timeout(limit, self.give_back(&term))
-                .await
-                .is_err()
-            {
-                return Err(Status::unavailable(
-                    "the ceilings could not be given back in time",
-                ));
+        let handover = self.begin_handover(&term, || {
+            if self.group.is_sole_voter() {
+                return Ok(None);
             }
-            return Ok(());
+            let successor = self.group.successor(term.term(), None);
+            let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
+            Ok(Some(successor))
+        })?;
+        within(&handover, deadline).await.map(drop)
+    }
+
+    /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
+    fn begin_handover(
+        self: &Arc<Self>,
+        term: &Arc<Term>,
+        choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
+    ) -> Result<Handover, Status> {
+        let mut current = self.handovers.0.lock();
+        if let Some(handover) = current.as_ref().filter(|h| h.term == term.term()) {
+            return Ok(handover.clone());
         }
-        self.hand_over(None, limit).await.map(drop)
+        let successor = choose()?;
+        tracing::info!(term = term.term(), successor, "handing the leadership over");
+        let (shared, term_number) = (self.clone(), term.term());
+        let going = tokio::spawn({
+            let term = term.clone();
+            async move { shared.carry_over(term, successor).await }
+        });
+        let outcome =
+            going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))));
+        let handover = Handover {
+            term: term_number,
+            successor,
+            outcome: outcome.boxed().shared(),
+        };
+        *current = Some(handover.clone());
+        Ok(handover)
+    }
+
+    /// Carries a handover out, whoever still waits for it.
+    async fn carry_over(self: Arc<Self>, term: Arc<Term>, successor: Option<NodeId>) -> Outcome {
+        let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
+        let until = Instant::now() + limit;
+        // Whatever happens from here on, the term stays closed and its lease void.
+        let _void = VoidOnDrop(term.clone());
+        if tokio::time::timeout_at(until, self.give_back(&term))
+            .await
+            .is_err()
+        {
+            // Numbers are skipped, as after a crash; none is repeated.
+            tracing::warn!(
+                term = term.term(),
+                limit_ms = limit.as_millis(),
+                "not all ceilings could be given back in time; handing over without the rest"
+            );
+        }
+        let Some(successor) = successor else {
+            return Ok(self.group.leadership().borrow().clone());
+        };
+        let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
+        match self.group.transfer(term.lease(), successor, patience).await {
+            Ok(leadership) => Ok(leadership),
+            Err(ProposeError::Stopped(why)) => Err(Status::unavailable(why)),
+            Err(_) => Err(Status::unavailable(format!(
+                "node {successor} did not take over from term {} within {} ms; this node has given \
+                 the term up, and whoever is elected goes on; see ratchet status",
+                term.term(),
+                patience.as_millis()
+            ))),
+        }
     }
 
     /// Closes the term and lowers its ceilings to what was used.
@@ -97,6 +176,18 @@ impl Shared {
             }
         }
     }
+}
+
+/// Waits for a handover, which goes on after `deadline`.
+async fn within(handover: &Handover, deadline: Instant) -> Outcome {
+    let late = |_| {
+        Err(Status::deadline_exceeded(format!(
+            "the handover of term {} is under way and goes on; see ratchet status",
+            handover.term
+        )))
+    };
+    let outcome = tokio::time::timeout_at(deadline, handover.outcome.clone()).await;
+    outcome.unwrap_or_else(late)
 }
 
 struct VoidOnDrop(Arc<Term>);

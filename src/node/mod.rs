@@ -160,7 +160,8 @@ impl Node {
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
         let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
-        if let Err(status) = self.shared.hand_over_to_anyone(limit).await {
+        let deadline = tokio::time::Instant::now() + limit;
+        if let Err(status) = self.shared.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = status.message(), "stopping without a handover");
         }
         self.drain(limit).await;

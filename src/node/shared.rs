@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 
-use super::{Addresses, Config, Forwarder, Seams};
+use super::{Addresses, Config, Forwarder, Seams, handover::Handovers};
 use crate::{
     allocator::Term,
     clock::{Clock, Instant},
@@ -33,6 +33,7 @@ pub struct Shared {
     pub(super) allocator: ArcSwapOption<Term>,
     /// Counts changes of leadership, each once the allocator fits it.
     pub(super) changes: watch::Sender<u64>,
+    pub(super) handovers: Handovers,
     /// Why the node must stop, once it must.
     pub(super) failed: watch::Sender<Option<String>>,
 }
@@ -67,6 +68,7 @@ impl Shared {
             sender,
             allocator: ArcSwapOption::empty(),
             changes: watch::Sender::default(),
+            handovers: Handovers::default(),
             failed: watch::Sender::default(),
         }
     }

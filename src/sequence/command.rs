@@ -54,6 +54,9 @@ pub struct Bump {
     pub section: SectionId,
     /// By how many numbers; at least 1.
     pub numbers: u64,
+    /// How many numbers of the section are unused at most once this is in force: one step, and what
+    /// the calls that wait have asked for beyond it.
+    pub unused_max: u64,
 }
 
 /// Lower one section's ceiling.
@@ -84,7 +87,10 @@ pub enum Bumped {
     /// The proposer's chunk.
     Chunk(Chunk),
     /// No number is left.
-    Exhausted,
+    Exhausted {
+        /// Under this `max`, the namespace's when the bump was applied.
+        max: u64,
+    },
     /// There is no namespace of that id.
     NoNamespace,
 }
@@ -175,13 +181,13 @@ fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped,
     let lattice = namespace.config.lattice();
     match table
         .section(&bump.section)?
-        .bump(lattice, term, bump.numbers)
+        .bump(lattice, term, bump.numbers, bump.unused_max)
     {
         Ok((record, chunk)) => {
             table.put_section(&bump.section, record);
             Ok(Bumped::Chunk(chunk))
         }
-        Err(Exhausted) => Ok(Bumped::Exhausted),
+        Err(Exhausted) => Ok(Bumped::Exhausted { max: lattice.max }),
     }
 }
 
@@ -267,6 +273,7 @@ mod tests {
         Bump {
             section: section(id),
             numbers,
+            unused_max: numbers,
         }
     }
 

@@ -31,6 +31,8 @@ pub struct SectionRecord {
     pub floor: u64,
     /// The term that last bumped it; 0 for none.
     pub term: u64,
+    /// How many of its numbers were unused at most after the last bump: what a crash can skip.
+    pub unused_max: u64,
 }
 
 /// The numbers above `old`, up to and including `new`: the proposer's, and nobody else's.
@@ -50,8 +52,8 @@ pub struct Chunk {
 pub struct Exhausted;
 
 impl SectionRecord {
-    /// Raises the ceiling by up to `numbers` (at least 1) numbers for `term`. At the end of the
-    /// number space the chunk is smaller than asked for.
+    /// Raises the ceiling by up to `numbers` (at least 1) numbers for `term`, which then has at most
+    /// `unused_max` unused. At the end of the number space the chunk is smaller than asked for.
     ///
     /// # Errors
     /// [`Exhausted`] where not one number is left.
@@ -60,6 +62,7 @@ impl SectionRecord {
         lattice: Lattice,
         term: u64,
         numbers: u64,
+        unused_max: u64,
     ) -> Result<(Self, Chunk), Exhausted> {
         let old = self.max_seq;
         let first = lattice.next_above(old).ok_or(Exhausted)?;
@@ -70,12 +73,14 @@ impl SectionRecord {
         let left = if self.term == term {
             0
         } else {
-            lattice.count_between(self.floor, self.max_seq)
+            let of_the_term = lattice.count_between(self.floor, self.max_seq);
+            of_the_term.min(self.unused_max)
         };
         let record = SectionRecord {
             max_seq: new,
             floor: if self.term == term { self.floor } else { old },
             term,
+            unused_max,
         };
         Ok((record, Chunk { old, new, left }))
     }
@@ -93,6 +98,7 @@ impl SectionRecord {
             // A second trim of the same term cannot take back what this one said was used.
             floor: max_seq,
             term,
+            unused_max: 0,
         })
     }
 
@@ -120,33 +126,49 @@ mod tests {
 
     #[test]
     fn chunks_of_one_term_are_adjacent_and_those_of_the_next_lie_above() {
-        let (record, first) = SectionRecord::default().bump(ONES, 3, 10_000).unwrap();
-        let (record, second) = record.bump(ONES, 3, 10_000).unwrap();
+        let (record, first) = SectionRecord::default()
+            .bump(ONES, 3, 10_000, 10_000)
+            .unwrap();
+        let (record, second) = record.bump(ONES, 3, 10_000, 10_000).unwrap();
         assert_eq!((first.old, first.new), (0, 10_000));
         assert_eq!((second.old, second.new), (10_000, 20_000));
         assert_eq!(record.floor, 0);
-        let (record, third) = record.bump(ONES, 4, 10_000).unwrap();
+        let (record, third) = record.bump(ONES, 4, 10_000, 10_000).unwrap();
         assert_eq!((third.old, third.new), (20_000, 30_000));
         assert_eq!((record.floor, record.term), (20_000, 4));
-        assert_eq!((first.left, second.left, third.left), (0, 0, 20_000));
+        assert_eq!((first.left, second.left, third.left), (0, 0, 10_000));
+    }
+
+    #[test]
+    fn what_a_lost_term_may_have_left_is_what_its_last_bump_said() {
+        let (record, _) = SectionRecord::default()
+            .bump(ONES, 3, 10_000, 10_000)
+            .unwrap();
+        let (record, _) = record.bump(ONES, 3, 1_000_000, 1_000_400).unwrap();
+        let (record, chunk) = record.bump(ONES, 4, 10_000, 10_000).unwrap();
+        assert_eq!(chunk.left, 1_000_400);
+        let (_, chunk) = record.bump(ONES, 5, 10_000, 10_000).unwrap();
+        assert_eq!(chunk.left, 10_000);
     }
 
     #[test]
     fn a_trim_gives_back_what_was_not_used_and_only_to_its_own_term() {
-        let (record, _) = SectionRecord::default().bump(ONES, 3, 10_000).unwrap();
+        let (record, _) = SectionRecord::default()
+            .bump(ONES, 3, 10_000, 10_000)
+            .unwrap();
         assert_eq!(record.trim(4, 17), None, "another term");
         assert_eq!(record.trim(3, 10_001), None, "more than it was given");
         let trimmed = record.trim(3, 17).unwrap();
         assert_eq!(trimmed.max_seq, 17);
         assert_eq!(trimmed.trim(3, 5).unwrap().max_seq, 17, "said to be used");
-        let (_, next) = trimmed.bump(ONES, 4, 10_000).unwrap();
+        let (_, next) = trimmed.bump(ONES, 4, 10_000, 10_000).unwrap();
         assert_eq!((next.old, next.left), (17, 0));
     }
 
     #[test]
     fn a_trim_does_not_reach_below_what_earlier_terms_may_have_used() {
-        let (record, _) = SectionRecord::default().bump(ONES, 3, 100).unwrap();
-        let (record, _) = record.bump(ONES, 4, 100).unwrap();
+        let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
+        let (record, _) = record.bump(ONES, 4, 100, 100).unwrap();
         assert_eq!(record.trim(4, 0).unwrap().max_seq, 100);
     }
 
@@ -157,11 +179,11 @@ mod tests {
             increment: 10,
             max: 55,
         };
-        let (record, chunk) = SectionRecord::default().bump(tens, 1, 3).unwrap();
+        let (record, chunk) = SectionRecord::default().bump(tens, 1, 3, 3).unwrap();
         assert_eq!(chunk.new, 30);
-        let (record, chunk) = record.bump(tens, 1, 3).unwrap();
+        let (record, chunk) = record.bump(tens, 1, 3, 3).unwrap();
         assert_eq!((chunk.old, chunk.new), (30, 50));
-        assert_eq!(record.bump(tens, 1, 1), Err(Exhausted));
+        assert_eq!(record.bump(tens, 1, 1, 1), Err(Exhausted));
     }
 
     proptest! {
@@ -184,7 +206,7 @@ mod tests {
                     term += 1;
                     owned = None;
                 }
-                let (after, chunk) = record.bump(ONES, term, numbers).unwrap();
+                let (after, chunk) = record.bump(ONES, term, numbers, numbers).unwrap();
                 record = after;
                 let (used, _) = owned.unwrap_or((chunk.old, chunk.old));
                 prop_assert!(chunk.old >= used_by_all);

@@ -1,13 +1,13 @@
 //! The peer protocol: Raft's messages, snapshots, and what followers forward.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt, Stream, StreamExt, TryStreamExt,
     stream::{BoxStream, FuturesUnordered},
 };
 use prost::Message;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -163,28 +163,37 @@ impl Peer for Door {
 
 /// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
 /// that are there together in one message.
+///
+/// A request that must wait goes on as a task of the node's: while the follower does not read, nothing
+/// is polled in here.
 async fn serve_forwarded(
     shared: Arc<Shared>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<ForwardReplies, Status>>,
 ) {
-    let mut working = FuturesUnordered::new();
+    let mut working: FuturesUnordered<JoinHandle<ForwardReply>> = FuturesUnordered::new();
+    let mut ready = VecDeque::new();
     loop {
+        while let Some(Some(done)) = working.next().now_or_never() {
+            match done {
+                Ok(reply) => ready.push_back(reply),
+                // The follower loses its stream, and its callers ask again.
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            }
+        }
+        if !ready.is_empty() {
+            let together = Ok(merge(&mut ready));
+            if replies.send(together).await.is_err() {
+                return;
+            }
+            continue;
+        }
         tokio::select! {
             biased;
-            Some(reply) = working.next(), if !working.is_empty() => {
-                let mut bytes = ForwardReply::encoded_len(&reply);
-                let mut together = vec![reply];
-                while bytes < MERGED_BYTES_MAX
-                    && let Some(Some(reply)) = working.next().now_or_never()
-                {
-                    bytes += reply.encoded_len();
-                    together.push(reply);
-                }
-                if replies.send(Ok(ForwardReplies { replies: together })).await.is_err() {
-                    return;
-                }
-            }
+            Some(done) = working.next(), if !working.is_empty() => match done {
+                Ok(reply) => ready.push_back(reply),
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            },
             message = requests.next() => {
                 let Some(Ok(message)) = message else { return };
                 if let Err(status) = shared.group.check_header(message.header.as_ref()) {
@@ -193,11 +202,27 @@ async fn serve_forwarded(
                     return;
                 }
                 for request in message.requests {
-                    working.push(answer(shared.clone(), request));
+                    let mut answering = Box::pin(answer(shared.clone(), request));
+                    match (&mut answering).now_or_never() {
+                        Some(reply) => ready.push_back(reply),
+                        None => working.push(tokio::spawn(answering)),
+                    }
                 }
             }
         }
     }
+}
+
+/// As many replies as one message takes.
+fn merge(ready: &mut VecDeque<ForwardReply>) -> ForwardReplies {
+    let (mut bytes, mut replies) = (0, Vec::with_capacity(ready.len()));
+    while bytes < MERGED_BYTES_MAX
+        && let Some(reply) = ready.pop_front()
+    {
+        bytes += reply.encoded_len();
+        replies.push(reply);
+    }
+    ForwardReplies { replies }
 }
 
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]

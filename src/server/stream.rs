@@ -1,7 +1,11 @@
 //! `NextStream`: the answers to a stream of messages, as a stream.
 //!
-//! Invariant: no more than [`UNANSWERED_MAX`] messages wait in here at a time, and none is read while
-//! their caller does not read answers: HTTP/2's flow control holds back whoever sends more.
+//! A message that can be answered at once is answered where it is read. One that must wait goes on as a
+//! task of the node's: nobody polls this stream while the caller does not read, and what has taken
+//! numbers must not wait for that.
+//!
+//! Invariant: no more than [`UNANSWERED_MAX`] messages wait at a time, and none is read while their
+//! caller does not read answers: HTTP/2's flow control holds back whoever sends more.
 
 use std::{
     mem,
@@ -12,7 +16,7 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::{ReusableBoxFuture, WaitForCancellationFutureOwned};
 use tonic::Status;
 
@@ -27,7 +31,7 @@ use crate::{
 const UNANSWERED_MAX: usize = 64;
 const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 
-/// So many messages that were read together share one reading of the clock.
+/// How long so many messages took that were answered at once is told to the metrics together.
 const BURST_MAX: u64 = 32;
 
 /// An answer in the making.
@@ -36,7 +40,6 @@ type Answering = ReusableBoxFuture<'static, Answered>;
 /// An answer, and what is to be known of its message.
 struct Answered {
     answer: NextStreamResponse,
-    arrived: Instant,
     keys: usize,
 }
 
@@ -50,13 +53,13 @@ pub struct Answers<R> {
     requests: R,
     caller: Arc<Caller>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// When the messages arrived that are being read; `None` while none is there.
-    arrived: Option<Instant>,
-    /// How many of them were answered at once, for the metrics to be told together.
+    /// When the first message arrived of those that were answered at once and are not told to the
+    /// metrics yet, and how many they are.
+    burst: Option<Instant>,
     answered: u64,
     /// Where a message is answered that need not wait: set aside once for all of them.
-    at_once: Answering,
-    waiting: FuturesUnordered<Answering>,
+    room: Answering,
+    waiting: FuturesUnordered<JoinHandle<Answered>>,
     /// How many keys those have.
     waiting_keys: usize,
     ended: bool,
@@ -69,9 +72,9 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             requests,
             caller: Arc::new(Caller { node: shared }),
             stop: Box::pin(stop),
-            arrived: None,
+            burst: None,
             answered: 0,
-            at_once: ReusableBoxFuture::new(std::future::pending()),
+            room: ReusableBoxFuture::new(std::future::pending()),
             waiting: FuturesUnordered::new(),
             waiting_keys: 0,
             ended: false,
@@ -80,20 +83,23 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
 
     /// Tells how long the messages took that were read together and answered at once.
     fn observe(&mut self) {
-        if let Some(arrived) = self.arrived.take() {
+        if let Some(arrived) = self.burst.take() {
             let spans = &self.caller.node.metrics.request_seconds;
             spans.observe(arrived.elapsed(), std::mem::take(&mut self.answered));
         }
     }
 
     /// The next answer that could not be given at once; `None` while there is none to be given.
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<NextStreamResponse>> {
+    fn poll_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
-            let spans = &self.caller.node.metrics.request_seconds;
-            spans.observe(answered.arrived.elapsed(), 1);
+            // The task panicked, or the node's runtime ends.
+            let answered = answered.map_err(|error| Status::internal(error.to_string()))?;
             self.waiting_keys -= answered.keys;
-            answered.answer
+            Ok(answered.answer)
         }))
     }
 
@@ -116,11 +122,11 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
                     break;
                 }
             };
-            let arrived = *self.arrived.get_or_insert_with(Instant::now);
+            let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
-            self.at_once
-                .set(answer(self.caller.clone(), request, arrived));
-            if let Poll::Ready(Answered { answer, .. }) = self.at_once.poll(cx) {
+            self.room.set(answer(self.caller.clone(), request, arrived));
+            if let Poll::Ready(Answered { answer, .. }) = self.room.poll(cx) {
+                self.burst.get_or_insert(arrived);
                 self.answered += 1;
                 if self.answered == BURST_MAX {
                     self.observe();
@@ -129,7 +135,14 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             }
             self.waiting_keys += keys;
             let room = ReusableBoxFuture::new(std::future::pending());
-            self.waiting.push(mem::replace(&mut self.at_once, room));
+            let answering = mem::replace(&mut self.room, room);
+            let caller = self.caller.clone();
+            self.waiting.push(tokio::spawn(async move {
+                let answered = answering.await;
+                let spans = &caller.node.metrics.request_seconds;
+                spans.observe(arrived.elapsed(), 1);
+                answered
+            }));
         }
         Poll::Pending
     }
@@ -142,7 +155,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Ans
         let answers = &mut *self;
         // First, or a caller who never pauses would keep them waiting.
         if let Poll::Ready(Some(answer)) = answers.poll_waiting(cx) {
-            return Poll::Ready(Some(Ok(answer)));
+            return Poll::Ready(Some(answer));
         }
         if !answers.ended {
             match answers.poll_requests(cx) {
@@ -157,7 +170,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Ans
         }
         // Once more: those that were just read have not asked to be woken from in there.
         match ready!(answers.poll_waiting(cx)) {
-            Some(answer) => Poll::Ready(Some(Ok(answer))),
+            Some(answer) => Poll::Ready(Some(answer)),
             None if answers.ended => Poll::Ready(None),
             None => Poll::Pending,
         }
@@ -180,9 +193,5 @@ async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instan
             ..NextStreamResponse::default()
         },
     };
-    Answered {
-        answer,
-        arrived,
-        keys,
-    }
+    Answered { answer, keys }
 }

@@ -7,7 +7,7 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The version of the format that is written.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// No value is larger, in bytes: what claims to be is refused before memory is set aside for it.
 const VALUE_BYTES_MAX: usize = 64 << 20;

@@ -25,4 +25,13 @@ impl Work {
             Work::Inline => Ok(work()),
         }
     }
+
+    /// Has `work` done that nobody waits for.
+    pub fn leave(self, work: impl FnOnce() + Send + 'static) {
+        match (self, tokio::runtime::Handle::try_current()) {
+            (Work::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
+            // Without a runtime there are no threads to leave it to.
+            _ => work(),
+        }
+    }
 }

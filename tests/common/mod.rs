@@ -24,6 +24,15 @@ use tonic::{
 /// The longest that anything in a test may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Timing under which no leader is lost on a machine that is busy with other tests: for tests of something
+/// else than failover.
+pub fn unhurried(config: &mut ratchet::node::Config) {
+    (config.election_timeout_ms, config.lease_ms) = (3_000, 2_500);
+}
+
+/// The same, as flags.
+pub const UNHURRIED: [&str; 4] = ["--election-timeout-ms", "3000", "--lease-ms", "2500"];
+
 /// A loopback address that no other test of this machine uses at this time: the process id is in
 /// it. On an address of one's own, ports that the system chose stay free until they are used.
 pub fn own_ip() -> IpAddr {

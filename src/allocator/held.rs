@@ -1,0 +1,103 @@
+//! Numbers that were taken and are not answered yet.
+//!
+//! Invariant: each of them is answered, or counted as skipped: once.
+
+use std::{ops::Deref, sync::Arc};
+
+use crate::{
+    metrics::{Metrics, SkipCause},
+    sequence::Range,
+};
+
+/// Numbers, or how many are left where those are too few.
+pub type Taken = Result<Range, u64>;
+
+/// How many numbers a call has taken. Dropped before they are answered, as when its caller hangs up,
+/// they count as skipped.
+#[derive(Debug)]
+pub struct Held<M: Deref<Target = Metrics>> {
+    metrics: M,
+    numbers: u64,
+}
+
+impl<M: Deref<Target = Metrics>> Held<M> {
+    /// Holds `numbers` numbers.
+    pub fn new(metrics: M, numbers: u64) -> Self {
+        Held { metrics, numbers }
+    }
+
+    /// Holds further ones.
+    pub fn add(&mut self, numbers: u64) {
+        self.numbers += numbers;
+    }
+
+    /// They are answered; says how many they are.
+    pub fn answered(mut self) -> u64 {
+        std::mem::take(&mut self.numbers)
+    }
+
+    /// They are skipped.
+    pub fn skip(mut self, cause: SkipCause) {
+        self.metrics.skip(cause, std::mem::take(&mut self.numbers));
+    }
+}
+
+impl<M: Deref<Target = Metrics>> Drop for Held<M> {
+    fn drop(&mut self) {
+        self.metrics.skip(SkipCause::cancelled, self.numbers);
+    }
+}
+
+/// What a call gets that waited.
+#[derive(Debug)]
+pub struct Handed {
+    taken: Taken,
+    held: Held<Arc<Metrics>>,
+}
+
+impl Handed {
+    /// Hands over what was taken for a call that asked for `count` numbers.
+    pub fn new(taken: Taken, count: u64, metrics: Arc<Metrics>) -> Self {
+        let numbers = taken.map_or(0, |_| count);
+        Handed {
+            taken,
+            held: Held::new(metrics, numbers),
+        }
+    }
+
+    /// Passes the numbers on to whoever answers for them from here on.
+    pub fn accept(self) -> Taken {
+        self.held.answered();
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_nobody_answers_with_are_counted_as_skipped() {
+        let metrics = Metrics::new();
+        let range = Range {
+            first: 1,
+            last: 5,
+            increment: 1,
+        };
+        let mut held = Held::new(&*metrics, 2);
+        held.add(3);
+        assert_eq!(held.answered(), 5);
+        assert_eq!(
+            Handed::new(Ok(range), 5, metrics.clone()).accept(),
+            Ok(range)
+        );
+        assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
+        drop(Held::new(&*metrics, 7));
+        drop(Handed::new(Ok(range), 5, metrics.clone()));
+        drop(Handed::new(Err(5), 9, metrics.clone()));
+        assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
+        Held::new(&*metrics, 4).skip(SkipCause::fence);
+        assert_eq!(metrics.skipped(SkipCause::fence), 4);
+        assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
+    }
+}

@@ -1,0 +1,213 @@
+//! Callers that do not read their answers hold nobody up.
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use common::{PATIENCE, UNHURRIED, history::Load, links::Cluster, processes::Processes, unhurried};
+use ratchet::{
+    metrics::SkipCause,
+    node::config::FenceKind,
+    proto::v1::{
+        NextStreamRequest, NextStreamResponse, TransferLeadershipRequest,
+        sequencer_client::SequencerClient,
+    },
+};
+use tokio_stream::{StreamExt, iter, pending};
+use tonic::{Streaming, transport::Endpoint};
+
+const STREAMS: u64 = 200;
+/// Streams of one connection.
+const CONNECTION_STREAMS: u64 = 20;
+/// The window that callers open, in bytes.
+const WINDOW: u32 = 16_384;
+/// Enough that two answers fill the window.
+const MESSAGE_KEYS: u64 = 5_000;
+/// Messages of one stream.
+const MESSAGES: u64 = 5;
+/// Keys that no message has had before.
+const COLD_KEYS: u64 = 5;
+
+/// The messages of one stream: among warm ones, one whose keys need a bump.
+fn messages(stream: u64) -> Vec<NextStreamRequest> {
+    let warm: Vec<u64> = (0..MESSAGE_KEYS).map(|n| 1_000 + n % 100).collect();
+    let cold = (0..COLD_KEYS).map(|n| 1_000_000 + stream * COLD_KEYS + n);
+    let message = |id, ids| NextStreamRequest {
+        id,
+        namespace: "book".into(),
+        ids,
+        timeout_ms: 60_000,
+        ..NextStreamRequest::default()
+    };
+    vec![
+        message(1, vec![1_000]),
+        message(2, cold.collect()),
+        message(3, warm.clone()),
+        message(4, warm.clone()),
+        message(5, warm),
+    ]
+}
+
+/// Opens the streams, which are never read.
+async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextStreamResponse>> {
+    let mut open = Vec::new();
+    for first in (0..streams).step_by(CONNECTION_STREAMS as usize) {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let channel = endpoint
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW * CONNECTION_STREAMS as u32)
+            .connect()
+            .await
+            .expect("a connection");
+        for stream in first..first + CONNECTION_STREAMS {
+            let mut client = SequencerClient::new(channel.clone());
+            let requests = iter(messages(stream)).chain(pending());
+            let answers = client.next_stream(requests).await.expect("a stream");
+            open.push(answers.into_inner());
+        }
+    }
+    open
+}
+
+/// Waits until nothing is handed out any more: all windows are full.
+async fn at_rest(handed_out: impl AsyncFn() -> u64) {
+    let resting = async {
+        let mut before = 0;
+        loop {
+            let now = handed_out().await;
+            if now == before && now > STREAMS {
+                return;
+            }
+            before = now;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, resting).await.expect("rest");
+}
+
+/// The longest that one of the calls of `load` took from `from` on.
+fn longest_call(history: &common::history::History, from: Instant) -> Duration {
+    let after = history.ops.iter().filter(|op| op.returned >= from);
+    let spans = after.map(|op| op.returned - op.invoked);
+    spans.max().unwrap_or_default()
+}
+
+async fn a_transfer_goes_on(fence: FenceKind) {
+    let cluster = Cluster::start(3, |config| {
+        unhurried(config);
+        config.fence = fence;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let heir = leader % 3 + 1;
+    let mut streams = stall(cluster.address(leader), STREAMS).await;
+    streams.extend(stall(cluster.address(heir), CONNECTION_STREAMS).await);
+    let metrics = &cluster.nodes[&leader].shared().metrics;
+    at_rest(async || metrics.numbers.get()).await;
+
+    let load = Load::start(&cluster.addresses(), 6, 3, PATIENCE);
+    load.answers(200).await;
+    let mut client = cluster.client(leader);
+    let started = Instant::now();
+    let request = TransferLeadershipRequest { to: Some(heir) };
+    let now = client.admin.transfer_leadership(request).await;
+    let took = started.elapsed();
+    assert_eq!(now.expect("a transfer").into_inner().leader, heir);
+    load.answers(200).await;
+    let history = load.finish().await;
+    println!(
+        "{fence:?}: transfer in {took:?}, longest call {:?}",
+        longest_call(&history, started)
+    );
+    // A hang takes as long as its caller waits: a minute here.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(history.failed, 0, "{:?}", history.failures);
+    history.assert_strictly_increasing();
+    for key in 0..3 {
+        history.assert_without_gap(key, 1);
+    }
+    for node in cluster.nodes.values() {
+        let metrics = &node.shared().metrics;
+        for cause in [SkipCause::leader_change, SkipCause::fence] {
+            assert_eq!(metrics.skipped(cause), 0, "{cause:?}");
+        }
+    }
+    // Whoever reads at last finds the answers: what was taken for them was handed to nobody else.
+    let mut firsts = BTreeSet::new();
+    for mut stream in streams.into_iter().step_by(10) {
+        let answers = async {
+            let mut seen = 0;
+            while seen < MESSAGES {
+                let answer = stream.next().await.expect("an answer").expect("no error");
+                assert_eq!(answer.failure, None);
+                if answer.id == 1 {
+                    assert!(firsts.insert(answer.firsts[0]), "{}", answer.firsts[0]);
+                }
+                seen += 1;
+            }
+        };
+        tokio::time::timeout(PATIENCE, answers)
+            .await
+            .expect("in time");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_goes_on_while_200_callers_do_not_read_under_the_lease_fence() {
+    a_transfer_goes_on(FenceKind::Lease).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_goes_on_while_200_callers_do_not_read_under_the_quorum_fence() {
+    a_transfer_goes_on(FenceKind::Quorum).await;
+}
+
+async fn sigterm_goes_on(fence: &str) {
+    let mut cluster = Processes::start(3, &[&["--fence", fence][..], &UNHURRIED].concat()).await;
+    let leader = cluster.leader().await;
+    let _streams = stall(cluster.places[&leader].listen, STREAMS).await;
+    let mut probe = cluster.client(leader % 3 + 1);
+    // The warm keys stand where the stalled streams left them.
+    at_rest(async || {
+        let last = probe.clone().current("book", common::id(1_000)).await;
+        last.expect("an answer").unwrap_or(0)
+    })
+    .await;
+    probe.next(7).await.expect("a number");
+    let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+    let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
+    let load = Load::start(&addresses, 6, 3, PATIENCE);
+    load.answers(200).await;
+    let before = probe.current("book", common::id(1_000)).await.unwrap();
+    let started = Instant::now();
+    let ended = cluster.terminate(leader);
+    let (status, ()) = tokio::join!(ended, load.answers(200));
+    assert!(status.success(), "{status}");
+    let history = load.finish().await;
+    println!(
+        "{fence}: SIGTERM, longest call of others {:?}, ended after {:?}",
+        longest_call(&history, started),
+        started.elapsed()
+    );
+    assert_eq!(history.failed, 0, "{:?}", history.failures);
+    history.assert_strictly_increasing();
+    for key in 0..3 {
+        history.assert_without_gap(key, 1);
+    }
+    let after = probe.next(1_000).await.expect("a number");
+    assert_eq!(Some(after), before.map(|last| last + 1), "no gap");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_hands_over_while_200_callers_do_not_read_under_the_lease_fence() {
+    sigterm_goes_on("lease").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_hands_over_while_200_callers_do_not_read_under_the_quorum_fence() {
+    sigterm_goes_on("quorum").await;
+}
