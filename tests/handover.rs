@@ -116,6 +116,12 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
 /// So many that giving their ceilings back takes several log entries.
 const KEYS: u64 = 30_000;
 
+/// On a busy machine it may take long, and is not to be cut short.
+fn in_its_own_time(config: &mut ratchet::node::Config) {
+    unhurried(config);
+    (config.shutdown_timeout_ms, config.request_timeout_ms) = (60_000, 60_000);
+}
+
 /// Takes a number of each key, and fails unless it is `expected`.
 async fn expect_of_all(client: &mut Client, expected: u64) {
     let request = NextStreamRequest {
@@ -143,7 +149,7 @@ async fn expect_of_all(client: &mut Client, expected: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, in_its_own_time).await;
     let leader = cluster.leader().await;
     let to = leader % 3 + 1;
     let mut client = cluster.client(leader);
@@ -164,7 +170,7 @@ async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, in_its_own_time).await;
     let leader = cluster.leader().await;
     let to = leader % 3 + 1;
     let mut client = cluster.client(leader);

@@ -13,9 +13,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
+    cursor::{Hasher, shard_of},
     gate::Gate,
     section::{Queue, Wish},
-    shard::{Answer, Hasher, Shard, shard_of},
+    shard::{Answer, Shard},
 };
 use crate::{
     clock::{Clock, Instant},

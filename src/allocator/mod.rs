@@ -15,6 +15,7 @@
 //! answer to a proposal of an old term finds nothing to write to.
 
 mod bumper;
+mod cursor;
 mod fence;
 mod gate;
 mod held;
