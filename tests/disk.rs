@@ -144,14 +144,12 @@ async fn whoever_waits_in_a_term_is_told_when_it_is_given_up_although_its_bump_h
     let namespace = shared.group.view().namespaces().by_name("book").cloned();
     let namespace = namespace.expect("a fresh cluster has books");
     disks.iter().for_each(|disk| disk.set(Mood::Hanging));
-    let waiting = tokio::spawn(async move {
-        let deadline = tokio::time::Instant::now() + 4 * PATIENCE;
-        term.next(&namespace, Key::Id(4_711), 1, deadline).await
-    });
-    tokio::task::yield_now().await;
+    let deadline = tokio::time::Instant::now() + 4 * PATIENCE;
+    let mut waiting = std::pin::pin!(term.next(&namespace, Key::Id(4_711), 1, deadline));
+    assert!(futures::poll!(&mut waiting).is_pending());
     lease.void();
     let told = tokio::time::timeout(PATIENCE, waiting).await;
-    let told = told.expect("long before the deadline").expect("a caller");
+    let told = told.expect("long before the deadline");
     assert!(matches!(told, Err(NextError::NotLeading)), "{told:?}");
     disks.iter().for_each(|disk| disk.set(Mood::Well));
 }

@@ -154,17 +154,16 @@ async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
     let to = leader % 3 + 1;
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
-    let asked = (0..4).map(|_| {
-        let mut client = cluster.client(leader);
-        tokio::spawn(async move {
-            let request = TransferLeadershipRequest { to: Some(to) };
-            client.admin.transfer_leadership(request).await
-        })
-    });
-    for answer in futures::future::join_all(asked).await {
-        let answer = answer.expect("a caller").expect("a transfer");
-        assert_eq!(answer.into_inner().leader, to);
-    }
+    // As an operator does, and a node that is stopped meanwhile.
+    let shared = cluster.nodes[&leader].shared();
+    let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
+    let (transferred, stopped) = tokio::join!(
+        shared.hand_over(Some(to), deadline),
+        shared.hand_over_to_anyone(deadline)
+    );
+    let leader = transferred.expect("a transfer").leader;
+    assert_eq!(leader.map(|(id, _)| id), Some(to));
+    stopped.expect("the same handover");
     expect_of_all(&mut cluster.client(to), 2).await;
 }
 

@@ -28,14 +28,17 @@ const WINDOW: u32 = 16_384;
 /// Enough that two answers fill the window.
 const MESSAGE_KEYS: u64 = 5_000;
 /// Messages of one stream.
-const MESSAGES: u64 = 5;
+const MESSAGES: u64 = 8;
 /// Keys that no message has had before.
-const COLD_KEYS: u64 = 5;
+const COLD_KEYS: u64 = 2;
 
-/// The messages of one stream: among warm ones, one whose keys need a bump.
+/// The messages of one stream: warm ones, and between them some whose keys need a bump.
 fn messages(stream: u64) -> Vec<NextStreamRequest> {
     let warm: Vec<u64> = (0..MESSAGE_KEYS).map(|n| 1_000 + n % 100).collect();
-    let cold = (0..COLD_KEYS).map(|n| 1_000_000 + stream * COLD_KEYS + n);
+    let cold = |id: u64| {
+        let first = 1_000_000 + (stream * MESSAGES + id) * COLD_KEYS;
+        (first..first + COLD_KEYS).collect()
+    };
     let message = |id, ids| NextStreamRequest {
         id,
         namespace: "book".into(),
@@ -43,13 +46,13 @@ fn messages(stream: u64) -> Vec<NextStreamRequest> {
         timeout_ms: 60_000,
         ..NextStreamRequest::default()
     };
-    vec![
-        message(1, vec![1_000]),
-        message(2, cold.collect()),
-        message(3, warm.clone()),
-        message(4, warm.clone()),
-        message(5, warm),
-    ]
+    let rest = (2..=MESSAGES).map(|id| match id % 2 {
+        0 => message(id, warm.clone()),
+        _ => message(id, cold(id)),
+    });
+    std::iter::once(message(1, vec![1_000]))
+        .chain(rest)
+        .collect()
 }
 
 /// Opens the streams, which are never read.
