@@ -33,7 +33,8 @@ pub struct Target {
     pub servers: Vec<Server>,
     pub leader: u64,
     pub way: Way,
-    /// The servers that are asked.
+    /// The servers that are asked: one, or for the client library all that it may go to, the chosen one
+    /// first.
     pub asked: Vec<String>,
     /// Whether the client library is not to follow the leader.
     pub stays: bool,
@@ -81,8 +82,12 @@ impl Target {
                 self.servers.len()
             ))
         })?;
-        self.asked = vec![server.address.clone()];
         self.stays = via == Via::Follower;
+        self.asked = vec![server.address.clone()];
+        if door == Door::Client && !self.stays {
+            let others = self.servers.iter().filter(|other| other.id != server.id);
+            self.asked.extend(others.map(|other| other.address.clone()));
+        }
         Ok(())
     }
 
@@ -132,4 +137,32 @@ pub async fn connect(server: &str) -> Result<Channel, Failed> {
     let failed = |error: tonic::transport::Error| Failed::other(format!("{server}: {error}"));
     let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(failed)?;
     endpoint.tcp_nodelay(true).connect().await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        let servers = (1..=3).map(|id| Server {
+            id,
+            address: format!("node-{id}:7600"),
+            process: None,
+        });
+        Target::new("ratchet", servers.collect(), 2)
+    }
+
+    #[test]
+    fn the_client_library_is_given_all_nodes_and_the_other_doors_the_one_that_is_measured() {
+        let asked = |door, via| {
+            let mut target = target();
+            target.choose(door, via).expect("there is one");
+            target.asked.join(" ")
+        };
+        let all = "node-2:7600 node-1:7600 node-3:7600";
+        assert_eq!(asked(Door::Client, Via::Leader), all);
+        assert_eq!(asked(Door::Client, Via::Follower), "node-1:7600");
+        assert_eq!(asked(Door::Unary, Via::Leader), "node-2:7600");
+        assert_eq!(asked(Door::Stream, Via::Follower), "node-1:7600");
+    }
 }
