@@ -118,6 +118,7 @@ fn book() -> CurrentRequest {
             kind: Some(Kind::Id(0)),
         }),
         route_version: 0,
+        members_version: None,
     }
 }
 

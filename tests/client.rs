@@ -8,16 +8,12 @@ use std::{
 };
 
 use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
-use futures::{
-    StreamExt,
-    future::join_all,
-    stream::{BoxStream, FuturesOrdered},
-};
+use futures::{StreamExt, future::join_all, stream::BoxStream};
 use ratchet::{
     client::{Client, ClientError, Key},
     proto::v1::{
         CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest,
-        NextResponse, NextStreamRequest, NextStreamResponse,
+        NextResponse, NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
         sequencer_server::{Sequencer, SequencerServer},
     },
 };
@@ -84,23 +80,61 @@ async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_of_one_key_get_their_numbers_in_the_order_of_asking() {
+async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_asking() {
     let cluster = Cluster::start(1, |_| {}).await;
-    let client = client_of(&cluster, &[cluster.leader().await]);
-    let mut asked = FuturesOrdered::new();
-    for n in 0..500u64 {
-        asked.push_back(client.next_range("book", 5, 1 + n % 3));
-    }
-    // All of them wait at once, and what arrives together is merged.
+    let leader = cluster.leader().await;
+    let client = client_of(&cluster, &[leader]);
+    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let before = requests.count();
+    // On a runtime of their own, where all of them wait before the client looks for the first time.
+    let asking = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let asked = (0..500u64).map(|n| client.next_range("book", 5, 1 + n % 3));
+        runtime.block_on(tokio::task::unconstrained(join_all(asked)))
+    });
     let mut last = 0;
-    let mut gaps = 0;
-    while let Some(numbers) = asked.next().await {
+    for numbers in asking.await.expect("asked") {
         let numbers = numbers.expect("numbers");
-        assert!(numbers.first > last, "{numbers:?} after {last}");
-        gaps += numbers.first - last - 1;
+        assert_eq!(numbers.first, last + 1);
         last = numbers.last;
     }
-    assert_eq!(gaps, 0);
+    assert_eq!(requests.count() - before, 1, "one message");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_numbers_that_are_left_go_to_as_many_of_the_merged_calls() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let leader = cluster.leader().await;
+    let few = CreateNamespaceRequest {
+        name: "few".into(),
+        max: Some(50),
+        ..CreateNamespaceRequest::default()
+    };
+    let mut admin = cluster.client(leader).admin;
+    admin.create_namespace(few).await.expect("created");
+    let client = client_of(&cluster, &[leader]);
+    let all = join_all((0..60).map(|_| client.next("few", 7))).await;
+    let numbers: BTreeSet<u64> = (all.iter().flatten().copied()).collect();
+    assert_eq!(numbers, (1..=50).collect());
+    for refused in all.iter().filter_map(|answer| answer.as_ref().err()) {
+        let ClientError::Status { status, .. } = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(status.code(), Code::OutOfRange);
+        let says = status.message();
+        assert!(
+            says.contains("count is 1, and 0 numbers are left"),
+            "{says}"
+        );
+        assert!(
+            says.contains("ratchet namespace update few --max"),
+            "{says}"
+        );
+    }
+    assert_eq!(all.iter().filter(|answer| answer.is_err()).count(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,14 +145,26 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
     let forwards = &cluster.nodes[&follower].shared().metrics.forwards;
     let client = client_of(&cluster, &[follower]);
     client.next("book", 1).await.expect("a number");
-    let before = forwards.get();
-    assert!(before > 0, "the first went by way of the follower");
+    assert!(forwards.get() > 0, "the first went by way of the follower");
+    let straight = async {
+        // Until the leader has taken a stream, the follower forwards.
+        loop {
+            let before = forwards.get();
+            client.next("book", 1).await.expect("a number");
+            if forwards.get() == before {
+                return before;
+            }
+        }
+    };
+    let straight = tokio::time::timeout(PATIENCE, straight);
+    let before = straight.await.expect("straight to the leader");
     assert_no_repeats(&take(&client, 8, 20, 2).await);
     assert_eq!(forwards.get(), before);
     let servers = [cluster.address(follower).to_string()];
     let staying = Client::staying(&servers, PATIENCE).expect("a client");
     assert_no_repeats(&take(&staying, 8, 20, 2).await);
     assert!(forwards.get() > before);
+    assert_eq!(staying.servers(), servers);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,6 +254,21 @@ async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline(
         (server, status.code()),
         (nobody.to_string(), Code::Unavailable)
     );
+    assert!(!status.message().contains("stays"), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_stays_says_so_when_its_servers_are_gone() {
+    let [nobody] = free_ports::<1>(own_ip());
+    let servers = [nobody.to_string()];
+    let client = Client::staying(&servers, Duration::from_millis(300)).expect("a client");
+    let number = client.next("book", 1).await.map(drop);
+    let status = client.status().await.map(drop);
+    for answer in [number, status] {
+        let error = answer.expect_err("nobody can have answered").to_string();
+        let says = format!("stays with the servers that it was given, {nobody}");
+        assert!(error.contains(&says), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -291,6 +352,15 @@ impl Sequencer for Broken {
         &self,
         _: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
 }

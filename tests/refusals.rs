@@ -310,6 +310,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
         let leader = cluster.leader().await;
         assert_eq!(route.leader, leader);
         assert_eq!(route.address, cluster.address(leader).to_string());
+        assert!(route.members.is_empty(), "not asked for");
         let request = ratchet::proto::v1::NextRequest {
             namespace: "book".into(),
             key: Some(Key {
@@ -317,6 +318,17 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
             }),
             count: None,
             route_version: route.version,
+            members_version: Some(0),
+        };
+        let told = client.sequencer.next(request.clone()).await.unwrap();
+        let told = told.into_inner().route.expect("the members");
+        assert_eq!(told.version, route.version);
+        let addresses = cluster.addresses().into_iter();
+        let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+        assert_eq!(told.members, addresses);
+        let request = ratchet::proto::v1::NextRequest {
+            members_version: Some(told.members_version),
+            ..request
         };
         let known = client.sequencer.next(request).await.unwrap().into_inner();
         assert_eq!(known.route, None);

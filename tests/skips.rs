@@ -29,6 +29,7 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
             key: id(7),
             count: Some(30),
             route_version: 0,
+            members_version: None,
         };
         let asking = std::pin::pin!(shared.ask(one, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
@@ -82,6 +83,7 @@ async fn what_a_call_that_was_given_up_left_is_counted_when_its_leader_is_lost()
         key: id(7),
         count: Some(COUNT),
         route_version: 0,
+        members_version: None,
     };
     let (asked, gone) = (shared.clone(), tokio::sync::oneshot::channel::<()>());
     let (keep, mut dropped) = gone;

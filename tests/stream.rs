@@ -5,6 +5,7 @@ mod common;
 use std::{collections::BTreeSet, time::Duration};
 
 use common::{Client, PATIENCE, id, links::Cluster, unhurried};
+use prost::Message;
 use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextStreamRequest, NextStreamResponse};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
@@ -144,16 +145,52 @@ async fn a_key_whose_numbers_are_used_up_fails_alone() {
     assert_eq!(stream.ask(ask([4, 1])).await.firsts, [1, 1]);
     let answer = stream.ask(ask([2, 2])).await;
     assert_eq!((answer.firsts, answer.failure), (vec![0, 2], None));
-    let [failed] = &answer.failures[..] else {
-        panic!("one key failed: {:?}", answer.failures);
-    };
-    let failure = failed.failure.as_ref().expect("why");
-    assert_eq!((failed.place, failure.code), (0, Code::OutOfRange.into()));
+    let exhausted = answer.exhausted.expect("one key failed");
+    assert_eq!(
+        (&exhausted.places[..], &exhausted.left[..]),
+        (&[0][..], &[1][..])
+    );
+    let failure = exhausted.failure.expect("why");
+    assert_eq!(failure.code, i32::from(Code::OutOfRange));
     assert!(
-        failure.message.contains("only 1 numbers are left"),
+        failure.message.contains("below max 5"),
         "{}",
         failure.message
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_message_of_keys_that_are_all_used_up_has_a_small_answer() {
+    const KEYS: usize = 65_536;
+    let cluster = Cluster::start(1, |_| {}).await;
+    let mut client = cluster.client(cluster.leader().await);
+    let few = CreateNamespaceRequest {
+        name: "few".into(),
+        max: Some(900_000),
+        // One ceiling for all: none of the keys needs a bump of its own.
+        section_size: Some(KEYS as u64),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(few).await.expect("created");
+    let mut stream = Stream::open(&mut client).await;
+    let request = NextStreamRequest {
+        namespace: "few".into(),
+        ids: (0..KEYS as u64).collect(),
+        counts: vec![1_000_000; KEYS],
+        ..NextStreamRequest::default()
+    };
+    // Read by a client that takes messages of up to 4 MiB, as gRPC's usually do.
+    let answer = stream.ask(request).await;
+    assert_eq!(answer.failure, None);
+    let bytes = answer.encoded_len();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    assert!(answer.firsts.iter().all(|first| *first == 0));
+    assert_eq!(answer.firsts.len(), KEYS);
+    let exhausted = answer.exhausted.expect("all keys failed");
+    let places: BTreeSet<u32> = exhausted.places.iter().copied().collect();
+    assert!(places.into_iter().eq(0..KEYS as u32));
+    assert_eq!(exhausted.left.len(), KEYS);
+    assert!(exhausted.left.iter().all(|left| *left == 900_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,6 +101,7 @@ impl Client {
                         key,
                         count: Some(count),
                         route_version: 0,
+                        members_version: None,
                     });
                     let answer = self.sequencer.next(request).await?.into_inner();
                     Ok((answer.first, answer.last))
@@ -110,6 +111,7 @@ impl Client {
                         namespace,
                         key,
                         route_version: 0,
+                        members_version: None,
                     });
                     let answer = self.sequencer.current(request).await?.into_inner();
                     let last = answer.last.unwrap_or(0);
@@ -145,6 +147,13 @@ impl Client {
         let answer = answer?;
         if let Some(failure) = answer.failure {
             return Err(Status::new(failure.code.into(), failure.message));
+        }
+        if let Some(exhausted) = answer.exhausted {
+            // The other keys have got theirs: what became of the whole is not known.
+            let places = exhausted.places;
+            return Err(Status::unknown(format!(
+                "no numbers are left at {places:?}"
+            )));
         }
         let ranges = answer.firsts.iter().zip(counts);
         Ok(ranges

@@ -17,7 +17,7 @@ use tonic::{
 
 use crate::proto::{
     CurrentRequest, CurrentResponse, Key, NextRequest, NextResponse, NextStreamRequest,
-    NextStreamResponse,
+    NextStreamResponse, Route, WatchRouteRequest,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -49,6 +49,7 @@ impl Front {
                 namespace: namespace.to_owned(),
                 key: key.clone(),
                 route_version: 0,
+                members_version: None,
             };
             let mut peer = peer.clone();
             async move { tokio::time::timeout(BROADCAST, peer.current(request)).await }
@@ -102,6 +103,15 @@ impl Sequencer for Front {
         let last = Some(self.highest(&namespace, key).await?);
         Ok(Response::new(CurrentResponse { last, route: None }))
     }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        Err(Status::unimplemented("nobody leads"))
+    }
 }
 
 #[tonic::async_trait]
@@ -126,6 +136,15 @@ impl Sequencer for Known {
         let CurrentRequest { namespace, key, .. } = request.into_inner();
         let last = self.0.lock().get(&name(namespace, key)?).copied();
         Ok(Response::new(CurrentResponse { last, route: None }))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        Err(Status::unimplemented("nobody leads"))
     }
 }
 

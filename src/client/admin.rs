@@ -16,15 +16,20 @@ impl Client {
         let request = v1::CurrentRequest {
             namespace: namespace.to_owned(),
             key: Some(key.into().into()),
-            route_version: 0,
+            // Any server will do; which there are is of use.
+            route_version: u64::MAX,
+            members_version: self.shared.servers.members_version(),
         };
-        self.shared
-            .servers
+        let servers = &self.shared.servers;
+        let answer: v1::CurrentResponse = servers
             .call(false, request, async |channel, request| {
                 SequencerClient::new(channel).current(request).await
             })
-            .await
-            .map(|answer: v1::CurrentResponse| answer.last)
+            .await?;
+        if let Some(route) = &answer.route {
+            servers.learn(route);
+        }
+        Ok(answer.last)
     }
 
     /// All namespaces.

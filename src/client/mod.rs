@@ -2,8 +2,15 @@
 //!
 //! Uses the generated code alone. [`Client::next`], called from thousands of tasks, sends few messages:
 //! what is asked while messages are under way forms the next one (no timer: a lone caller's request
-//! leaves at once), and requests for one key become one range, handed out in the order of asking.
-//! Who leads is learnt from the answers.
+//! leaves at once), and requests for one key become one range, which is shared out in the order of asking.
+//! Who leads and who the members are is learnt from the answers, so that the servers that the client was
+//! given may all go, one after the other.
+//!
+//! Order is the cluster's promise and no more: a call that begins after another one for its key has
+//! returned gets greater numbers. Among calls for a key that are under way at the same time any may get
+//! the lower ones, the later too: they may travel in several ranges and messages, of which one is waited
+//! for or asked again while another is answered. Whoever needs an order waits for one answer before it
+//! asks again, or asks for a range.
 //!
 //! Invariant: a retry takes new numbers, so that retrying can lose some and never disorder or repeat
 //! any; and every number is checked to be greater than what was handed out for its key before it was
@@ -13,6 +20,8 @@ mod admin;
 mod error;
 mod key;
 mod lane;
+mod link;
+mod members;
 mod message;
 mod route;
 mod seen;
@@ -33,7 +42,7 @@ pub use error::ClientError;
 pub use key::{Key, Numbers};
 pub use segment::Segment;
 
-use lane::{Asked, Lane};
+use lane::{Asked, Lane, Travels};
 use message::Names;
 use servers::Servers;
 
@@ -54,7 +63,6 @@ pub struct Client {
 
 struct Shared {
     servers: Arc<Servers>,
-    follows_leader: bool,
     names: Names,
     /// Started by the first request, on the runtime that it is made on.
     lane: OnceLock<mpsc::UnboundedSender<Asked>>,
@@ -62,37 +70,42 @@ struct Shared {
 
 impl Client {
     /// A client of the cluster that `servers` ("host:port") belong to. Each request is given up after
-    /// `timeout`, retries included. Connects at the first request.
+    /// `timeout`, retries included. Connects at the first request. From the first answer on it knows all
+    /// voters, goes straight to whoever leads, and lives on when the servers that it was given are gone;
+    /// those that are no members are asked when no member answers.
     ///
     /// # Errors
     /// [`ClientError::Server`] for an address that cannot be one, or if there is none.
     pub fn new(servers: &[String], timeout: Duration) -> Result<Self, ClientError> {
-        Self::build(servers, timeout, true)
+        Self::build(servers, timeout, false)
     }
 
     /// A client that stays with `servers` instead of following the leader: they forward what they are
-    /// asked. For networks in which the nodes' own addresses cannot be reached.
+    /// asked. For networks in which the nodes' own addresses cannot be reached. It learns of no other
+    /// members: when all of `servers` are gone its requests fail, whoever else is there; name several.
     ///
     /// # Errors
     /// As [`Client::new`].
     pub fn staying(servers: &[String], timeout: Duration) -> Result<Self, ClientError> {
-        Self::build(servers, timeout, false)
+        Self::build(servers, timeout, true)
     }
 
-    fn build(
-        servers: &[String],
-        timeout: Duration,
-        follows_leader: bool,
-    ) -> Result<Self, ClientError> {
+    fn build(servers: &[String], timeout: Duration, stays: bool) -> Result<Self, ClientError> {
         let shared = Shared {
-            servers: Arc::new(Servers::new(servers, timeout)?),
-            follows_leader,
+            servers: Arc::new(Servers::new(servers, timeout, stays)?),
             names: Names::default(),
             lane: OnceLock::new(),
         };
         Ok(Client {
             shared: Arc::new(shared),
         })
+    }
+
+    /// The servers that it knows, "host:port": the voters, once an answer told of them, and those that it
+    /// was given.
+    pub fn servers(&self) -> Vec<String> {
+        let all = self.shared.servers.all();
+        all.iter().map(ToString::to_string).collect()
     }
 
     /// The next number of a key.
@@ -120,8 +133,11 @@ impl Client {
             key: key.into(),
             count,
             deadline: Instant::now() + self.shared.servers.timeout(),
-            // Merged with others, no count at all would go unnoticed.
-            alone: count == 0,
+            travels: match count {
+                // Merged with others, no count at all would go unnoticed.
+                0 => Travels::Alone,
+                _ => Travels::Merged,
+            },
             reply,
         };
         // Both fail only with the runtime that the lane ran on.
@@ -140,8 +156,7 @@ impl Client {
             let (lane, asked) = mpsc::unbounded_channel();
             let shared = &self.shared;
             let names = shared.names.clone();
-            let lane_of = Lane::new(shared.servers.clone(), shared.follows_leader, names);
-            tokio::spawn(lane_of.run(asked));
+            tokio::spawn(Lane::new(shared.servers.clone(), names).run(asked));
             lane
         })
     }

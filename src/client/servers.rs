@@ -1,13 +1,9 @@
-//! The servers of a cluster: connections to them, and calls that any of them can answer.
+//! The servers of a cluster: which there are, connections to them, and calls that any can answer.
 //!
 //! Invariant: what changes something is asked for again elsewhere only if the first server cannot have
 //! heard of it.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,30 +12,36 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::ClientError;
+use super::{ClientError, members::Members};
+use crate::proto::v1::Route;
+
+/// How long a connection that is used may be silent before the server is asked whether it is there, and
+/// how long that may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// The servers that the client was given, and those that it learnt of.
 pub struct Servers {
-    given: Vec<String>,
+    members: Mutex<Members>,
+    /// Whether it stays with those that it was given.
+    stays: bool,
     timeout: Duration,
-    /// The one that answered last.
-    current: AtomicUsize,
-    channels: Mutex<HashMap<String, Channel>>,
+    channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
 impl Servers {
-    /// The servers `given` ("host:port"), for calls that are given up after `timeout`.
+    /// The servers `given` ("host:port"), for calls that are given up after `timeout`; one that `stays`
+    /// learns of no others.
     ///
     /// # Errors
     /// [`ClientError::Server`] for an address that cannot be one, or if there is none.
-    pub fn new(given: &[String], timeout: Duration) -> Result<Servers, ClientError> {
+    pub fn new(given: &[String], timeout: Duration, stays: bool) -> Result<Servers, ClientError> {
         if given.is_empty() {
             return Err(ClientError::Server("no server is given".to_owned()));
         }
         let servers = Servers {
-            given: given.to_vec(),
+            members: Mutex::new(Members::new(given)),
+            stays,
             timeout,
-            current: AtomicUsize::new(0),
             channels: Mutex::default(),
         };
         for server in given {
@@ -53,21 +55,62 @@ impl Servers {
         self.timeout
     }
 
-    /// How many there were to begin with; at least 1.
+    /// Whether the client stays with the servers that it was given.
+    pub fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// How many are known; at least 1.
     pub fn count(&self) -> usize {
-        self.given.len()
+        self.members.lock().all().len()
+    }
+
+    /// All that are known.
+    pub fn all(&self) -> Vec<Arc<str>> {
+        self.members.lock().all().to_vec()
     }
 
     /// The one to ask.
-    pub fn current(&self) -> &str {
-        &self.given[self.current.load(Relaxed) % self.given.len()]
+    pub fn current(&self) -> Arc<str> {
+        self.members.lock().current().clone()
     }
 
     /// Has another one be asked than `failed`.
     pub fn pass_over(&self, failed: &str) {
-        if self.current() == failed {
-            self.current.fetch_add(1, Relaxed);
+        self.members.lock().pass_over(failed);
+    }
+
+    /// The version of the members to ask with; `None` where none are wanted.
+    pub fn members_version(&self) -> Option<u64> {
+        (!self.stays).then(|| self.members.lock().version())
+    }
+
+    /// Learns the members that an answer told; true if that changes which servers there are.
+    pub fn learn(&self, route: &Route) -> bool {
+        let mut members = self.members.lock();
+        if self.stays || !members.learn(route) {
+            return false;
         }
+        let is_known = |server: &Arc<str>| members.all().contains(server);
+        self.channels.lock().retain(|server, _| is_known(server));
+        true
+    }
+
+    /// Lets any membership replace the one that is known.
+    pub fn expect_any(&self) {
+        self.members.lock().expect_any();
+    }
+
+    /// Why nobody answered, for a caller who should know that this client asks no other servers.
+    pub fn explain(&self, status: Status) -> Status {
+        if !self.stays || !is_absence(status.code()) {
+            return status;
+        }
+        let (all, why) = (self.all().join(", "), status.message());
+        let message = format!(
+            "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
+        );
+        Status::new(status.code(), message)
     }
 
     /// The connection to a server; made at its first use, and again after it broke.
@@ -87,8 +130,10 @@ impl Servers {
         let channel = endpoint
             .connect_timeout(self.timeout.min(Duration::from_secs(1)))
             .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
             .connect_lazy();
-        channels.insert(server.to_owned(), channel.clone());
+        channels.insert(server.into(), channel.clone());
         Ok(channel)
     }
 
@@ -111,7 +156,7 @@ impl Servers {
         let deadline = Instant::now() + self.timeout;
         let mut untried = self.count() as u32;
         loop {
-            let server = self.current().to_owned();
+            let server = self.current();
             let left = deadline.saturating_duration_since(Instant::now());
             let share = if changes { left } else { left / untried };
             let mut message = Request::new(request.clone());
@@ -133,11 +178,16 @@ impl Servers {
             };
             untried -= 1;
             if !elsewhere || untried == 0 {
-                return Err(ClientError::status(&server, status));
+                return Err(ClientError::status(&server, self.explain(status)));
             }
             self.pass_over(&server);
         }
     }
+}
+
+/// Whether a code says that nobody was there to answer.
+fn is_absence(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded)
 }
 
 /// Whether the request cannot have reached the server.
@@ -163,7 +213,7 @@ mod tests {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = nobody.local_addr().unwrap();
         drop(nobody);
-        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5)).unwrap();
+        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5), false).unwrap();
         let call = servers.call(false, StatusRequest {}, async |channel, request| {
             AdminClient::new(channel).status(request).await
         });

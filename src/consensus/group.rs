@@ -3,7 +3,11 @@
 //! Invariant: what this module says of leadership is ordered by term. A change from leader to
 //! leader shows as a new term even where the states in between were not seen.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{
@@ -16,6 +20,7 @@ use openraft::{
 
 use super::{
     lease::{LeaseClock, Quorums, TermLease},
+    membership::Voters,
     network::{Network, Sender},
     state_machine::StateMachine,
     transport::Transport,
@@ -126,6 +131,9 @@ pub struct Group {
     /// Whether this node belonged to a cluster when it started.
     had_members: bool,
     leadership: watch::Sender<Leadership>,
+    pub(super) voters: watch::Sender<Voters>,
+    /// The version of `voters`, which is looked at with every answer.
+    pub(super) voters_version: AtomicU64,
     stopped: watch::Sender<Option<String>>,
     /// Held while the membership changes.
     pub(super) changing: tokio::sync::Mutex<()>,
@@ -175,6 +183,8 @@ impl Group {
             view,
             store,
             leadership: watch::Sender::default(),
+            voters: watch::Sender::default(),
+            voters_version: AtomicU64::new(0),
             stopped: watch::Sender::default(),
             changing: tokio::sync::Mutex::default(),
         });
@@ -346,6 +356,7 @@ impl Group {
                 self.leadership.send_replace(Leadership::default());
                 return;
             }
+            self.follow_voters(&seen);
             let lease = self.observe(&seen);
             let given_up = async {
                 match &lease {

@@ -5,15 +5,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering::{Acquire, Release},
     time::Duration,
 };
 
-use openraft::{ChangeMembers, Precondition, ServerState, async_runtime::watch::WatchReceiver};
+use openraft::{
+    ChangeMembers, Precondition, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver,
+};
 
 use super::group::{Group, ProposeError, refused};
 use crate::{
     sequence::NodeId,
-    storage::{Member, StoreError},
+    storage::{Member, StoreError, Types},
+    watch,
 };
 
 /// What is known of one node.
@@ -31,6 +35,15 @@ pub struct NodeState {
     pub log_index: Option<u64>,
     /// The last entry that it applied; known of this node alone.
     pub applied_index: Option<u64>,
+}
+
+/// The voters of a membership that is committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Voters {
+    /// 1 + the index of the membership's log entry, the same on all nodes; 0 while none is known.
+    pub version: u64,
+    /// Where they are; of two memberships while one takes the other's place.
+    pub members: BTreeMap<NodeId, Member>,
 }
 
 /// What a node does in its group.
@@ -67,6 +80,36 @@ impl Group {
             .nodes()
             .map(|(&id, member)| (id, (member.clone(), voters.contains(&id))))
             .collect()
+    }
+
+    /// The voters as of the last membership that is applied here, now and from now on.
+    pub fn voters(&self) -> watch::Receiver<Voters> {
+        self.voters.subscribe()
+    }
+
+    /// The version of [`Group::voters`]: one atomic load.
+    pub fn voters_version(&self) -> u64 {
+        self.voters_version.load(Acquire)
+    }
+
+    /// Follows what Raft says of the voters. A membership counts once it is applied: an earlier one may
+    /// yet be replaced by a later leader's at the same index.
+    pub(super) fn follow_voters(&self, seen: &RaftMetrics<Types>) {
+        let membership = &seen.membership_config;
+        let index = membership.log_id().as_ref().map(|id| id.index);
+        let applied = seen.last_applied.as_ref().map(|id| id.index);
+        let version = index.map_or(0, |index| index + 1);
+        if index > applied || version <= self.voters_version() {
+            return;
+        }
+        let voters = membership.membership().voter_ids();
+        let members = voters.filter_map(|id| {
+            let member = membership.membership().get_node(&id)?;
+            Some((id, member.clone()))
+        });
+        let members = members.collect();
+        self.voters.send_replace(Voters { version, members });
+        self.voters_version.store(version, Release);
     }
 
     /// What this node knows of every member.
@@ -172,7 +215,7 @@ impl Group {
     /// # Errors
     /// [`ProposeError`].
     pub async fn promote(&self, term: u64, id: NodeId) -> Result<(), ProposeError> {
-        let mut voters = self.voters();
+        let mut voters = self.voter_ids();
         voters.insert(id);
         let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_voters(term, voters, change).await
@@ -183,7 +226,7 @@ impl Group {
     /// # Errors
     /// [`ProposeError`].
     pub async fn remove(&self, term: u64, id: NodeId) -> Result<(), ProposeError> {
-        let mut voters = self.voters();
+        let mut voters = self.voter_ids();
         let change = if voters.remove(&id) {
             ChangeMembers::RemoveVoters(BTreeSet::from([id]))
         } else {
@@ -202,7 +245,7 @@ impl Group {
         self.lease.quorums().is_sole(self.node())
     }
 
-    fn voters(&self) -> BTreeSet<NodeId> {
+    fn voter_ids(&self) -> BTreeSet<NodeId> {
         let members = self.members().into_iter();
         members
             .filter(|(_, (_, voter))| *voter)
@@ -228,7 +271,7 @@ impl Group {
         if let Ok(written) = &written {
             // In force for Raft; wait until the watcher has told the lease as well.
             let index = written.log_id.index;
-            let in_force = |seen: &openraft::RaftMetrics<crate::storage::Types>| {
+            let in_force = |seen: &RaftMetrics<Types>| {
                 seen.membership_config
                     .log_id()
                     .as_ref()

@@ -28,7 +28,7 @@ pub mod watchdog;
 
 pub use group::{Group, GroupConfig, Leadership, ProposeError};
 pub use lease::{LeaseClock, Quorums, TermLease};
-pub use membership::{NodeState, Role};
+pub use membership::{NodeState, Role, Voters};
 pub use network::Sender;
 pub use state_machine::StateMachine;
 pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -1,8 +1,6 @@
 //! What can be asked of a key's sequence, one kind of message each: how it is checked, answered out of a
 //! term's memory, and carried to the leader.
 
-use std::fmt;
-
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -12,8 +10,8 @@ use crate::{
     proto::{
         peer::forward_request::Request as Forward,
         v1::{
-            CurrentRequest, CurrentResponse, Failure as WireFailure, Key as WireKey, KeyFailure,
-            NextRequest, NextResponse, NextStreamRequest, NextStreamResponse, Route, key::Kind,
+            CurrentRequest, CurrentResponse, Exhausted, Key as WireKey, NextRequest, NextResponse,
+            NextStreamRequest, NextStreamResponse, Route, key::Kind,
         },
     },
     sequence::{InvalidKey, Key, KeyKind, Namespace},
@@ -46,6 +44,8 @@ pub trait Message: Clone + Send + Sync {
     fn namespace(&self) -> &str;
     /// The route's version that the caller knows.
     fn route_version(&self) -> u64;
+    /// The members' version that the caller knows; `None` if it does not want to be told.
+    fn members_version(&self) -> Option<u64>;
     /// Adds the route to an answer.
     fn set_route(answer: &mut Self::Answer, route: Route);
     /// The message that forwards it.
@@ -85,6 +85,10 @@ macro_rules! messages {
 
             fn route_version(&self) -> u64 {
                 self.route_version
+            }
+
+            fn members_version(&self) -> Option<u64> {
+                self.members_version
             }
 
             fn set_route(answer: &mut $answer, route: Route) {
@@ -191,18 +195,12 @@ impl Ask for NextStreamRequest {
         let keys = self.ids.len() + self.names.len();
         let granted = term.next_many(namespace, keys, ask, deadline).await;
         let granted = granted.map_err(|error| unanswered(error, namespace, term, 0))?;
-        let failures = granted
-            .exhausted
-            .into_iter()
-            .map(|(place, left)| KeyFailure {
-                place: place as u32,
-                failure: Some(WireFailure::from(&used_up(namespace, count(place), left))),
-            });
+        let exhausted = granted.exhausted;
         Ok(NextStreamResponse {
             id: self.id,
             firsts: granted.firsts,
             increment: namespace.config.increment,
-            failures: failures.collect(),
+            exhausted: (!exhausted.is_empty()).then(|| all_used_up(namespace, &exhausted)),
             failure: None,
             route: None,
         })
@@ -279,11 +277,31 @@ fn unanswered(error: NextError, namespace: &Namespace, term: &Term, count: u64) 
     }
 }
 
-fn used_up(namespace: &Namespace, count: impl fmt::Display, left: u64) -> Status {
-    let config = &namespace.config;
+fn used_up(namespace: &Namespace, count: u64, left: u64) -> Status {
     Status::out_of_range(format!(
-        "count is {count}: only {left} numbers are left below max {} of namespace {:?}; ask for fewer, \
-         or raise it with: ratchet namespace update {} --max N",
-        config.max, config.name, config.name
+        "count is {count}: only {left} numbers are left below {}",
+        end_of(namespace)
     ))
+}
+
+/// The places of a message whose numbers are used up, and how many each has left. One text serves all
+/// of them: a message has up to 65 536.
+fn all_used_up(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Exhausted {
+    let why = Status::out_of_range(format!(
+        "fewer numbers than were asked for are left below {}",
+        end_of(namespace)
+    ));
+    Exhausted {
+        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
+        left: exhausted.iter().map(|(_, left)| *left).collect(),
+        failure: Some((&why).into()),
+    }
+}
+
+fn end_of(namespace: &Namespace) -> String {
+    let config = &namespace.config;
+    format!(
+        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
+        config.max, config.name, config.name
+    )
 }

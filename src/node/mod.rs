@@ -12,6 +12,7 @@ mod forward;
 mod handover;
 mod rejoin;
 mod requests;
+mod route;
 mod shared;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

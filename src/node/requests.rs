@@ -13,9 +13,7 @@ use super::{
     forward::Forwarded,
 };
 use crate::{
-    allocator::Term,
     consensus::Leadership,
-    proto::v1::Route,
     sequence::{NodeId, check_name},
     watch,
 };
@@ -95,7 +93,7 @@ impl Shared {
         };
         match request.answer(term, namespace, deadline).await {
             Ok(mut answer) => {
-                self.add_route::<A>(&mut answer, request.route_version(), term);
+                self.add_route(request, &mut answer, term.term());
                 Ok(Some(answer))
             }
             Err(Unanswered::NotLeading) => Ok(None),
@@ -193,19 +191,6 @@ impl Shared {
             "node {}: no leader answered before the deadline: {known}; see ratchet status",
             self.config.node_id
         ))
-    }
-
-    fn add_route<A: Ask>(&self, answer: &mut A::Answer, known: u64, term: &Term) {
-        if term.term() > known {
-            A::set_route(
-                answer,
-                Route {
-                    version: term.term(),
-                    leader: self.config.node_id,
-                    address: self.client_address.clone(),
-                },
-            );
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -11,8 +12,8 @@ use super::{deadline::budget_of, stream::Answers};
 use crate::{
     node::{Ask, Failure, Origin, Shared},
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
-        sequencer_server::Sequencer,
+        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
+        WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
@@ -73,6 +74,17 @@ impl Sequencer for Door {
         request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         self.ask(request).await
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _request: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        let stop = self.stop.clone().cancelled_owned();
+        let routes = self.shared.clone().watch_route().take_until(stop);
+        Ok(Response::new(routes.map(Ok).boxed()))
     }
 }
 

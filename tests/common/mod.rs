@@ -111,6 +111,7 @@ impl Client {
             key,
             count: Some(count),
             route_version: 0,
+            members_version: None,
         });
         self.sequencer.next(request).await.map(|r| r.into_inner())
     }
@@ -136,6 +137,7 @@ impl Client {
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         match answer.failure {
             Some(failure) => Err(failure.into()),
+            None if answer.exhausted.is_some() => Err(Status::out_of_range("no number is left")),
             None => Ok(answer.firsts[0]),
         }
     }
@@ -149,6 +151,7 @@ impl Client {
             namespace: namespace.to_owned(),
             key,
             route_version: 0,
+            members_version: None,
         });
         let answer = self.sequencer.current(request).await?;
         Ok(answer.into_inner().last)

@@ -148,6 +148,7 @@ impl Client {
                     namespace,
                     key,
                     route_version: 0,
+                    members_version: None,
                 };
                 let call = self.at(node, request, patience);
                 let last = call.await?.last.unwrap_or_default();
@@ -175,6 +176,7 @@ impl Client {
                     key,
                     count: Some(count),
                     route_version: 0,
+                    members_version: None,
                 };
                 let call = self.at(node, request, patience);
                 let answer = call.await?;

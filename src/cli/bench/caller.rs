@@ -38,6 +38,7 @@ impl Caller {
                     count: None,
                     // Never told a route: the benchmark chooses whom to ask.
                     route_version: u64::MAX,
+                    members_version: None,
                 };
                 let answer = client.next(request).await;
                 let answer =

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
-        NextStreamResponse,
+        NextStreamResponse, Route, WatchRouteRequest,
         sequencer_server::{Sequencer, SequencerServer},
     },
     server,
@@ -104,5 +104,14 @@ impl Sequencer for Echo {
         _request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         Err(Status::unimplemented("an echo knows nothing"))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _request: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        Err(Status::unimplemented("an echo has no leader"))
     }
 }

@@ -149,7 +149,13 @@ impl Window<'_> {
         if let Some(failure) = answer.failure {
             return self.run.fail(failure.message);
         }
-        self.run.check(sent.key, sent.floor, answer.firsts[0]);
+        if let Some(failure) = answer.exhausted.and_then(|exhausted| exhausted.failure) {
+            return self.run.fail(failure.message);
+        }
+        let Some(first) = answer.firsts.first() else {
+            return self.run.fail("an answer without a number".to_owned());
+        };
+        self.run.check(sent.key, sent.floor, *first);
         let numbers = answer.firsts.len() as u64;
         self.run.record(self.place, sent.since, numbers);
     }

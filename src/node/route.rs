@@ -1,0 +1,92 @@
+//! What callers are told of who leads and who the members are.
+//!
+//! Invariant: a caller that is up to date costs two comparisons, and nothing else.
+
+use std::sync::Arc;
+
+use futures::{Stream, stream};
+
+use super::{Ask, Shared};
+use crate::{
+    consensus::{Leadership, Voters},
+    proto::v1::Route,
+    sequence::NodeId,
+    storage::Member,
+};
+
+impl Shared {
+    /// Adds the route to an answer of this node in its own `term`, where the caller's is older.
+    pub(super) fn add_route<A: Ask>(&self, request: &A, answer: &mut A::Answer, term: u64) {
+        let known = request.members_version();
+        let lacks_members = known.is_some_and(|known| known < self.group.voters_version());
+        if request.route_version() < term || lacks_members {
+            self.set_route::<A>(answer, term, lacks_members);
+        }
+    }
+
+    #[cold]
+    fn set_route<A: Ask>(&self, answer: &mut A::Answer, term: u64, lacks_members: bool) {
+        let mut route = Route {
+            version: term,
+            leader: self.config.node_id,
+            address: self.client_address.clone(),
+            ..Route::default()
+        };
+        if lacks_members {
+            self.set_members(&mut route, &self.group.voters().borrow());
+        }
+        A::set_route(answer, route);
+    }
+
+    fn set_members(&self, route: &mut Route, voters: &Voters) {
+        let members = voters.members.iter();
+        route.members_version = voters.version;
+        route.members = members.map(|(id, at)| self.address_of(*id, at)).collect();
+    }
+
+    /// A member's client address. This node knows its own best: it may have been moved since it became
+    /// a member.
+    fn address_of(&self, id: NodeId, member: &Member) -> String {
+        if id == self.config.node_id {
+            self.client_address.clone()
+        } else {
+            member.client_address.clone()
+        }
+    }
+
+    /// Who leads and who the members are, as this node knows: at once if it knows a leader, and again
+    /// after every change. It ends with the group.
+    pub fn watch_route(self: Arc<Self>) -> impl Stream<Item = Route> + Send {
+        let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
+        stream::unfold(
+            (self, seen),
+            |(shared, (mut leads, mut votes, told))| async move {
+                loop {
+                    let now = leads.borrow_and_update().clone();
+                    let voters = votes.borrow_and_update().clone();
+                    let route = shared.known_route(&now, &voters);
+                    if route.is_some() && route != told {
+                        return Some((route.clone()?, (shared, (leads, votes, route))));
+                    }
+                    tokio::select! {
+                        biased;
+                        changed = leads.changed() => changed.ok()?,
+                        changed = votes.changed() => changed.ok()?,
+                    }
+                }
+            },
+        )
+    }
+
+    fn known_route(&self, now: &Leadership, voters: &Voters) -> Option<Route> {
+        let (leader, member) = now.leader.as_ref()?;
+        let mut route = Route {
+            version: now.term,
+            leader: *leader,
+            address: self.address_of(*leader, member),
+            ..Route::default()
+        };
+        self.set_members(&mut route, voters);
+        Some(route)
+    }
+}
