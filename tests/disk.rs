@@ -89,7 +89,8 @@ async fn a_leader_whose_fsync_fails_stops_and_the_others_go_on() {
     let asking = tokio::spawn(async move { client.next_at_last(4_711).await });
     let reason = tokio::time::timeout(PATIENCE, cluster.nodes[&leader].failed())
         .await
-        .unwrap();
+        .unwrap()
+        .to_string();
     for part in [
         "000009.log",
         cluster.data_dir(leader).to_str().unwrap(),

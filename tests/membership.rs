@@ -95,8 +95,7 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() {
     let small = |config: &mut ratchet::node::Config| {
-        config.snapshot_after_entries = 20;
-        config.log_keep_entries = 5;
+        config.log_keep_bytes = 1_000;
     };
     let mut cluster = Cluster::start(3, small).await;
     add(&mut cluster, 4, small).await;
@@ -133,6 +132,42 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
         let number = cluster.client(4).next_at_last(key).await;
         assert_eq!(number, 2, "key {key}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_taken() {
+    let small = |config: &mut ratchet::node::Config| config.log_keep_bytes = 1_000;
+    let mut cluster = Cluster::start(3, small).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    for key in 0..200 {
+        client.try_next("book", id(key), 1).await.unwrap();
+    }
+    cluster.damage_snapshots(2);
+    let config = cluster.configure(4);
+    config.join = true;
+    let peer_address = config.peer_listen.to_string();
+    cluster.start_node(4).await;
+    let request = AddNodeRequest {
+        id: 4,
+        peer_address,
+    };
+    client.admin.add_node(request).await.expect("it is added");
+    caught_up(&cluster, 4, leader).await;
+    let failures = |id: u64| cluster.nodes[&id].shared().metrics.snapshot_failures.get();
+    assert_eq!((failures(leader), failures(4)), (2, 2));
+    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let told = async {
+        while metrics.snapshot_bytes.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, told)
+        .await
+        .expect("the leader hears that it is installed");
+    let table = cluster.nodes[&4].shared().group.view().clone();
+    assert!(table.namespaces().by_name("book").is_some());
+    client.next_at_last(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,8 @@ use ratchet::{
     consensus::StateMachine,
     sequence::{Bump, Command, NamespaceConfig, NamespaceId, SectionId, SectionKey},
     storage::{
-        Entry, IncomingSnapshot, LogId, LogStore, Store, StoreError, StoreOptions, Types, Vote,
+        ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData, Store,
+        StoreError, StoreOptions, Types, Vote,
     },
 };
 use tempfile::TempDir;
@@ -258,85 +259,244 @@ async fn a_flipped_byte_of_a_record_is_noticed_and_names_the_directory() {
     assert!(error.contains("remove it from the cluster"), "{error}");
 }
 
+/// All parts of a snapshot, as they are sent.
+async fn parts_of(snapshot: Snapshot) -> Result<Vec<Vec<u8>>, StoreError> {
+    let SnapshotData::Outgoing(mut snapshot) = snapshot.snapshot else {
+        panic!("it is this node's own");
+    };
+    let mut parts = Vec::new();
+    while let Some(part) = snapshot.next_part().await {
+        parts.push(part?);
+    }
+    Ok(parts)
+}
+
+/// What arrives of `parts` at a node.
+fn arrive(machine: &StateMachine, parts: &[Vec<u8>]) -> Result<ArrivedSnapshot, StoreError> {
+    let mut incoming = IncomingSnapshot::create(&machine.view())?;
+    parts.iter().try_for_each(|part| incoming.write(part))?;
+    incoming.finish()
+}
+
+/// How many records a node's table family holds in all: its table's own, and any others.
+fn records_applied(dir: &Path) -> usize {
+    let families = ["default", "log", "hard_state", "applied"];
+    let options = rocksdb::Options::default();
+    let db = rocksdb::DB::open_cf_for_read_only(&options, dir.join("db"), families, false).unwrap();
+    let applied = db.cf_handle("applied").unwrap();
+    db.iterator_cf(applied, rocksdb::IteratorMode::Start)
+        .count()
+}
+
+fn create(at: u64, name: &str) -> Entry {
+    entry(at, Command::CreateNamespace(NamespaceConfig::new(name)))
+}
+
+/// One bump for each of `keys`: key n by n + 1 numbers.
+fn bumps(at: u64, keys: std::ops::Range<u64>) -> Entry {
+    let bump = |id| Bump {
+        section: section(id),
+        numbers: id + 1,
+        unused_max: id + 1,
+    };
+    entry(at, Command::Bump(keys.map(bump).collect()))
+}
+
+fn check_bumped(machine: &StateMachine, keys: std::ops::Range<u64>) {
+    let namespaces = machine.view().namespaces();
+    let names: Vec<_> = namespaces.iter().map(|n| n.config.name.clone()).collect();
+    assert_eq!(names, ["book"]);
+    for id in keys {
+        let max_seq = machine.view().section(&section(id)).unwrap().max_seq;
+        assert_eq!(max_seq, id + 1);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes_nothing() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    let create = |at, name: &str| entry(at, Command::CreateNamespace(NamespaceConfig::new(name)));
-    let bumps = (0..3_000)
-        .map(|id| Bump {
-            section: section(id),
-            numbers: id + 1,
-            unused_max: id + 1,
-        })
-        .collect();
-    apply(
-        &mut machine,
-        [create(0, "book"), entry(1, Command::Bump(bumps))],
-    )
-    .await;
+    apply(&mut machine, [create(0, "book"), bumps(1, 0..9_000)]).await;
     let mut builder = machine.get_snapshot_builder().await;
     // What comes after the builder was made is not in the snapshot.
     apply(&mut machine, [create(2, "late")]).await;
     let snapshot = builder.build_snapshot().await.unwrap();
-    assert_eq!(snapshot.meta.last_log_id, Some(log_id(1, 1)));
+    let meta = snapshot.meta.clone();
+    assert_eq!(meta.last_log_id, Some(log_id(1, 1)));
+    let parts = parts_of(snapshot).await.unwrap();
+    assert!(parts.len() > 1);
 
     let target = open(to.path()).unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     apply(&mut replica, [create(0, "old"), bump(1, 77)]).await;
-    let mut parts: Vec<Vec<u8>> = Vec::new();
-    loop {
-        let part = snapshot
-            .snapshot
-            .read_part(parts.concat().len() as u64, 10_000)
-            .unwrap();
-        if part.is_empty() {
-            break;
-        }
-        parts.push(part);
-    }
-    let arrive = |parts: &[Vec<u8>]| {
-        let mut incoming = IncomingSnapshot::create(&target, 1).unwrap();
-        parts.iter().for_each(|part| incoming.write(part).unwrap());
-        incoming.finish()
-    };
-    let cut = arrive(&parts[..parts.len() - 1]).unwrap_err().to_string();
-    assert!(cut.contains("ends too early"), "{cut}");
+    let cut = arrive(&replica, &parts[..parts.len() - 1]).unwrap_err();
+    assert!(cut.to_string().contains("ends too early"), "{cut}");
     let mut flipped = parts.clone();
-    flipped[3][17] ^= 4;
-    assert!(arrive(&flipped).is_err());
+    flipped[1][17] ^= 4;
+    assert!(arrive(&replica, &flipped).is_err());
     let mut longer = parts.clone();
     longer.push(vec![0]);
-    assert!(arrive(&longer).is_err());
+    assert!(arrive(&replica, &longer).is_err());
+    // Whole, and not wanted after all.
+    drop(arrive(&replica, &parts).unwrap());
     assert!(replica.view().namespaces().by_name("old").is_some());
-    let left: Vec<_> = std::fs::read_dir(to.path().join("snapshots"))
-        .unwrap()
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(records_applied(to.path()), 3, "something was left behind");
 
-    let arrived = arrive(&parts).unwrap();
-    replica
-        .install_snapshot(&snapshot.meta, arrived)
-        .await
-        .unwrap();
-    let check = |machine: &StateMachine| {
-        let namespaces = machine.view().namespaces();
-        let names: Vec<_> = namespaces.iter().map(|n| n.config.name.clone()).collect();
-        assert_eq!(names, ["book"]);
-        for id in 0..3_000 {
-            assert_eq!(
-                machine.view().section(&section(id)).unwrap().max_seq,
-                id + 1
-            );
-        }
-    };
-    check(&replica);
+    let arrived = arrive(&replica, &parts).unwrap();
+    assert_eq!(*arrived.meta(), meta);
+    let arrived = SnapshotData::Arrived(arrived);
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    check_bumped(&replica, 0..9_000);
     assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 1)));
     drop((replica, target));
+    assert_eq!(records_applied(to.path()), 9_002, "the old table was left");
     let target = open(to.path()).unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
-    check(&replica);
-    let current = replica.get_current_snapshot().await.unwrap().expect("kept");
-    assert_eq!(current.meta, snapshot.meta);
+    check_bumped(&replica, 0..9_000);
+    let current = replica.get_current_snapshot().await.unwrap().expect("one");
+    assert_eq!(current.meta, meta);
+    assert_eq!(parts_of(current).await.unwrap(), parts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_is_taken_without_a_word_to_the_disk() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    apply(&mut machine, [create(0, "book"), bumps(1, 0..100)]).await;
+    let files = || {
+        let mut files = Vec::new();
+        let mut dirs = vec![dir.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap().is_dir() {
+                    true => dirs.push(entry.path()),
+                    false => files.push((entry.path(), entry.metadata().unwrap().len())),
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = files();
+    let built = machine.get_snapshot_builder().await.build_snapshot().await;
+    assert_eq!(built.unwrap().meta.last_log_id, Some(log_id(1, 1)));
+    let current = machine.get_current_snapshot().await.unwrap().unwrap();
+    assert!(!parts_of(current).await.unwrap().is_empty());
+    assert_eq!(files(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshot_files_of_an_earlier_release_do_not_keep_a_node_from_starting_damaged_or_not() {
+    let dir = TempDir::new().unwrap();
+    {
+        let store = open(dir.path()).unwrap();
+        let mut machine = StateMachine::open(&store, 1).unwrap();
+        apply(&mut machine, [create(0, "book"), bumps(1, 0..9)]).await;
+    }
+    let snapshots = dir.path().join("snapshots");
+    std::fs::create_dir(&snapshots).unwrap();
+    std::fs::write(
+        snapshots.join("1-1-900.snap"),
+        b"RATCHSNP, and then nothing",
+    )
+    .unwrap();
+    let store = open(dir.path()).unwrap();
+    check_bumped(&StateMachine::open(&store, 1).unwrap(), 0..9);
+    assert!(!snapshots.exists(), "they only take up space");
+}
+
+/// A crash may come while a snapshot arrives, or after it arrived and before it was installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_arrived_of_a_snapshot_before_a_crash_is_gone_after_it() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let source = open(from.path()).unwrap();
+    let mut machine = StateMachine::open(&source, 1).unwrap();
+    apply(&mut machine, [create(0, "late"), bumps(1, 0..9_000)]).await;
+    let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
+    let meta = snapshot.meta.clone();
+    let parts = parts_of(snapshot).await.unwrap();
+    {
+        let target = open(to.path()).unwrap();
+        let mut replica = StateMachine::open(&target, 1).unwrap();
+        apply(&mut replica, [create(0, "book"), bumps(1, 0..50)]).await;
+        let mut half = IncomingSnapshot::create(&replica.view()).unwrap();
+        half.write(&parts[0]).unwrap();
+        // Nobody tidies up after a crash.
+        std::mem::forget((half, arrive(&replica, &parts).unwrap()));
+        std::mem::forget(replica);
+        // The lock on the directory goes with the process: here, the directory is copied.
+        copy(to.path(), &to.path().with_extension("crashed"));
+        std::mem::forget(target);
+    }
+    let crashed = to.path().with_extension("crashed");
+    assert!(records_applied(&crashed) > 9_000, "this shows nothing");
+    let target = open(&crashed).unwrap();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    check_bumped(&replica, 0..50);
+    let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    drop((replica, target));
+    let target = open(&crashed).unwrap();
+    let replica = StateMachine::open(&target, 1).unwrap();
+    assert_eq!(
+        replica.view().section(&section(8_999)).unwrap().max_seq,
+        9_000
+    );
+    drop((replica, target));
+    assert_eq!(
+        records_applied(&crashed),
+        9_002,
+        "something was left behind"
+    );
+    std::fs::remove_dir_all(crashed).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// The table's blocks on the disk rot: whoever reads them is told, and nothing of it is sent on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_table_is_not_sent_and_does_not_stop_the_node() {
+    let dir = TempDir::new().unwrap();
+    {
+        let store = open(dir.path()).unwrap();
+        let mut machine = StateMachine::open(&store, 1).unwrap();
+        apply(&mut machine, [create(0, "book"), bumps(1, 0..100)]).await;
+    }
+    {
+        let families = ["default", "log", "hard_state", "applied"];
+        let path = dir.path().join("db");
+        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), path, families).unwrap();
+        let applied = db.cf_handle("applied").unwrap();
+        let last = db.iterator_cf(applied, rocksdb::IteratorMode::End).next();
+        let (key, mut value) = last.unwrap().unwrap();
+        let end = value.len() - 1;
+        value[end] ^= 1;
+        db.put_cf(applied, key, value).unwrap();
+    }
+    let store = open(dir.path()).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
+    let damaged = parts_of(snapshot).await.unwrap_err().to_string();
+    assert!(damaged.contains("checksum"), "{damaged}");
+    // To Raft nothing happened: the log can be purged, entries can be applied.
+    machine
+        .get_snapshot_builder()
+        .await
+        .build_snapshot()
+        .await
+        .unwrap();
+    apply(&mut machine, [bump(2, 5)]).await;
 }

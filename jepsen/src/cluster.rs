@@ -58,8 +58,8 @@ pub struct Plan {
     pub fence: Fence,
     /// The planted bug, where the program carries any.
     pub bug: Option<String>,
-    /// After how many log entries a snapshot is taken, and how many are kept.
-    pub snapshot_after: u64,
+    /// How many bytes of the applied log are kept.
+    pub log_keep_bytes: u64,
     /// Whether each process runs in network and mount namespaces, with faults on every link.
     pub isolated: bool,
     /// Whether nodes keep their data on disks that fail on demand.
@@ -214,8 +214,7 @@ impl Cluster {
             format!("--metrics-listen={metrics}"),
             format!("--data-dir={}", node.dir.display()),
             format!("--fence={fence}"),
-            format!("--snapshot-after-entries={}", self.plan.snapshot_after),
-            format!("--log-keep-entries={}", self.plan.snapshot_after),
+            format!("--log-keep-bytes={}", self.plan.log_keep_bytes),
         ];
         arguments.push(if node.founding {
             format!("--peers={}", peers.join(","))

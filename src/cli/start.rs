@@ -90,12 +90,10 @@ struct Settings {
     /// How long stopping may take, in milliseconds [default: 5000]
     #[arg(long, env = "RATCHET_SHUTDOWN_TIMEOUT_MS")]
     shutdown_timeout_ms: Option<u64>,
-    /// After how many log entries a snapshot is taken [default: 10000]
-    #[arg(long, env = "RATCHET_SNAPSHOT_AFTER_ENTRIES")]
-    snapshot_after_entries: Option<u64>,
-    /// How many log entries that a snapshot covers are kept for nodes that lag [default: 10000]
-    #[arg(long, env = "RATCHET_LOG_KEEP_ENTRIES")]
-    log_keep_entries: Option<u64>,
+    /// How many bytes of the applied log are kept, at least, for nodes that lag; one that lags
+    /// further gets a snapshot [default: 268435456]
+    #[arg(long, env = "RATCHET_LOG_KEEP_BYTES")]
+    log_keep_bytes: Option<u64>,
     /// What to log, as a tracing filter [default: info,openraft=error]
     #[arg(long, env = "RATCHET_LOG")]
     log: Option<String>,
@@ -205,8 +203,7 @@ impl Settings {
             count_max,
             request_timeout_ms,
             shutdown_timeout_ms,
-            snapshot_after_entries,
-            log_keep_entries,
+            log_keep_bytes,
             log,
             log_format,
         )
@@ -248,10 +245,7 @@ impl Settings {
             shutdown_timeout_ms: self
                 .shutdown_timeout_ms
                 .unwrap_or(default.shutdown_timeout_ms),
-            snapshot_after_entries: self
-                .snapshot_after_entries
-                .unwrap_or(default.snapshot_after_entries),
-            log_keep_entries: self.log_keep_entries.unwrap_or(default.log_keep_entries),
+            log_keep_bytes: self.log_keep_bytes.unwrap_or(default.log_keep_bytes),
         })
     }
 }

@@ -13,7 +13,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{
     Raft, RaftMetrics, SnapshotPolicy, StepDownPolicy,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, RaftError},
+    errors::{ClientWriteError, Fatal, RaftError},
     impls::ProgressResponder,
     raft::{AppendEntriesRequest, ClientWriteResult},
 };
@@ -23,10 +23,12 @@ use super::{
     membership::Voters,
     network::{Network, Sender},
     state_machine::StateMachine,
+    stop::StopReason,
     transport::Transport,
 };
 use crate::{
     clock::Clock,
+    metrics::Metrics,
     planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
     storage::{AppliedView, LogStore, Member, Store, StoreError, Types, Vote},
@@ -49,10 +51,8 @@ pub struct GroupConfig {
     pub election_timeout_ms: u64,
     /// How long a leader's answers are in order after a majority acknowledged it.
     pub lease_ms: u64,
-    /// After how many log entries a snapshot is taken.
-    pub snapshot_after_entries: u64,
-    /// How many log entries that a snapshot covers are kept for followers that lag.
-    pub log_keep_entries: u64,
+    /// How many bytes of the applied log are kept for followers that lag.
+    pub log_keep_bytes: u64,
 }
 
 impl GroupConfig {
@@ -64,9 +64,10 @@ impl GroupConfig {
             // Openraft's follower lease is the greatest election timeout.
             election_timeout_max: self.election_timeout_ms,
             install_snapshot_timeout: 600_000,
-            replication_lag_threshold: self.snapshot_after_entries + self.log_keep_entries,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_after_entries),
-            max_in_snapshot_log_to_keep: self.log_keep_entries,
+            // When a snapshot is taken, and what of the log is purged, is decided by its bytes:
+            // `log_limit`.
+            snapshot_policy: SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: u64::MAX,
             // We refuse to remove a leader; one that steps down by itself would transfer the
             // leadership behind the allocator's back.
             removed_leader_step_down: StepDownPolicy::Never,
@@ -134,7 +135,7 @@ pub struct Group {
     pub(super) voters: watch::Sender<Voters>,
     /// The version of `voters`, which is looked at with every answer.
     pub(super) voters_version: AtomicU64,
-    stopped: watch::Sender<Option<String>>,
+    stopped: watch::Sender<Option<StopReason>>,
     /// Held while the membership changes.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
@@ -150,6 +151,7 @@ impl Group {
         store: Arc<Store>,
         transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
     ) -> Result<Arc<Group>, StoreError> {
         let lease = Arc::new(LeaseClock::new(
             clock,
@@ -162,7 +164,7 @@ impl Group {
             node: config.node,
             follower_lease_ms: config.election_timeout_ms,
         });
-        let network = Network::new(sender, transport, lease.clone(), store.work());
+        let network = Network::new(sender, transport, lease.clone(), metrics);
         let log = LogStore::open(&store, config.set)?;
         let machine = StateMachine::open(&store, config.set)?;
         let view = machine.view();
@@ -218,16 +220,16 @@ impl Group {
     }
 
     /// Becomes the reason once Raft has stopped on this node for good.
-    pub fn stopped(&self) -> watch::Receiver<Option<String>> {
+    pub fn stopped(&self) -> watch::Receiver<Option<StopReason>> {
         self.stopped.subscribe()
     }
 
     /// Has the node stop for a reason that it cannot get over.
-    pub(super) fn stop_because(&self, reason: String) {
+    pub(super) fn stop_because(&self, reason: impl Into<StopReason>) {
         self.lease.void();
         self.stopped.send_if_modified(|stopped| {
             let first = stopped.is_none();
-            stopped.get_or_insert(reason);
+            stopped.get_or_insert(reason.into());
             first
         });
     }
@@ -352,7 +354,10 @@ impl Group {
         loop {
             let seen = metrics.borrow_and_update().clone();
             if let Err(reason) = &seen.running_state {
-                self.stop_because(reason.to_string());
+                self.stop_because(match reason {
+                    Fatal::Panicked => core_panicked(),
+                    other => other.to_string().into(),
+                });
                 self.leadership.send_replace(Leadership::default());
                 return;
             }
@@ -367,7 +372,8 @@ impl Group {
             tokio::select! {
                 biased;
                 changed = metrics.changed() => if changed.is_err() {
-                    self.stop_because("its core is gone".to_owned());
+                    // It went without a reason.
+                    self.stop_because(core_panicked());
                     return;
                 },
                 () = given_up => {}
@@ -419,6 +425,19 @@ impl Group {
         });
         lease
     }
+}
+
+#[cfg(test)]
+impl Group {
+    /// Makes Raft's core panic.
+    pub(crate) async fn panic_in_raft(&self) {
+        let panic = |_: &openraft::RaftState<Types>| panic!("a panic for a test");
+        assert!(self.raft.with_raft_state::<_, ()>(panic).await.is_err());
+    }
+}
+
+fn core_panicked() -> StopReason {
+    StopReason::Fault("Raft's core panicked".to_owned())
 }
 
 fn is_higher(answer: &openraft::raft::AppendEntriesResponse<Types>) -> bool {

@@ -6,7 +6,10 @@
 use bytes::Bytes;
 use openraft::{
     Snapshot,
-    raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest},
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+        VoteRequest,
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::Status;
@@ -14,7 +17,9 @@ use tonic::Status;
 use super::{group::Group, transport::RaftRpc};
 use crate::{
     proto::peer::Header,
-    storage::{IncomingSnapshot, SnapshotMeta, StoreError, Types, Vote, codec},
+    storage::{
+        IncomingSnapshot, LogId, SnapshotData, SnapshotMeta, StoreError, Types, Vote, codec,
+    },
 };
 
 impl Group {
@@ -108,21 +113,21 @@ impl Group {
     /// Reads what the first part of a snapshot says of the rest, and makes room for it.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what cannot be read, INTERNAL when there is no room on the disk.
+    /// INVALID_ARGUMENT for what cannot be read, INTERNAL when the disk is nearly full.
     pub fn snapshot_begins(
         &self,
         payload: &[u8],
     ) -> Result<((Vote, SnapshotMeta), IncomingSnapshot), Status> {
         let about: (Vote, SnapshotMeta) = read(payload)?;
         self.lease.void_before(about.0.leader_id.term);
-        let incoming = IncomingSnapshot::create(self.store(), self.config().set).map_err(disk)?;
+        let incoming = IncomingSnapshot::create(self.view()).map_err(|e| self.not_taken(e))?;
         Ok((about, incoming))
     }
 
     /// Writes the next part of a snapshot.
     ///
     /// # Errors
-    /// INTERNAL when it cannot be written.
+    /// INTERNAL when it is damaged or cannot be written.
     pub async fn snapshot_goes_on(
         &self,
         mut incoming: IncomingSnapshot,
@@ -135,7 +140,7 @@ impl Group {
         written
             .await
             .map_err(|e| Status::internal(format!("writing a snapshot failed: {e}")))?
-            .map_err(disk)
+            .map_err(|e| self.not_taken(e))
     }
 
     /// Checks and installs a snapshot that has arrived whole.
@@ -150,13 +155,47 @@ impl Group {
         let finished = self.store().work().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
-            .map_err(disk)?;
+            .map_err(|e| self.not_taken(e))?;
+        if let Some(vote) = self.has_in_its_log(vote, meta.last_log_id).await? {
+            return write(&SnapshotResponse::<Types>::new(vote));
+        }
+        let snapshot = SnapshotData::Arrived(snapshot);
         let answer = self
             .raft
             .install_full_snapshot(vote, Snapshot { meta, snapshot })
             .await
             .map_err(stopped)?;
         write(&answer)
+    }
+
+    /// Whether Raft's log reaches as far as a snapshot does already, or whoever sent it is not the
+    /// leader any more; this node's vote, if so. Given a snapshot that ends before its log does, Raft's
+    /// library would count back what it has written, and panic where it looks.
+    async fn has_in_its_log(
+        &self,
+        vote: Vote,
+        last: Option<LogId>,
+    ) -> Result<Option<Vote>, Status> {
+        let question = AppendEntriesRequest {
+            vote,
+            prev_log_id: last,
+            entries: Vec::new(),
+            // What is in a snapshot is committed.
+            leader_commit: last,
+        };
+        let answer = self.raft.append_entries(question).await.map_err(stopped)?;
+        Ok(match answer {
+            AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => Some(vote),
+            AppendEntriesResponse::HigherVote(higher) => Some(higher),
+            AppendEntriesResponse::Conflict => None,
+        })
+    }
+
+    /// A snapshot that could not be taken in does this node no harm: the leader sends another one.
+    fn not_taken(&self, error: StoreError) -> Status {
+        self.network.metrics().snapshot_failures.inc();
+        tracing::warn!(%error, "a snapshot was not taken in");
+        Status::internal(error.to_string())
     }
 }
 
@@ -174,6 +213,5 @@ fn stopped(error: impl std::fmt::Display) -> Status {
     Status::unavailable(format!("Raft has stopped on this node: {error}"))
 }
 
-fn disk(error: StoreError) -> Status {
-    Status::internal(error.to_string())
-}
+#[cfg(test)]
+mod tests;

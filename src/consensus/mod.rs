@@ -16,13 +16,17 @@
 //!   message carries the latter, so that nodes that disagree refuse each other.
 //! * A watched state hides changes in between: everything is compared by term.
 //! * Heartbeats go on while the disk hangs: [`watchdog`].
+//! * A snapshot that cannot be built stops Raft: none is built ([`StateMachine`]), and the log is
+//!   bounded by [`log_limit`].
 
 mod group;
 mod inbound;
 mod lease;
+pub mod log_limit;
 mod membership;
 mod network;
 mod state_machine;
+mod stop;
 mod transport;
 pub mod watchdog;
 
@@ -31,4 +35,5 @@ pub use lease::{LeaseClock, Quorums, TermLease};
 pub use membership::{NodeState, Role, Voters};
 pub use network::Sender;
 pub use state_machine::StateMachine;
+pub use stop::StopReason;
 pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

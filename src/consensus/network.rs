@@ -6,7 +6,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
 use openraft::{
     RaftNetworkFactory, RaftNetworkV2,
     errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable},
@@ -25,14 +24,14 @@ use super::{
     transport::{RaftRpc, Transport},
 };
 use crate::{
+    metrics::Metrics,
     planted::{Bug, is_planted},
-    proto::peer::{Header, RaftMessage, SnapshotPart},
+    proto::peer::{Header, RaftMessage},
     sequence::{NodeId, SetId},
-    storage::{Member, Snapshot, SnapshotFile, SnapshotMeta, Types, Vote, Work, codec},
+    storage::{Member, Snapshot, SnapshotData, Types, Vote, codec},
 };
 
-/// How many bytes of a snapshot travel in one message.
-const SNAPSHOT_PART_BYTES: usize = 256 << 10;
+mod snapshots;
 
 /// Who this node is, as every message to a peer says.
 #[derive(Debug, Clone)]
@@ -67,7 +66,7 @@ pub struct Network {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
-    work: Work,
+    metrics: Arc<Metrics>,
     acknowledged: Arc<Acknowledged>,
 }
 
@@ -95,18 +94,19 @@ impl Acknowledged {
 }
 
 impl Network {
-    /// A network that says who `sender` is, and credits acknowledgements to `lease`.
+    /// A network that says who `sender` is, credits acknowledgements to `lease`, and counts what it
+    /// sends in `metrics`.
     pub fn new(
         sender: Arc<Sender>,
         transport: Arc<dyn Transport>,
         lease: Arc<LeaseClock>,
-        work: Work,
+        metrics: Arc<Metrics>,
     ) -> Self {
         Network {
             sender,
             transport,
             lease,
-            work,
+            metrics,
             acknowledged: Arc::default(),
         }
     }
@@ -116,6 +116,11 @@ impl Network {
         &self.sender
     }
 
+    /// What it counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// The peer `target`.
     pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
         Peer {
@@ -123,6 +128,7 @@ impl Network {
             target,
             address: member.peer_address.clone(),
             header: self.sender.header(target, member),
+            snapshots_refused: 0,
         }
     }
 }
@@ -141,6 +147,8 @@ pub struct Peer {
     target: NodeId,
     address: String,
     header: Header,
+    /// How many snapshots in a row it could not be given, though it was there.
+    snapshots_refused: u32,
 }
 
 impl Peer {
@@ -281,7 +289,7 @@ impl Peer {
 }
 
 impl RaftNetworkV2<Types> for Peer {
-    type SnapshotData = SnapshotFile;
+    type SnapshotData = SnapshotData;
 
     async fn append_entries(
         &mut self,
@@ -327,73 +335,12 @@ impl RaftNetworkV2<Types> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let covered = snapshot.meta.last_log_id.map(|last| last.index);
-        let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
-        let about = codec::encode(&about).map_err(NetworkError::from_string)?;
-        let first = SnapshotPart {
-            header: Some(self.header.clone()),
-            payload: about.into(),
-        };
-        let (parts, mut failed) = parts_of(first, snapshot.snapshot, self.network.work);
-        let sending = self
-            .network
-            .transport
-            .install_snapshot(&self.address, parts.boxed());
-        let reply = tokio::select! {
+        tokio::select! {
             biased;
-            closed = cancel => return Err(StreamingError::Closed(closed)),
-            Some(error) = failed.recv() => return Err(NetworkError::from_string(error).into()),
-            reply = sending => reply,
-        };
-        let reply = reply.map_err(|status| {
-            let target = self.target;
-            Unreachable::from_string(format!("snapshot to node {target}: {}", status.message()))
-        })?;
-        let response: SnapshotResponse<Types> =
-            codec::decode(&reply.payload).map_err(NetworkError::from_string)?;
-        if let (Some(index), true) = (covered, response.vote == vote) {
-            let term = vote.leader_id.term;
-            let acknowledged = &self.network.acknowledged;
-            acknowledged.note(self.header.to_incarnation, term, index);
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = self.send_snapshot(vote, snapshot) => sent,
         }
-        Ok(response)
     }
-}
-
-/// The parts of a snapshot as a stream that reads the file as fast as the peer takes it, and a
-/// channel that tells if the file could not be read.
-fn parts_of(
-    first: SnapshotPart,
-    file: SnapshotFile,
-    work: Work,
-) -> (
-    impl futures::Stream<Item = SnapshotPart> + Send + 'static,
-    tokio::sync::mpsc::Receiver<String>,
-) {
-    let (failure, failed) = tokio::sync::mpsc::channel(1);
-    let rest = stream::unfold(0, move |offset| {
-        let (file, failure) = (file.clone(), failure.clone());
-        async move {
-            let read = work.run(move || file.read_part(offset, SNAPSHOT_PART_BYTES));
-            let payload = match read.await {
-                Ok(Ok(payload)) => payload,
-                // The receiver is gone only where nobody waits for the snapshot any more. The
-                // stream ends short, and the peer refuses what arrived.
-                Ok(Err(error)) => return failure.try_send(error.to_string()).ok().and(None),
-                Err(error) => return failure.try_send(error.to_string()).ok().and(None),
-            };
-            if payload.is_empty() {
-                return None;
-            }
-            let next = offset + payload.len() as u64;
-            let part = SnapshotPart {
-                header: None,
-                payload: payload.into(),
-            };
-            Some((part, next))
-        }
-    });
-    (stream::iter([first]).chain(rest), failed)
 }
 
 #[cfg(test)]

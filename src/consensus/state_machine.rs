@@ -14,8 +14,9 @@ use openraft::{
 use crate::{
     sequence::{Outcome, SetId, apply},
     storage::{
-        AppliedTable, AppliedView, Entry, LogId, Snapshot, SnapshotFile, SnapshotMeta,
-        SnapshotView, Store, StoreError, StoredMembership, Types, Work,
+        AppliedTable, AppliedView, ArrivedSnapshot, Entry, IncomingSnapshot, LogId,
+        OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
+        StoredMembership, Types, Work,
     },
 };
 
@@ -67,6 +68,24 @@ impl StateMachine {
         self.table = Some(table);
         Ok(done?)
     }
+
+    /// A snapshot of the table as it is now.
+    async fn snapshot(&self) -> Result<Snapshot, io::Error> {
+        let snapshot = self.table()?.snapshot().await?;
+        Ok(Snapshot {
+            meta: snapshot.meta().clone(),
+            snapshot: SnapshotData::Outgoing(snapshot),
+        })
+    }
+
+    /// Takes in a snapshot that did not come over the network.
+    async fn receive(&self, mut snapshot: OutgoingSnapshot) -> Result<ArrivedSnapshot, io::Error> {
+        let mut incoming = IncomingSnapshot::create(&self.view)?;
+        while let Some(part) = snapshot.next_part().await {
+            incoming.write(&part?)?;
+        }
+        Ok(incoming.finish()?)
+    }
 }
 
 fn gone() -> io::Error {
@@ -100,7 +119,7 @@ fn apply_entries(
 }
 
 impl RaftStateMachine<Types> for StateMachine {
-    type SnapshotData = SnapshotFile;
+    type SnapshotData = SnapshotData;
     type SnapshotBuilder = SnapshotBuilder;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
@@ -133,43 +152,41 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        SnapshotBuilder(match &self.table {
-            Some(table) => Some(table.snapshot_view().await),
-            None => None,
-        })
+        SnapshotBuilder(Some(self.snapshot().await))
     }
 
     async fn install_snapshot(
         &mut self,
         meta: &SnapshotMeta,
-        snapshot: SnapshotFile,
+        snapshot: SnapshotData,
     ) -> Result<(), io::Error> {
-        self.with_table(|table| table.install(snapshot)).await?;
+        let arrived = match snapshot {
+            SnapshotData::Arrived(arrived) => arrived,
+            SnapshotData::Outgoing(outgoing) => self.receive(outgoing).await?,
+        };
+        self.with_table(|table| table.install(arrived)).await?;
         let last = meta.last_log_id.map(|last| last.index);
         tracing::info!(log_index = last, "snapshot installed");
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {
-        Ok(self.table()?.current_snapshot().map(to_raft))
+        match self.table()?.meta().last_applied {
+            Some(_) => Ok(Some(self.snapshot().await?)),
+            None => Ok(None),
+        }
     }
 }
 
-/// Writes one snapshot.
-pub struct SnapshotBuilder(Option<SnapshotView>);
+/// Hands over one snapshot. The table is on the disk, in the same log of writes as Raft's: what the
+/// snapshot covers may be purged without anything being written first.
+pub struct SnapshotBuilder(Option<Result<Snapshot, io::Error>>);
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
-    type SnapshotData = SnapshotFile;
+    type SnapshotData = SnapshotData;
 
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
-        let view = self.0.as_mut().ok_or_else(gone)?;
-        Ok(to_raft(view.write().await?))
-    }
-}
-
-fn to_raft(snapshot: SnapshotFile) -> Snapshot {
-    Snapshot {
-        meta: snapshot.meta().clone(),
-        snapshot,
+        let built_before = || Err(io::Error::other("the snapshot was handed over before"));
+        self.0.take().unwrap_or_else(built_before)
     }
 }

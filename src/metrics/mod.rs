@@ -71,6 +71,12 @@ pub struct Metrics {
     pub bump_seconds: Histogram,
     /// From a request's forwarding to its answer, in seconds.
     pub forward_seconds: Histogram,
+    /// Snapshots that could not be sent, or not be taken in.
+    pub snapshot_failures: Counter,
+    /// From the beginning of the last snapshot that this node sent to its installation.
+    pub snapshot_seconds: Gauge<f64, std::sync::atomic::AtomicU64>,
+    /// How large that snapshot was.
+    pub snapshot_bytes: Gauge,
 }
 
 impl Default for Metrics {
@@ -92,6 +98,9 @@ impl Default for Metrics {
             request_seconds: Histogram::default(),
             bump_seconds: Histogram::default(),
             forward_seconds: Histogram::default(),
+            snapshot_failures: Counter::default(),
+            snapshot_seconds: Gauge::default(),
+            snapshot_bytes: Gauge::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -170,6 +179,23 @@ impl Default for Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         }
+        r.register(
+            "snapshot_failures",
+            "Snapshots that could not be sent to a peer that was there, or not be taken in",
+            metrics.snapshot_failures.clone(),
+        );
+        r.register_with_unit(
+            "snapshot",
+            "How long the last snapshot that this node sent took, until it was installed",
+            Unit::Seconds,
+            metrics.snapshot_seconds.clone(),
+        );
+        r.register_with_unit(
+            "snapshot",
+            "How large the last snapshot that this node sent was",
+            Unit::Bytes,
+            metrics.snapshot_bytes.clone(),
+        );
         for cause in [
             SkipCause::leader_change,
             SkipCause::fence,

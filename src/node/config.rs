@@ -53,10 +53,9 @@ pub struct Config {
     pub request_timeout_ms: u64,
     /// How long stopping may take.
     pub shutdown_timeout_ms: u64,
-    /// After how many log entries a snapshot is taken.
-    pub snapshot_after_entries: u64,
-    /// How many log entries that a snapshot covers are kept.
-    pub log_keep_entries: u64,
+    /// How many bytes of the applied log are kept, at least: a node that lags further behind gets a
+    /// snapshot.
+    pub log_keep_bytes: u64,
 }
 
 impl Default for Config {
@@ -81,8 +80,7 @@ impl Default for Config {
             count_max: 1_000_000,
             request_timeout_ms: 5_000,
             shutdown_timeout_ms: 5_000,
-            snapshot_after_entries: 10_000,
-            log_keep_entries: 10_000,
+            log_keep_bytes: 256 << 20,
         }
     }
 }
@@ -122,12 +120,7 @@ impl Config {
         in_range("request_timeout_ms", self.request_timeout_ms, 3_600_000)?;
         in_range("shutdown_timeout_ms", self.shutdown_timeout_ms, 3_600_000)?;
         in_range("count_max", self.count_max, COUNT_MAX)?;
-        in_range(
-            "snapshot_after_entries",
-            self.snapshot_after_entries,
-            1 << 40,
-        )?;
-        in_range("log_keep_entries", self.log_keep_entries, 1 << 40)?;
+        in_range("log_keep_bytes", self.log_keep_bytes, 1 << 40)?;
         let (election, lease, margin) = (
             self.election_timeout_ms,
             self.lease_ms,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::config::ConfigError;
-use crate::storage::StoreError;
+use crate::{consensus::StopReason, storage::StoreError};
 
 /// Why a node did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +27,8 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// It ran, and had to stop.
-    #[error("{0}")]
-    Stopped(String),
+    #[error(transparent)]
+    Stopped(StopReason),
     /// The runtime failed.
     #[error("{0}")]
     Internal(String),

@@ -21,7 +21,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{self, Group, GroupConfig, GrpcTransport, Transport},
+    consensus::{self, Group, GroupConfig, GrpcTransport, StopReason, Transport},
+    metrics::Metrics,
     planted::{Bug, is_planted},
     storage::{Store, StoreOptions},
 };
@@ -104,14 +105,16 @@ impl Node {
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
         rejoin::rejoin(&store, &config, &seams.transport).await?;
+        let metrics = Metrics::new();
         let group = Group::start(
             group_config(&config),
             store,
             seams.transport.clone(),
             seams.clock.clone(),
+            metrics.clone(),
         )
         .await?;
-        let shared = Arc::new(Shared::new(config, seams, group, addresses));
+        let shared = Arc::new(Shared::new(config, seams, group, metrics, addresses));
         let node = Node {
             shared: shared.clone(),
             stop: CancellationToken::new(),
@@ -120,6 +123,8 @@ impl Node {
         };
         let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
         node.tasks.spawn(until(node.stop.clone(), watchdog));
+        let log_limit = consensus::log_limit::watch(shared.group.clone());
+        node.tasks.spawn(until(node.stop.clone(), log_limit));
         node.tasks
             .spawn(until(node.stop.clone(), shared.clone().follow_leadership()));
         node.tasks
@@ -150,12 +155,10 @@ impl Node {
     }
 
     /// Waits until the node cannot go on, and says why.
-    pub async fn failed(&self) -> String {
+    pub async fn failed(&self) -> StopReason {
         let mut failed = self.shared.failed.subscribe();
-        match failed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.unwrap_or_default(),
-            Err(_) => "the node is gone".to_owned(),
-        }
+        let reason = failed.wait_for(Option::is_some).await.ok().flatten();
+        reason.unwrap_or_else(|| StopReason::Fault("the node is gone".to_owned()))
     }
 
     /// Hands the leadership over, answers what is under way, and stops.
@@ -207,7 +210,90 @@ fn group_config(config: &Config) -> GroupConfig {
         } else {
             config.lease_ms
         },
-        snapshot_after_entries: config.snapshot_after_entries,
-        log_keep_entries: config.log_keep_entries,
+        log_keep_bytes: config.log_keep_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::sequence::{
+        Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
+    };
+
+    async fn start(dir: &std::path::Path) -> Node {
+        let config = Config {
+            data_dir: dir.to_owned(),
+            ..Config::default()
+        };
+        // A cluster of one has nobody to be reached by.
+        let addresses = Addresses {
+            client: config.listen,
+            peer: config.peer_listen,
+            metrics: None,
+        };
+        loop {
+            match Node::start(config.clone(), Seams::default(), addresses).await {
+                // Parts of its last run are still letting go of the directory.
+                Err(error) if error.to_string().contains("in use by another process") => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                started => return started.expect("the node starts"),
+            }
+        }
+    }
+
+    fn section() -> SectionId {
+        SectionId {
+            namespace: NamespaceId(1),
+            key: SectionKey::Id(7),
+        }
+    }
+
+    /// Bumps the section once this node leads and has its namespaces.
+    async fn bump(node: &Node) -> Chunk {
+        let mut leadership = node.shared().group.leadership();
+        loop {
+            let now = leadership.wait_for(|now| now.own.is_some()).await;
+            let term = now.expect("a node").term;
+            let bump = Bump {
+                section: section(),
+                numbers: 10,
+                unused_max: 10,
+            };
+            let proposed = node.shared().group.propose(term, Command::Bump(vec![bump]));
+            if let Ok(Outcome::Bumped(bumped)) = proposed.await
+                && let [Bumped::Chunk(chunk)] = bumped[..]
+            {
+                return chunk;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_whose_raft_panics_says_so_and_comes_back_whole() {
+        let dir = TempDir::new().expect("a temporary directory");
+        let node = start(dir.path()).await;
+        let before = bump(&node).await;
+        node.shared().group.panic_in_raft().await;
+        let reason = node.failed().await;
+        assert!(matches!(reason, StopReason::Fault(_)), "{reason}");
+        let text = reason.to_string();
+        assert!(text.contains("Raft's core panicked"), "{text}");
+        assert!(text.contains("Start the node again"), "{text}");
+        node.halt().await;
+        let node = start(dir.path()).await;
+        let record = node
+            .shared()
+            .group
+            .view()
+            .section(&section())
+            .expect("read");
+        assert_eq!(record.max_seq, before.new);
+        assert_eq!(bump(&node).await.old, before.new);
+        node.halt().await;
     }
 }

@@ -8,7 +8,7 @@ use super::{Addresses, Config, Forwarder, Seams, handover::Handovers};
 use crate::{
     allocator::Term,
     clock::{Clock, Instant},
-    consensus::{Group, Sender, TermLease, Transport},
+    consensus::{Group, Sender, StopReason, TermLease, Transport},
     metrics::Metrics,
     sequence::{Command, NamespaceConfig, Outcome},
     watch,
@@ -35,7 +35,7 @@ pub struct Shared {
     pub(super) changes: watch::Sender<u64>,
     pub(super) handovers: Handovers,
     /// Why the node must stop, once it must.
-    pub(super) failed: watch::Sender<Option<String>>,
+    pub(super) failed: watch::Sender<Option<StopReason>>,
 }
 
 impl Shared {
@@ -43,9 +43,9 @@ impl Shared {
         config: Config,
         seams: Seams,
         group: Arc<Group>,
+        metrics: Arc<Metrics>,
         addresses: Addresses,
     ) -> Shared {
-        let metrics = Metrics::new();
         let sender = group.sender().clone();
         let advertised = |name: &Option<String>, address: SocketAddr| {
             name.clone().unwrap_or_else(|| address.to_string())
@@ -74,8 +74,9 @@ impl Shared {
     }
 
     /// Stops the node for a reason that it cannot get over.
-    pub fn fail(&self, reason: String) {
-        tracing::error!(reason, "the node must stop");
+    pub fn fail(&self, reason: impl Into<StopReason>) {
+        let reason = reason.into();
+        tracing::error!(%reason, "the node must stop");
         self.failed.send_if_modified(|failed| {
             let first = failed.is_none();
             failed.get_or_insert(reason);
@@ -185,7 +186,7 @@ impl Shared {
             && let Some(reason) = reason
         {
             let disk = self.group.store().health().failure();
-            self.fail(disk.unwrap_or(reason));
+            self.fail(disk.map_or(reason, StopReason::from));
         }
     }
 }

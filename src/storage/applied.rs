@@ -1,8 +1,8 @@
 //! The applied table of one set: what the state machine has come to.
 //!
-//! Its records carry a generation. A snapshot is installed as the next generation, beside the one in
-//! use, and becomes the table in one atomic write. Invariant: a reader sees the table as it was
-//! after some entry, never a part of two.
+//! Its records carry a generation. A snapshot arrives as another generation, beside the one in use,
+//! and becomes the table in one atomic write. Invariant: a reader sees the table as it was after some
+//! entry, never a part of two.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+use rocksdb::{Direction, IteratorMode, WriteBatch};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -21,17 +21,11 @@ use super::{
     database::{Database, Family},
     error::StoreError,
     raft_types::{LogId, SnapshotMeta, StoredMembership},
-    snapshot::{Shelf, SnapshotFile, SnapshotView},
+    snapshot::{ArrivedSnapshot, OutgoingSnapshot, Records},
     store::Store,
     work::Work,
 };
-use crate::{
-    planted::{Bug, is_planted},
-    sequence::{Namespace, NamespaceId, SectionId, SectionKey, SectionRecord, SetId, Table},
-};
-
-/// How many bytes of an arriving snapshot are written at once.
-const INSTALL_BYTES: usize = 1 << 20;
+use crate::sequence::{Namespace, NamespaceId, SectionId, SectionKey, SectionRecord, SetId, Table};
 
 /// How far the table is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -81,13 +75,18 @@ fn meta_key(set: SetId) -> Vec<u8> {
 }
 
 /// What all records of a generation start with.
-fn prefix(set: SetId, generation: u32) -> Vec<u8> {
+pub(super) fn prefix(set: SetId, generation: u32) -> Vec<u8> {
     [
         set.to_be_bytes().as_slice(),
         &[1],
         &generation.to_be_bytes(),
     ]
     .concat()
+}
+
+/// From where to where, exclusive, all records of a generation lie.
+pub(super) fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
+    (prefix(set, generation), prefix(set, generation + 1))
 }
 
 fn namespace_key(prefix: &[u8], id: NamespaceId) -> Vec<u8> {
@@ -115,7 +114,6 @@ pub struct AppliedTable {
     set: SetId,
     meta: AppliedMeta,
     view: AppliedView,
-    shelf: Shelf,
     work: Work,
 }
 
@@ -125,10 +123,25 @@ pub struct AppliedView {
     db: Arc<Database>,
     set: SetId,
     generation: Arc<AtomicU32>,
+    /// The greatest generation that a snapshot arrives as, or did.
+    last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
 }
 
 impl AppliedView {
+    pub(super) fn db(&self) -> &Arc<Database> {
+        &self.db
+    }
+
+    pub(super) fn set(&self) -> SetId {
+        self.set
+    }
+
+    /// A generation that has no records yet.
+    pub(super) fn fresh_generation(&self) -> u32 {
+        self.last_generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The namespaces.
     pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
         self.namespaces.load()
@@ -168,10 +181,10 @@ impl AppliedTable {
             db: db.clone(),
             set,
             generation: Arc::new(AtomicU32::new(meta.generation)),
+            last_generation: Arc::new(AtomicU32::new(meta.generation)),
             namespaces: Arc::new(ArcSwap::from_pointee(namespaces)),
         };
         Ok(AppliedTable {
-            shelf: Shelf::open(store.dir(), set)?,
             work: store.work(),
             db,
             set,
@@ -209,51 +222,59 @@ impl AppliedTable {
         self.view.namespaces.store(written.namespaces);
     }
 
-    /// The current snapshot.
-    pub fn current_snapshot(&self) -> Option<SnapshotFile> {
-        self.shelf.current()
-    }
-
-    /// A view of the table as it is now, to write a snapshot from.
-    pub async fn snapshot_view(&self) -> SnapshotView {
-        let (set, shelf) = (self.set, self.shelf.clone());
-        SnapshotView::take(self.db.clone(), self.work, move |view, db| {
-            write_snapshot(view, db, set, &shelf)
-        })
-        .await
+    /// A snapshot of the table as it is now, to be sent to a peer.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the membership is too large.
+    pub async fn snapshot(&self) -> Result<OutgoingSnapshot, StoreError> {
+        let meta = SnapshotMeta {
+            last_log_id: self.meta.last_applied,
+            last_membership: self.meta.membership.clone(),
+        };
+        let records = Records {
+            db: self.db.clone(),
+            set: self.set,
+            generation: self.meta.generation,
+        };
+        OutgoingSnapshot::take(records, meta, self.work).await
     }
 
     /// Replaces the table by a snapshot. Blocks.
-    pub fn install(&mut self, snapshot: SnapshotFile) -> Result<(), StoreError> {
-        let snapshot = self.shelf.adopt(snapshot)?;
-        let generation = self.meta.generation + 1;
-        let to = prefix(self.set, generation);
-        let applied = self.db.family(Family::Applied)?;
-        let mut batch = WriteBatch::default();
-        snapshot.for_each(|key, value| {
-            batch.put_cf(applied, [to.as_slice(), &key].concat(), value);
-            if batch.size_in_bytes() >= INSTALL_BYTES {
-                self.db.write(std::mem::take(&mut batch), false)?;
-            }
-            Ok(())
-        })?;
-        self.db.write(batch, false)?;
-        let namespaces = read_namespaces(&self.db, &to)?;
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn install(&mut self, snapshot: ArrivedSnapshot) -> Result<(), StoreError> {
+        let (covers, records) = snapshot.into_parts();
+        let generation = records.generation();
+        let namespaces = read_namespaces(&self.db, &prefix(self.set, generation))?;
         let meta = AppliedMeta {
             generation,
-            last_applied: snapshot.meta().last_log_id,
-            membership: snapshot.meta().last_membership.clone(),
+            last_applied: covers.last_log_id,
+            membership: covers.last_membership,
         };
         let mut batch = WriteBatch::default();
+        let applied = self.db.family(Family::Applied)?;
         batch.put_cf(applied, meta_key(self.set), codec::seal(&meta)?);
-        batch.delete_range_cf(applied, prefix(self.set, self.meta.generation), to);
         self.db.write(batch, true)?;
-        self.meta = meta;
+        records.installed();
+        let old = std::mem::replace(&mut self.meta, meta);
+        // Readers must have the new table before the old one goes.
         self.view.generation.store(generation, Ordering::Release);
         self.view.namespaces.store(Arc::new(namespaces));
-        self.shelf.put(snapshot);
-        Ok(())
+        remove_generation(&self.db, self.set, old.generation)
     }
+}
+
+/// Removes all records of a generation.
+pub(super) fn remove_generation(
+    db: &Database,
+    set: SetId,
+    generation: u32,
+) -> Result<(), StoreError> {
+    let mut batch = WriteBatch::default();
+    let (from, to) = generation_range(set, generation);
+    batch.delete_range_cf(db.family(Family::Applied)?, from, to);
+    db.write(batch, false)
 }
 
 fn read_namespaces(db: &Database, prefix: &[u8]) -> Result<Namespaces, StoreError> {
@@ -268,39 +289,6 @@ fn read_namespaces(db: &Database, prefix: &[u8]) -> Result<Namespaces, StoreErro
         namespaces.put(db.unseal(Family::Applied, &key, &value)?);
     }
     Ok(namespaces)
-}
-
-fn write_snapshot(
-    view: &rocksdb::Snapshot<'_>,
-    db: &Database,
-    set: SetId,
-    shelf: &Shelf,
-) -> Result<SnapshotFile, StoreError> {
-    let applied = db.family(Family::Applied)?;
-    let key = meta_key(set);
-    let meta: AppliedMeta = match view.get_cf(applied, &key).map_err(|e| db.failed(&e))? {
-        Some(bytes) => db.unseal(Family::Applied, &key, &bytes)?,
-        None => AppliedMeta::default(),
-    };
-    let from = prefix(set, meta.generation);
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(prefix(set, meta.generation + 1));
-    let mode = IteratorMode::From(&from, Direction::Forward);
-    let records = view.iterator_cf_opt(applied, options, mode).map(|record| {
-        let (key, value) = record.map_err(|error| db.failed(&error))?;
-        Ok((key[from.len()..].into(), value))
-    });
-    let records = records.filter(|record: &Result<(Box<[u8]>, _), StoreError>| {
-        let is_section = matches!(record, Ok((key, _)) if key.starts_with(b"s"));
-        !(is_section && is_planted(Bug::CeilingMissingFromSnapshot))
-    });
-    let about = SnapshotMeta {
-        last_log_id: meta.last_applied,
-        last_membership: meta.membership,
-    };
-    let snapshot = shelf.write(about, records)?;
-    shelf.put(snapshot.clone());
-    Ok(snapshot)
 }
 
 /// Entries being applied: reads see what they wrote, nobody else does until it is written.

@@ -66,6 +66,9 @@ impl Database {
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
+        // Large files reach the disk as they are written, not all at once at their end: the log's
+        // fsyncs would wait for them.
+        options.set_bytes_per_sync(1 << 20);
         if unsynced == Unsynced::InMemory {
             options.set_manual_wal_flush(true);
             // A simulation opens hundreds of databases a minute: less is set aside for each.
@@ -145,6 +148,22 @@ impl Database {
         options.set_sync(sync);
         self.db
             .write_opt(batch, &options)
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Writes a batch past the log: on the disk only once its family is flushed.
+    pub fn write_unlogged(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.db
+            .write_opt(batch, &options)
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Brings all of a family to the disk, what was written past the log as well.
+    pub fn flush(&self, family: Family) -> Result<(), StoreError> {
+        self.db
+            .flush_cf(self.family(family)?)
             .map_err(|error| self.failed(&error))
     }
 

@@ -43,6 +43,20 @@ pub enum StoreError {
         /// How it shows.
         why: String,
     },
+    /// The disk is nearly full: what is left is for the log.
+    #[error(
+        "the disk of {dir} has {free} bytes left, and {needed} are needed to take a snapshot in: make \
+         room; it is sent again later",
+        dir = dir.display()
+    )]
+    NoRoom {
+        /// The data directory.
+        dir: PathBuf,
+        /// What is free, in bytes.
+        free: u64,
+        /// What must be, in bytes.
+        needed: u64,
+    },
     /// The directory belongs to somebody else, or lost a part.
     #[error("{0}")]
     Refused(String),

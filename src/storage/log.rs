@@ -51,10 +51,7 @@ impl LogStore {
     /// # Errors
     /// [`StoreError`] if its last record cannot be read.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
-        let reader = LogReader {
-            db: store.db.clone(),
-            set,
-        };
+        let reader = LogReader::new(store, set);
         reader.last()?;
         Ok(LogStore {
             store: store.clone(),
@@ -109,6 +106,39 @@ fn log_key(set: SetId, index: u64) -> Vec<u8> {
 }
 
 impl LogReader {
+    /// A reader of the log of `set`.
+    pub fn new(store: &Store, set: SetId) -> Self {
+        LogReader {
+            db: store.db.clone(),
+            set,
+        }
+    }
+
+    /// Calls `each` with the index and the bytes of every entry from `first` to `last` that is there.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the log cannot be read.
+    pub fn sizes(
+        &self,
+        first: u64,
+        last: u64,
+        mut each: impl FnMut(u64, u64),
+    ) -> Result<(), StoreError> {
+        let (from, until) = (log_key(self.set, first), log_key(self.set, last));
+        let mode = IteratorMode::From(&from, Direction::Forward);
+        for record in self.db.db.iterator_cf(self.db.family(Family::Log)?, mode) {
+            let (key, value) = record.map_err(|error| self.db.failed(&error))?;
+            if *key > *until {
+                break;
+            }
+            if let Some(index) = key.last_chunk() {
+                each(u64::from_be_bytes(*index), (key.len() + value.len()) as u64);
+            }
+        }
+        Ok(())
+    }
+
     fn purged(&self) -> Result<Option<LogId>, StoreError> {
         self.db.get(Family::HardState, &purged_key(self.set))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use openraft::type_config::alias;
 use serde::{Deserialize, Serialize};
 
-use super::{SnapshotFile, raft_runtime::Runtime};
+use super::{SnapshotData, raft_runtime::Runtime};
 use crate::sequence::{Command, NodeId, Outcome};
 
 openraft::declare_raft_types!(
@@ -52,4 +52,4 @@ pub type StoredMembership = alias::StoredMembershipOf<Types>;
 /// What a snapshot covers.
 pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;
 /// A snapshot.
-pub type Snapshot = alias::SnapshotOf<Types, SnapshotFile>;
+pub type Snapshot = alias::SnapshotOf<Types, SnapshotData>;

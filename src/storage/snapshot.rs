@@ -1,332 +1,322 @@
-//! Snapshots: the applied table as of one log entry, in a file.
+//! Snapshots: the applied table as of one log entry, on its way from node to node.
 //!
-//! Invariant: a file stands under its final name only when it
-//! is whole and on the disk, and what arrives from a peer is installed only when it proves whole.
+//! The table is on the disk, so that nothing is written to take a snapshot of it: one is read from a
+//! view of the table while it is sent, and written beside the receiver's table while it arrives.
+//! Invariant: what arrives can be installed only when it proved whole and is on the disk.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc, vec};
 
-use parking_lot::Mutex;
+use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    database::Database, error::StoreError, raft_types::SnapshotMeta, snapshot_file, store::Store,
+    applied::{self, AppliedView},
+    database::{Database, Family},
+    error::StoreError,
+    raft_types::SnapshotMeta,
+    room,
+    snapshot_format::{Reader, Writer},
     work::Work,
 };
-use crate::{random, sequence::SetId};
+use crate::{
+    planted::{Bug, is_planted},
+    sequence::{SectionRecord, SetId},
+};
 
-/// A whole snapshot on the disk. It stays readable while one holds it, even if its file is removed.
-#[derive(Debug, Clone)]
-pub struct SnapshotFile {
-    file: Arc<File>,
-    path: PathBuf,
-    meta: Arc<SnapshotMeta>,
-    /// Held while the file has no lasting name: it goes with the last holder.
-    temporary: Option<Arc<Temporary>>,
+/// How many bytes of an arriving snapshot are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+/// After how many bytes of an arriving snapshot the free space is looked at again.
+const ROOM_CHECK_BYTES: u64 = 16 << 20;
+/// How many parts are read ahead of the network.
+const PARTS_AHEAD: usize = 2;
+
+/// A snapshot as Raft passes it along.
+#[derive(Debug)]
+pub enum SnapshotData {
+    /// Of this node's table, to be sent.
+    Outgoing(OutgoingSnapshot),
+    /// From a peer, to be installed.
+    Arrived(ArrivedSnapshot),
 }
 
-impl SnapshotFile {
+/// A snapshot of this node's table. It reads the table as it was when it was taken, and no earlier
+/// than its parts are asked for.
+pub struct OutgoingSnapshot {
+    meta: SnapshotMeta,
+    parts: Parts,
+}
+
+type Part = Result<Vec<u8>, StoreError>;
+
+enum Parts {
+    /// RocksDB's views borrow the database: a thread holds the view, reads as fast as parts are
+    /// taken, and ends when nobody takes them any more.
+    Read {
+        begin: Option<oneshot::Sender<()>>,
+        parts: mpsc::Receiver<Part>,
+    },
+    /// Without threads, all is read at once.
+    Ready(vec::IntoIter<Part>),
+}
+
+impl fmt::Debug for OutgoingSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutgoingSnapshot").field(&self.meta).finish()
+    }
+}
+
+/// The records of one generation of a table.
+pub(super) struct Records {
+    pub(super) db: Arc<Database>,
+    pub(super) set: SetId,
+    pub(super) generation: u32,
+}
+
+impl Records {
+    /// Reads them as they are in `view`, and hands every part to `take` until that answers false.
+    fn read(
+        &self,
+        view: &rocksdb::Snapshot<'_>,
+        mut writer: Writer,
+        mut take: impl FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), StoreError> {
+        let (from, to) = applied::generation_range(self.set, self.generation);
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to);
+        // What is read once must not push out what is read often.
+        options.fill_cache(false);
+        let mode = IteratorMode::From(&from, Direction::Forward);
+        let family = self.db.family(Family::Applied)?;
+        for record in view.iterator_cf_opt(family, options, mode) {
+            let (key, value) = record.map_err(|error| self.db.failed(&error))?;
+            let name = &key[from.len()..];
+            if name.starts_with(b"s") {
+                if is_planted(Bug::CeilingMissingFromSnapshot) {
+                    continue;
+                }
+                // A record that cannot be trusted does not spread.
+                self.db
+                    .unseal::<SectionRecord>(Family::Applied, &key, &value)?;
+            }
+            if let Some(part) = writer.record(name, &value)?
+                && !take(part)
+            {
+                return Ok(());
+            }
+        }
+        take(writer.finish());
+        Ok(())
+    }
+}
+
+impl OutgoingSnapshot {
+    /// Takes a snapshot of `records`, which are at `meta`; it is taken when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if `meta` is too large.
+    pub(super) async fn take(
+        records: Records,
+        meta: SnapshotMeta,
+        work: Work,
+    ) -> Result<Self, StoreError> {
+        let writer = Writer::new(records.set, &meta)?;
+        let parts = match work {
+            Work::Threads => read_on_a_thread(records, writer).await,
+            Work::Inline => {
+                let mut parts = Vec::new();
+                let read = records.read(&records.db.db.snapshot(), writer, |part| {
+                    parts.push(Ok(part));
+                    true
+                });
+                parts.extend(read.err().map(Err));
+                Parts::Ready(parts.into_iter())
+            }
+        };
+        Ok(OutgoingSnapshot { meta, parts })
+    }
+
     /// What it covers.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
 
-    /// Up to `len` bytes of the file from `offset` on; none at its end.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`].
-    pub fn read_part(&self, offset: u64, len: usize) -> Result<Vec<u8>, StoreError> {
-        let mut part = vec![0; len];
-        let mut filled = 0;
-        while filled < len {
-            let read = self
-                .file
-                .read_at(&mut part[filled..], offset + filled as u64)
-                .map_err(StoreError::io("cannot read", &self.path))?;
-            if read == 0 {
-                break;
+    /// The next part; `None` after the last. A part that is an error is the last.
+    pub async fn next_part(&mut self) -> Option<Result<Vec<u8>, StoreError>> {
+        match &mut self.parts {
+            Parts::Read { begin, parts } => {
+                if let Some(begin) = begin.take() {
+                    // An error means that the thread is gone, and shows as a missing part.
+                    let _ = begin.send(());
+                }
+                parts.recv().await
             }
-            filled += read;
+            Parts::Ready(parts) => parts.next(),
         }
-        part.truncate(filled);
-        Ok(part)
-    }
-
-    /// Calls `each` for every record. The file has proved whole before.
-    ///
-    /// # Errors
-    /// [`StoreError`]: the file's, or what `each` came to.
-    pub fn for_each(
-        &self,
-        each: impl FnMut(Vec<u8>, Vec<u8>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        snapshot_file::scan(&self.path, &self.file, each).map(drop)
-    }
-
-    /// Opens a file whose name says that it is whole; reads no more than its head.
-    fn open(path: PathBuf, set: SetId) -> Result<Self, StoreError> {
-        let file = File::open(&path).map_err(StoreError::io("cannot open", &path))?;
-        let meta = snapshot_file::read_head(&path, &file, set)?;
-        Ok(SnapshotFile {
-            file: Arc::new(file),
-            path,
-            meta: Arc::new(meta),
-            temporary: None,
-        })
     }
 }
 
-/// The snapshots of one set: at most one is kept.
-#[derive(Clone)]
-pub struct Shelf {
-    dir: PathBuf,
-    set: SetId,
-    current: Arc<Mutex<Option<SnapshotFile>>>,
-}
-
-impl Shelf {
-    /// Opens the set's snapshots in a data directory, and clears away what was left unfinished.
-    pub fn open(data_dir: &Path, set: SetId) -> Result<Self, StoreError> {
-        let dir = data_dir.join("snapshots");
-        fs::create_dir_all(&dir).map_err(StoreError::io("cannot create", &dir))?;
-        let shelf = Shelf {
-            dir: dir.clone(),
-            set,
-            current: Arc::default(),
-        };
-        let mine = format!("{set}-");
-        for entry in fs::read_dir(&dir).map_err(StoreError::io("cannot read", &dir))? {
-            let path = entry.map_err(StoreError::io("cannot read", &dir))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if !name.starts_with(&mine) {
-                continue;
-            }
-            if name.ends_with(".snap") {
-                shelf.put(SnapshotFile::open(path, set)?);
-            } else {
-                fs::remove_file(&path).map_err(StoreError::io("cannot remove", path))?;
-            }
+async fn read_on_a_thread(records: Records, writer: Writer) -> Parts {
+    let (begin, begun) = oneshot::channel();
+    let (taken, view_taken) = oneshot::channel();
+    let (send, parts) = mpsc::channel(PARTS_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        let view = records.db.db.snapshot();
+        // An error means that the node stops.
+        let _ = taken.send(());
+        if begun.blocking_recv().is_err() {
+            return;
         }
-        Ok(shelf)
-    }
-
-    /// The current snapshot.
-    pub fn current(&self) -> Option<SnapshotFile> {
-        self.current.lock().clone()
-    }
-
-    /// Makes `snapshot` the current one, unless a newer one is; removes the older.
-    pub fn put(&self, snapshot: SnapshotFile) {
-        let mut current = self.current.lock();
-        let older = match current.take() {
-            Some(newer) if newer.meta.last_log_id > snapshot.meta.last_log_id => {
-                *current = Some(newer);
-                Some(snapshot)
-            }
-            last => {
-                let older = last.filter(|last| last.path != snapshot.path);
-                *current = Some(snapshot);
-                older
-            }
-        };
-        if let Some(older) = older
-            && let Err(error) = fs::remove_file(&older.path)
-        {
-            // It is removed at the next start.
-            tracing::warn!(path = %older.path.display(), %error, "an old snapshot was not removed");
+        let take = |part| send.blocking_send(Ok(part)).is_ok();
+        if let Err(error) = records.read(&view, writer, take) {
+            // An error means that nobody wants the snapshot any more.
+            let _ = send.blocking_send(Err(error));
         }
-    }
-
-    fn final_path(&self, meta: &SnapshotMeta) -> PathBuf {
-        let (term, index) = match &meta.last_log_id {
-            Some(last) => (last.committed_leader_id().to_string(), last.index),
-            None => ("0".to_owned(), 0),
-        };
-        self.dir.join(format!("{}-{term}-{index}.snap", self.set))
-    }
-
-    fn temporary_path(&self) -> PathBuf {
-        let unique = random::number();
-        self.dir.join(format!("{}-{unique:x}.tmp", self.set))
-    }
-
-    /// Writes a snapshot of `records` and puts it under its final name.
-    pub fn write(
-        &self,
-        meta: SnapshotMeta,
-        records: impl Iterator<Item = Result<(Box<[u8]>, Box<[u8]>), StoreError>>,
-    ) -> Result<SnapshotFile, StoreError> {
-        let temporary = Temporary(self.temporary_path());
-        snapshot_file::write(&temporary.0, self.set, &meta, records)?;
-        self.keep(&temporary, &meta)
-    }
-
-    /// Gives a snapshot that has arrived its lasting name. Only when it is being installed: found at
-    /// the next start, it would be installed over a log that it may not fit.
-    pub fn adopt(&self, snapshot: SnapshotFile) -> Result<SnapshotFile, StoreError> {
-        match &snapshot.temporary {
-            Some(temporary) => self.keep(temporary, &snapshot.meta),
-            None => Ok(snapshot),
-        }
-    }
-
-    /// Puts a whole and synced file under its final name.
-    fn keep(&self, temporary: &Temporary, meta: &SnapshotMeta) -> Result<SnapshotFile, StoreError> {
-        let path = self.final_path(meta);
-        let rename = || {
-            fs::rename(&temporary.0, &path)?;
-            File::open(&self.dir)?.sync_all()
-        };
-        rename().map_err(StoreError::io("cannot write", &path))?;
-        SnapshotFile::open(path, self.set)
+    });
+    // An error means that the thread is gone, which shows as missing parts.
+    let _ = view_taken.await;
+    Parts::Read {
+        begin: Some(begin),
+        parts,
     }
 }
 
-/// A file that is removed unless it was given its final name.
-#[derive(Debug)]
-struct Temporary(PathBuf);
+/// Records beside the table. Dropped before they have become the table, they are removed.
+pub(super) struct Beside {
+    records: Records,
+    installed: bool,
+}
 
-impl Drop for Temporary {
+impl Beside {
+    /// Their generation.
+    pub(super) fn generation(&self) -> u32 {
+        self.records.generation
+    }
+
+    /// They have become the table.
+    pub(super) fn installed(mut self) {
+        self.installed = true;
+    }
+}
+
+impl Drop for Beside {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0)
-            && error.kind() != io::ErrorKind::NotFound
+        let Records {
+            db,
+            set,
+            generation,
+        } = &self.records;
+        if !self.installed
+            && let Err(error) = applied::remove_generation(db, *set, *generation)
         {
-            // It is removed at the next start.
-            tracing::warn!(path = %self.0.display(), %error, "a file was not removed");
+            // They are removed at the next start.
+            tracing::warn!(%error, "what arrived of a snapshot was not removed");
         }
     }
 }
 
 /// A snapshot that is arriving from a peer. Dropped before it is whole, it leaves nothing behind.
 pub struct IncomingSnapshot {
-    shelf: Shelf,
-    temporary: Temporary,
-    file: File,
+    db: Arc<Database>,
+    records: Beside,
+    prefix: Vec<u8>,
+    reader: Reader,
+    batch: WriteBatch,
+    bytes: u64,
+    /// The free space is looked at once so many bytes have arrived.
+    room_checked_at: u64,
 }
 
 impl IncomingSnapshot {
-    /// Makes room for a snapshot of `set`.
+    /// Makes room beside the table that `view` is of. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
-    pub fn create(store: &Store, set: SetId) -> Result<Self, StoreError> {
-        let shelf = Shelf {
-            dir: store.dir().join("snapshots"),
+    /// [`StoreError::NoRoom`] if the disk is nearly full.
+    pub fn create(view: &AppliedView) -> Result<Self, StoreError> {
+        let (db, set) = (view.db().clone(), view.set());
+        room::check(db.dir(), 0)?;
+        let records = Records {
+            db: db.clone(),
             set,
-            current: Arc::default(),
+            generation: view.fresh_generation(),
         };
-        let temporary = Temporary(shelf.temporary_path());
-        let file = File::create_new(&temporary.0)
-            .map_err(StoreError::io("cannot create", &temporary.0))?;
         Ok(IncomingSnapshot {
-            shelf,
-            temporary,
-            file,
+            db,
+            prefix: applied::prefix(set, records.generation),
+            reader: Reader::new(set),
+            records: Beside {
+                records,
+                installed: false,
+            },
+            batch: WriteBatch::default(),
+            bytes: 0,
+            room_checked_at: ROOM_CHECK_BYTES,
         })
     }
 
     /// Adds the next bytes. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError`]: they are damaged, the disk fails, or it is nearly full.
     pub fn write(&mut self, part: &[u8]) -> Result<(), StoreError> {
-        let io = StoreError::io("cannot write", &self.temporary.0);
-        self.file.write_all(part).map_err(io)
+        let IncomingSnapshot {
+            db,
+            prefix,
+            reader,
+            batch,
+            ..
+        } = self;
+        let family = db.family(Family::Applied)?;
+        reader.read(part, |key, value| {
+            batch.put_cf(family, [prefix.as_slice(), key].concat(), value);
+            if batch.size_in_bytes() >= WRITE_BYTES {
+                db.write_unlogged(std::mem::take(batch))?;
+            }
+            Ok(())
+        })?;
+        self.bytes += part.len() as u64;
+        if self.bytes >= self.room_checked_at {
+            self.room_checked_at = self.bytes + ROOM_CHECK_BYTES;
+            // RocksDB writes all of it once more when it sorts it in.
+            room::check(self.db.dir(), self.bytes)?;
+        }
+        Ok(())
     }
 
     /// Checks that all of it has arrived unharmed, and brings it to the disk. Blocks.
     ///
     /// # Errors
     /// [`StoreError`]; nothing of it is kept then.
-    pub fn finish(self) -> Result<SnapshotFile, StoreError> {
-        let path = &self.temporary.0;
-        self.file
-            .sync_all()
-            .map_err(StoreError::io("cannot write", path))?;
-        let file = File::open(path).map_err(StoreError::io("cannot open", path))?;
-        let (set, meta) = snapshot_file::scan(path, &file, |_, _| Ok(()))?;
-        if set != self.shelf.set {
-            return Err(StoreError::invalid(format!(
-                "the snapshot that arrived is of set {set}, not of set {}",
-                self.shelf.set
-            )));
-        }
-        Ok(SnapshotFile {
-            file: Arc::new(file),
-            path: path.clone(),
-            meta: Arc::new(meta),
-            temporary: Some(Arc::new(self.temporary)),
+    pub fn finish(self) -> Result<ArrivedSnapshot, StoreError> {
+        let meta = self.reader.finish()?;
+        self.db.write_unlogged(self.batch)?;
+        self.db.flush(Family::Applied)?;
+        Ok(ArrivedSnapshot {
+            meta,
+            records: self.records,
         })
     }
 }
 
-/// A view of a table as it was at one moment, from which a snapshot can be written. RocksDB's own
-/// snapshots borrow the database, so that a thread of its own holds it until it is needed.
-pub struct SnapshotView(View);
-
-enum View {
-    Held {
-        write: Option<tokio::sync::oneshot::Sender<()>>,
-        written: tokio::task::JoinHandle<Result<SnapshotFile, StoreError>>,
-    },
-    /// Without threads, it is written at once.
-    Written(Option<Result<SnapshotFile, StoreError>>),
+/// A snapshot that has arrived whole and is on the disk, beside the table.
+pub struct ArrivedSnapshot {
+    meta: SnapshotMeta,
+    records: Beside,
 }
 
-impl SnapshotView {
-    /// Takes the view; it is taken when this returns.
-    pub async fn take(
-        db: Arc<Database>,
-        work: Work,
-        write: impl FnOnce(&rocksdb::Snapshot<'_>, &Database) -> Result<SnapshotFile, StoreError>
-        + Send
-        + 'static,
-    ) -> Self {
-        if work == Work::Inline {
-            let written = write(&db.db.snapshot(), &db);
-            return SnapshotView(View::Written(Some(written)));
-        }
-        let (taken, view) = tokio::sync::oneshot::channel();
-        let (go, wait) = tokio::sync::oneshot::channel();
-        let written = tokio::task::spawn_blocking(move || {
-            let snapshot = db.db.snapshot();
-            // Nobody waits once the node stops.
-            let _ = taken.send(());
-            match wait.blocking_recv() {
-                Ok(()) => write(&snapshot, &db),
-                Err(_) => Err(StoreError::invalid("the snapshot is not wanted any more")),
-            }
-        });
-        // An error means that the thread is gone, which `write` reports.
-        let _ = view.await;
-        SnapshotView(View::Held {
-            write: Some(go),
-            written,
-        })
+impl fmt::Debug for ArrivedSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ArrivedSnapshot").field(&self.meta).finish()
+    }
+}
+
+impl ArrivedSnapshot {
+    /// What it covers.
+    pub fn meta(&self) -> &SnapshotMeta {
+        &self.meta
     }
 
-    /// Writes the snapshot.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn write(&mut self) -> Result<SnapshotFile, StoreError> {
-        match &mut self.0 {
-            View::Held { write, written } => {
-                if let Some(go) = write.take() {
-                    // An error means that the thread is gone, which is reported below.
-                    let _ = go.send(());
-                }
-                written.await.map_err(|error| {
-                    StoreError::invalid(format!("writing a snapshot failed: {error}"))
-                })?
-            }
-            View::Written(written) => written
-                .take()
-                .unwrap_or_else(|| Err(StoreError::invalid("the snapshot was written before"))),
-        }
+    /// What it covers, and its records.
+    pub(super) fn into_parts(self) -> (SnapshotMeta, Beside) {
+        (self.meta, self.records)
     }
 }

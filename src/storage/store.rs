@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     path::Path,
     sync::Arc,
 };
@@ -80,6 +81,7 @@ impl Store {
                 return Err(identity::lost(dir, "the database"));
             }
         }
+        remove_old_snapshots(dir);
         let db = Arc::new(Database::open(dir, lock, options.unsynced)?);
         let identity = identity::establish(&db, marker, cluster, node)?;
         let work = options.work;
@@ -134,6 +136,19 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
             dir.display()
         ))),
         Err(error) => Err(StoreError::io("cannot lock", path)(error.into())),
+    }
+}
+
+/// Removes the snapshots that earlier releases kept in files: the table holds what they held.
+fn remove_old_snapshots(dir: &Path) {
+    let path = dir.join("snapshots");
+    match fs::remove_dir_all(&path) {
+        Ok(()) => tracing::info!(path = %path.display(), "old snapshots removed"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // They take up space, and do no harm.
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "old snapshots were not removed");
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeMap, HashSet},
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -23,13 +26,14 @@ use tonic::Status;
 
 use super::{Client, PATIENCE, free_ports, own_ip};
 
-/// Which links are cut, by sender's id and receiver's peer address.
+/// Which links are cut, by sender's id and receiver's peer address, and how many snapshots are to be
+/// damaged on their way.
 #[derive(Clone)]
-pub struct Links(Arc<watch::Sender<HashSet<(u64, String)>>>);
+pub struct Links(Arc<watch::Sender<HashSet<(u64, String)>>>, Arc<AtomicU32>);
 
 impl Default for Links {
     fn default() -> Self {
-        Links(Arc::new(watch::Sender::default()))
+        Links(Arc::new(watch::Sender::default()), Arc::default())
     }
 }
 
@@ -95,6 +99,12 @@ impl Transport for Breakable {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
+        let one_less = |left: u32| left.checked_sub(1);
+        let damaged = self.links.1.fetch_update(Relaxed, Relaxed, one_less);
+        let parts = match damaged {
+            Ok(_) => parts.enumerate().map(damage_second).boxed(),
+            Err(_) => parts,
+        };
         let exchange = self.inner.install_snapshot(address, parts);
         self.over(address, PATIENCE, exchange).await
     }
@@ -130,6 +140,17 @@ impl Transport for Breakable {
         let exchange = self.inner.administer(address, request, timeout);
         self.over(address, timeout, exchange).await
     }
+}
+
+/// Flips a bit in the middle of the second part: the first that holds records.
+fn damage_second((at, mut part): (usize, SnapshotPart)) -> SnapshotPart {
+    if at == 1 {
+        let mut payload = part.payload.to_vec();
+        let middle = payload.len() / 2;
+        payload[middle] ^= 1;
+        part.payload = payload.into();
+    }
+    part
 }
 
 /// A cluster in this process. Dropping it removes its directories.
@@ -288,6 +309,11 @@ impl Cluster {
                 cut.insert((*other, self.configs[&id].peer_listen.to_string()));
             }
         });
+    }
+
+    /// Damages the next `n` snapshots on their way.
+    pub fn damage_snapshots(&self, n: u32) {
+        self.links.1.store(n, Relaxed);
     }
 
     /// Mends all links.

@@ -111,8 +111,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         ..Config::default()
     };
     if rng.random_bool(0.5) {
-        config.snapshot_after_entries = rng.random_range(5..60);
-        config.log_keep_entries = rng.random_range(1..40);
+        config.log_keep_bytes = rng.random_range(1..6_000);
     }
     if rng.random_bool(0.5) {
         // As long as the margin allows.

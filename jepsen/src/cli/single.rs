@@ -140,10 +140,10 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             spare: if nemesis.needs_fresh_nodes() { 12 } else { 0 },
             fence: arguments.fence,
             bug: arguments.bug,
-            snapshot_after: if nemesis == Nemesis::SnapshotStorm {
-                20
+            log_keep_bytes: if nemesis == Nemesis::SnapshotStorm {
+                1_500
             } else {
-                500
+                50_000
             },
             isolated,
             faulty_disks,

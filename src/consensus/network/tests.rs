@@ -106,7 +106,7 @@ impl Bench {
             follower_lease_ms: 300,
         });
         Bench {
-            network: Network::new(sender, held.clone(), lease.clone(), Work::Threads),
+            network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),
             clock,
             held,
             lease,

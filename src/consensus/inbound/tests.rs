@@ -1,0 +1,166 @@
+//! What arrives at a follower, in an order that networks and slow disks can bring about.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+
+use openraft::{EntryPayload, Membership, entry::RaftEntry, vote::RaftLeaderId};
+use openraft::{storage::RaftStateMachine, type_config::async_runtime::watch::WatchReceiver};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{
+    clock::{BootClock, Clock},
+    consensus::{GroupConfig, GrpcTransport, StateMachine, StopReason},
+    metrics::Metrics,
+    storage::{Entry, LogId, Member, Store, StoreOptions},
+};
+
+const LEADER: u64 = 1;
+
+fn log_id(index: u64) -> LogId {
+    LogId::new(Vote::new(1, LEADER).leader_id.to_committed(), index)
+}
+
+fn vote() -> Vote {
+    Vote::new_committed(1, LEADER)
+}
+
+/// The log that the leader has, up to `last`.
+fn entries(last: u64) -> Vec<Entry> {
+    let members = Membership::<u64, Member>::new_with_defaults(vec![BTreeSet::from([1, 2])], []);
+    let founding = Entry::new(log_id(0), EntryPayload::Membership(members));
+    let rest = (1..=last).map(|index| Entry::new(log_id(index), EntryPayload::Blank));
+    [founding].into_iter().chain(rest).collect()
+}
+
+fn store(dir: &Path) -> Arc<Store> {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    Store::open(dir, "test", 2, StoreOptions::new(clock)).unwrap()
+}
+
+/// A follower that hears of nobody but this test, and stands for no election meanwhile.
+async fn follower(dir: &Path) -> Arc<Group> {
+    let config = GroupConfig {
+        cluster: "test".to_owned(),
+        set: 1,
+        node: 2,
+        heartbeat_ms: 50,
+        election_timeout_ms: 60_000,
+        lease_ms: 200,
+        log_keep_bytes: 1 << 20,
+    };
+    let transport = Arc::new(GrpcTransport::default());
+    let clock = Arc::new(BootClock);
+    Group::start(config, store(dir), transport, clock, Metrics::new())
+        .await
+        .unwrap()
+}
+
+async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
+    let request = AppendEntriesRequest::<Types> {
+        vote: vote(),
+        prev_log_id: prev.map(log_id),
+        entries,
+        leader_commit: Some(log_id(commit)),
+    };
+    let request = codec::encode(&request).unwrap();
+    group.answer(RaftRpc::Append, &request).await.unwrap();
+}
+
+/// Gives the follower a snapshot of the leader's table as of `last`.
+async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> {
+    let dir = TempDir::new().unwrap();
+    let store = store(dir.path());
+    let mut leader = StateMachine::open(&store, 1).unwrap();
+    let log = entries(last).into_iter().map(|entry| Ok((entry, None)));
+    leader.apply(futures::stream::iter(log)).await.unwrap();
+    let snapshot = leader.get_current_snapshot().await.unwrap().unwrap();
+    let SnapshotData::Outgoing(mut parts) = snapshot.snapshot else {
+        panic!("it is its own");
+    };
+    let about = codec::encode(&(vote(), snapshot.meta)).unwrap();
+    let (about, mut incoming) = group.snapshot_begins(&about)?;
+    while let Some(part) = parts.next_part().await {
+        incoming = group
+            .snapshot_goes_on(incoming, part.unwrap().into())
+            .await?;
+    }
+    group.snapshot_arrived(about, incoming).await
+}
+
+/// Waits until Raft knows that everything up to `index` is committed.
+async fn committed(group: &Group, index: u64) {
+    loop {
+        let now = group
+            .raft
+            .with_raft_state(|state| state.local_committed().copied());
+        if now.await.unwrap() == Some(log_id(index)) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn applied(group: &Group, index: u64) {
+    let mut metrics = group.raft.metrics();
+    let there = metrics.wait_until(|seen| seen.last_applied == Some(log_id(index)));
+    let there = tokio::time::timeout(Duration::from_secs(10), there).await;
+    assert!(matches!(there, Ok(Ok(_))), "{index} was not applied");
+    assert_eq!(*group.stopped().borrow(), None);
+}
+
+/// The leader does not know how far a follower's log reaches when its answers were lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    append(&group, None, entries(300), 100).await;
+    applied(&group, 100).await;
+    send_snapshot(group.clone(), 200).await.unwrap();
+    applied(&group, 200).await;
+    append(&group, Some(300), vec![], 250).await;
+    applied(&group, 250).await;
+    send_snapshot(group.clone(), 400).await.unwrap();
+    applied(&group, 400).await;
+    group.stop().await;
+}
+
+/// A leader may send another snapshot when the first one's answer does not come.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_comes_while_one_is_being_installed_is_installed_after_it() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    append(&group, None, entries(300), 100).await;
+    applied(&group, 100).await;
+    // The state machine is busy: installing takes until it is let go.
+    let (go, wait) = oneshot::channel::<()>();
+    let busy = group.raft.clone();
+    let busy = tokio::spawn(async move {
+        busy.with_state_machine(|_| Box::pin(async { wait.await.unwrap() }))
+            .await
+    });
+    let first = tokio::spawn(send_snapshot(group.clone(), 400));
+    committed(&group, 400).await;
+    let second = tokio::spawn(send_snapshot(group.clone(), 500));
+    // Long enough for Raft to have it as well.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    go.send(()).unwrap();
+    busy.await.unwrap().unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    applied(&group, 500).await;
+    group.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_rafts_core_is_told_as_a_fault_of_the_program() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    group.panic_in_raft().await;
+    let mut stopped = group.stopped();
+    let reason = stopped.wait_for(Option::is_some).await.unwrap().clone();
+    assert!(
+        matches!(&reason, Some(StopReason::Fault(_))),
+        "{reason:?} is not a fault"
+    );
+}

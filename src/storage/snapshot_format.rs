@@ -1,0 +1,303 @@
+//! The format of a snapshot on its way: magic, format version, set, what it covers, the records one
+//! after the other, their number, and a CRC-32 of all before it.
+//!
+//! Invariant: no byte of what a [`Reader`] has read to the end differs from what a [`Writer`] wrote.
+
+use super::{codec, error::StoreError, raft_types::SnapshotMeta};
+use crate::sequence::SetId;
+
+const MAGIC: &[u8; 8] = b"RATCHSNP";
+const FORMAT_VERSION: u8 = 1;
+/// Stands where a record's key length would, after the last record.
+const END: u32 = u32::MAX;
+/// No record is larger, in bytes.
+const RECORD_BYTES_MAX: u32 = 1 << 20;
+/// A part is sent as soon as it has so many bytes.
+const PART_BYTES: usize = 256 << 10;
+
+/// Writes a snapshot, part by part.
+pub struct Writer {
+    part: Vec<u8>,
+    checksum: crc32fast::Hasher,
+    count: u64,
+}
+
+impl Writer {
+    /// Begins a snapshot of `set` that covers `meta`.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if `meta` is too large.
+    pub fn new(set: SetId, meta: &SnapshotMeta) -> Result<Self, StoreError> {
+        let about = codec::encode(meta)?;
+        let mut part = Vec::with_capacity(PART_BYTES + 4_096);
+        part.extend_from_slice(MAGIC);
+        part.push(FORMAT_VERSION);
+        part.extend_from_slice(&set.to_le_bytes());
+        part.extend_from_slice(&length(&about)?);
+        part.extend_from_slice(&about);
+        Ok(Writer {
+            part,
+            checksum: crc32fast::Hasher::new(),
+            count: 0,
+        })
+    }
+
+    /// Adds a record; answers a part when one is full.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the record is too large.
+    pub fn record(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.part.extend_from_slice(&length(key)?);
+        self.part.extend_from_slice(&length(value)?);
+        self.part.extend_from_slice(key);
+        self.part.extend_from_slice(value);
+        self.count += 1;
+        if self.part.len() < PART_BYTES {
+            return Ok(None);
+        }
+        self.checksum.update(&self.part);
+        let next = Vec::with_capacity(PART_BYTES + 4_096);
+        Ok(Some(std::mem::replace(&mut self.part, next)))
+    }
+
+    /// Ends the snapshot: its last part.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.part.extend_from_slice(&END.to_le_bytes());
+        self.part.extend_from_slice(&self.count.to_le_bytes());
+        self.checksum.update(&self.part);
+        self.part
+            .extend_from_slice(&self.checksum.finalize().to_le_bytes());
+        self.part
+    }
+}
+
+/// What a reader expects next.
+enum Expects {
+    Head,
+    Records,
+    Nothing,
+}
+
+/// Reads a snapshot, in whatever pieces it comes.
+pub struct Reader {
+    set: SetId,
+    meta: Option<SnapshotMeta>,
+    expects: Expects,
+    /// What came and was not read yet.
+    rest: Vec<u8>,
+    checksum: crc32fast::Hasher,
+    count: u64,
+}
+
+impl Reader {
+    /// Expects a snapshot of `set`.
+    pub fn new(set: SetId) -> Self {
+        Reader {
+            set,
+            meta: None,
+            expects: Expects::Head,
+            rest: Vec::new(),
+            checksum: crc32fast::Hasher::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes the next bytes, and calls `each` for every record that they complete. The records can
+    /// be trusted only once all of the snapshot was read.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] where this is not what was written, or what `each` came to.
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend_from_slice(bytes);
+        let mut at = 0;
+        while let Some(used) = self.next(&rest[at..], &mut each)? {
+            at += used;
+        }
+        rest.drain(..at);
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// What the snapshot covers, once all of it was read.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if something is missing.
+    pub fn finish(self) -> Result<SnapshotMeta, StoreError> {
+        match (self.expects, self.meta) {
+            (Expects::Nothing, Some(meta)) => Ok(meta),
+            _ => Err(damaged("it ends too early")),
+        }
+    }
+
+    /// Reads one item at the start of `bytes`; how long it was, or `None` where it is not whole yet.
+    fn next(
+        &mut self,
+        bytes: &[u8],
+        each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<Option<usize>, StoreError> {
+        match self.expects {
+            Expects::Head => self.head(bytes),
+            Expects::Records if u32_at(bytes, 0) == Some(END) => self.end(bytes),
+            Expects::Records => self.record(bytes, each),
+            Expects::Nothing if bytes.is_empty() => Ok(None),
+            Expects::Nothing => Err(damaged("there are bytes after its end")),
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, StoreError> {
+        let magic = &MAGIC[..bytes.len().min(MAGIC.len())];
+        if !bytes.starts_with(magic) {
+            return Err(damaged("it is not a snapshot"));
+        }
+        match bytes.get(8) {
+            Some(&FORMAT_VERSION) | None => {}
+            Some(version) => {
+                return Err(damaged(&format!(
+                    "its format version is {version}, this release reads {FORMAT_VERSION}"
+                )));
+            }
+        }
+        let (Some(set), Some(length)) = (u32_at(bytes, 9), u32_at(bytes, 13)) else {
+            return Ok(None);
+        };
+        if set != self.set {
+            return Err(damaged(&format!("it is of set {set}, not of {}", self.set)));
+        }
+        let end = 17 + bounded(length)?;
+        let Some(head) = bytes.get(..end) else {
+            return Ok(None);
+        };
+        let meta = codec::decode(&head[17..]).map_err(|error| damaged(&error.to_string()))?;
+        self.checksum.update(head);
+        self.meta = Some(meta);
+        self.expects = Expects::Records;
+        Ok(Some(end))
+    }
+
+    fn record(
+        &mut self,
+        bytes: &[u8],
+        each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<Option<usize>, StoreError> {
+        let (Some(key), Some(value)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
+            return Ok(None);
+        };
+        let key_end = 8 + bounded(key)?;
+        let end = key_end + bounded(value)?;
+        let Some(record) = bytes.get(..end) else {
+            return Ok(None);
+        };
+        self.checksum.update(record);
+        self.count += 1;
+        each(&record[8..key_end], &record[key_end..])?;
+        Ok(Some(end))
+    }
+
+    fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, StoreError> {
+        let Some((end, checksum)) = bytes
+            .split_first_chunk::<12>()
+            .and_then(|(end, rest)| Some((end, rest.first_chunk::<4>()?)))
+        else {
+            return Ok(None);
+        };
+        self.checksum.update(end);
+        let found = self.checksum.clone().finalize();
+        let count = end.last_chunk().map(|count| u64::from_le_bytes(*count));
+        if found != u32::from_le_bytes(*checksum) || count != Some(self.count) {
+            return Err(damaged("its checksum does not fit"));
+        }
+        self.expects = Expects::Nothing;
+        Ok(Some(16))
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*four))
+}
+
+fn bounded(length: u32) -> Result<usize, StoreError> {
+    match length {
+        0..=RECORD_BYTES_MAX => Ok(length as usize),
+        _ => Err(damaged("it holds a record that is too large")),
+    }
+}
+
+fn damaged(why: &str) -> StoreError {
+    StoreError::invalid(format!("the snapshot that arrives is damaged: {why}"))
+}
+
+fn length(bytes: &[u8]) -> Result<[u8; 4], StoreError> {
+    match u32::try_from(bytes.len()) {
+        Ok(length) if length <= RECORD_BYTES_MAX => Ok(length.to_le_bytes()),
+        _ => Err(StoreError::invalid(format!(
+            "a record of {} bytes is too large for a snapshot",
+            bytes.len()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn records() -> Records {
+        let record = |n: u32| (n.to_be_bytes().to_vec(), vec![7; n as usize % 300]);
+        (0..3_000).map(record).collect()
+    }
+
+    fn written(records: &Records) -> Vec<Vec<u8>> {
+        let mut writer = Writer::new(1, &SnapshotMeta::default()).unwrap();
+        let mut parts = Vec::new();
+        for (key, value) in records {
+            parts.extend(writer.record(key, value).unwrap());
+        }
+        parts.push(writer.finish());
+        parts
+    }
+
+    fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Records, StoreError> {
+        let mut reader = Reader::new(1);
+        let mut records = Vec::new();
+        for piece in pieces {
+            reader.read(piece, |key, value| {
+                records.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            })?;
+        }
+        reader.finish().map(|_| records)
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_whatever_pieces_it_comes() {
+        let parts = written(&records());
+        assert!(parts.len() > 1);
+        assert_eq!(read(parts.iter().map(Vec::as_slice)).unwrap(), records());
+        let whole = parts.concat();
+        for size in [1, 3, 17, 4_096, whole.len()] {
+            assert_eq!(read(whole.chunks(size)).unwrap(), records(), "{size}");
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_missing_one_is_noticed() {
+        let whole = written(&records()[..20].to_vec()).concat();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x10;
+            assert!(read(changed.chunks(64)).is_err(), "byte {at} changed");
+            assert!(read(whole[..at].chunks(64)).is_err(), "ends at {at}");
+        }
+        let longer = [whole.as_slice(), &[0]].concat();
+        assert!(read(longer.chunks(64)).is_err());
+        let other = Reader::new(2).read(&whole, |_, _| Ok(())).unwrap_err();
+        assert!(other.to_string().contains("of set 1, not of 2"), "{other}");
+    }
+}

@@ -1,0 +1,210 @@
+//! What a snapshot of ten million sections costs those who go on asking for numbers. It takes minutes
+//! and gigabytes, so that it runs only when it is asked for:
+//!
+//!     cargo test --test snapshot_scale -- --ignored --nocapture
+
+mod common;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use common::{Client, id, links::Cluster};
+use hdrhistogram::Histogram;
+use openraft::{EntryPayload, entry::RaftEntry, storage::RaftStateMachine};
+use ratchet::{
+    clock::BootClock,
+    consensus::StateMachine,
+    node::Config,
+    proto::v1::{AddNodeRequest, CreateNamespaceRequest, NodeRequest},
+    sequence::{Bump, Command, SectionId, SectionKey},
+    storage::{Entry, LogId, Store, StoreOptions},
+};
+use tokio::task::JoinSet;
+
+/// How many sections the table holds (`SECTIONS` in the environment says otherwise).
+const SECTIONS: u64 = 10_000_000;
+/// How many of them one entry bumps.
+const BUMPS: u64 = 8_192;
+/// How long is measured where nothing else happens.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// Fills a stopped node's table, past the log and Raft: by the state machine's own code.
+async fn fill(config: &Config, sections: u64) {
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let store = Store::open(&config.data_dir, "test", config.node_id, options).expect("a store");
+    let mut machine = StateMachine::open(&store, 1).expect("a table");
+    let namespace = machine
+        .view()
+        .namespaces()
+        .by_name("book")
+        .expect("book")
+        .id;
+    let last = machine.applied_state().await.expect("a table").0;
+    let mut last = last.expect("a table in use");
+    for first in (0..sections).step_by(BUMPS as usize) {
+        let bump = |key| Bump {
+            section: SectionId {
+                namespace,
+                key: SectionKey::Id(key),
+            },
+            numbers: 10_000,
+            unused_max: 10_000,
+        };
+        let keys = first..sections.min(first + BUMPS);
+        last = LogId::new(*last.committed_leader_id(), last.index + 1);
+        let command = Command::Bump(keys.map(bump).collect());
+        let entry: Entry = Entry::new(last, EntryPayload::Normal(command));
+        let entries = futures::stream::iter([Ok((entry, None))]);
+        machine.apply(entries).await.expect("applied");
+    }
+}
+
+/// What the system says that this process has written, in bytes.
+fn written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").expect("an account of this process");
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    line.expect("a figure").parse().expect("a figure")
+}
+
+/// Calls that go on until they are asked how long they took.
+struct Callers {
+    stop: Arc<AtomicBool>,
+    took: Arc<Mutex<[Histogram<u64>; 2]>>,
+    tasks: JoinSet<()>,
+}
+
+impl Callers {
+    /// `Next` for keys whose chunk suffices, and for keys each number of which must be committed.
+    fn start(client: &Client) -> Callers {
+        let empty = || Histogram::new(3).expect("a histogram");
+        let mut callers = Callers {
+            stop: Arc::default(),
+            took: Arc::new(Mutex::new([empty(), empty()])),
+            tasks: JoinSet::new(),
+        };
+        for caller in 0..8u64 {
+            let (mut client, stop, took) =
+                (client.clone(), callers.stop.clone(), callers.took.clone());
+            callers.tasks.spawn(async move {
+                let (kind, namespace) = [(0, "book"), (1, "one")][(caller % 2) as usize];
+                while !stop.load(Ordering::Relaxed) {
+                    let asked = Instant::now();
+                    let answer = client.try_next(namespace, id(caller), 1).await;
+                    answer.expect("an answer, snapshot or not");
+                    let micros = asked.elapsed().as_micros() as u64;
+                    took.lock().expect("a histogram")[kind]
+                        .record(micros)
+                        .expect("in range");
+                }
+            });
+        }
+        callers
+    }
+
+    async fn finish(mut self, what: &str) {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("no call failed");
+        }
+        let took = self.took.lock().expect("a histogram");
+        for (kind, took) in ["Next", "Next with a commit"].iter().zip(&*took) {
+            println!(
+                "{what}: {kind}: {} calls, p50 {} us, p99 {} us, longest {} us",
+                took.len(),
+                took.value_at_quantile(0.5),
+                took.value_at_quantile(0.99),
+                took.max()
+            );
+        }
+    }
+}
+
+/// Adds a learner, and waits until it has all that the leader has; how long that took.
+async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
+    let config = cluster.configure(id);
+    config.join = true;
+    let peer_address = config.peer_listen.to_string();
+    cluster.start_node(id).await;
+    let goal = cluster.nodes[&1].shared().group.nodes();
+    let goal = goal.iter().find_map(|node| node.applied_index);
+    let started = Instant::now();
+    let request = AddNodeRequest { id, peer_address };
+    to.admin.add_node(request).await.expect("it is added");
+    let group = cluster.nodes[&id].shared().group.clone();
+    while group.nodes().iter().all(|node| node.applied_index < goal) {
+        assert!(
+            started.elapsed() < Duration::from_secs(600),
+            "no snapshot came"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    started.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes and gigabytes"]
+async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
+    let sections = std::env::var("SECTIONS").map_or(SECTIONS, |n| n.parse().expect("a number"));
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.nodes.remove(&1).expect("a node").stop().await;
+    let (started, before) = (Instant::now(), written());
+    fill(&cluster.configs[&1], sections).await;
+    println!(
+        "{sections} sections filled in in {:.1?}, {} MB written",
+        started.elapsed(),
+        (written() - before) >> 20
+    );
+    cluster.start_node(1).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(0).await;
+    let one = CreateNamespaceRequest {
+        name: "one".into(),
+        step: Some(1),
+        ..CreateNamespaceRequest::default()
+    };
+    client
+        .admin
+        .create_namespace(one)
+        .await
+        .expect("a namespace");
+    for node in [2, 3] {
+        let took = add(&mut cluster, &mut client, node).await;
+        println!("node {node}, empty, had all after {took:.1?}");
+        let promoted = client.admin.promote_node(NodeRequest { id: node }).await;
+        promoted.expect("it votes");
+    }
+    let term = cluster.nodes[&1].shared().group.leadership().borrow().term;
+
+    let bumps = || cluster.nodes[&1].shared().metrics.bumps.get();
+    let (callers, before, bumped) = (Callers::start(&client), written(), bumps());
+    tokio::time::sleep(QUIET).await;
+    callers.finish("without a snapshot").await;
+    println!(
+        "without a snapshot: {} bytes written for each bump and node",
+        (written() - before) / (bumps() - bumped) / 3
+    );
+
+    let (callers, before) = (Callers::start(&client), written());
+    let took = add(&mut cluster, &mut client, 4).await;
+    callers.finish("while one is sent").await;
+    println!(
+        "while one is sent: {} MB written",
+        (written() - before) >> 20
+    );
+    let metrics = &cluster.nodes[&1].shared().metrics;
+    println!(
+        "node 4, empty, had all after {took:.1?}: a snapshot of {} MB in {:.1} s",
+        metrics.snapshot_bytes.get() >> 20,
+        metrics.snapshot_seconds.get()
+    );
+    assert_eq!(metrics.snapshot_failures.get(), 0);
+    let now = cluster.nodes[&1].shared().group.leadership().borrow().term;
+    assert_eq!(now, term, "the leadership was given up meanwhile");
+}
