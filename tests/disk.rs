@@ -4,18 +4,19 @@ mod common;
 
 use std::{
     future::ready,
-    sync::{Arc, Condvar, Mutex},
+    sync::{Arc, Condvar, Mutex, mpsc},
     time::Duration,
 };
 
-use common::{PATIENCE, history::Load, links::Cluster};
+use common::{Client, PATIENCE, history::Load, id, links::Cluster, power::Names};
 use ratchet::{
     allocator::{FenceKind, NextError, Term},
     clock::BootClock,
     metrics::Metrics,
     sequence::Key,
-    storage::StoreOptions,
+    storage::{StoreOptions, Unsynced},
 };
+use tonic::Code;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mood {
@@ -36,6 +37,18 @@ impl Disk {
     fn set(&self, mood: Mood) {
         *self.0.0.lock().unwrap() = mood;
         self.0.1.notify_all();
+    }
+
+    /// Hangs until what this returns is dropped; fails from then on.
+    fn hang(&self) -> impl Drop {
+        struct Hanging(Disk);
+        impl Drop for Hanging {
+            fn drop(&mut self) {
+                self.0.set(Mood::Failing);
+            }
+        }
+        self.set(Mood::Hanging);
+        Hanging(self.clone())
     }
 
     fn options(&self, options: &StoreOptions) -> StoreOptions {
@@ -184,24 +197,7 @@ async fn a_node_with_an_older_copy_of_its_directory_is_refused_and_harms_nobody(
     for key in 100..120 {
         cluster.client(victim).next_at_last(key).await;
     }
-    let acknowledged = || {
-        let nodes = cluster.nodes[&leader].shared().group.nodes();
-        let node = nodes.into_iter().find(|node| node.id == victim);
-        node.and_then(|node| node.log_index)
-    };
-    let all = cluster.nodes[&leader].shared().group.nodes();
-    let last = all.into_iter().find(|node| node.id == leader);
-    let last = last
-        .and_then(|node| node.log_index)
-        .expect("the leader knows its own");
-    let caught_up = async {
-        while acknowledged() < Some(last) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, caught_up)
-        .await
-        .expect("it follows");
+    cluster.caught_up(leader, victim).await;
 
     cluster.crash(victim).await;
     std::fs::remove_dir_all(&dir).unwrap();
@@ -221,4 +217,102 @@ async fn a_node_with_an_older_copy_of_its_directory_is_refused_and_harms_nobody(
     }
     assert_eq!(cluster.leader().await, leader, "it led on");
     cluster.client(leader).next_at_last(100).await;
+}
+
+#[test]
+fn current_waits_for_a_disk_that_hangs_without_holding_up_those_who_need_none() {
+    const DISK_THREADS: usize = 2;
+    let nodes = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(DISK_THREADS)
+        .enable_all()
+        .build()
+        .unwrap();
+    let cluster = nodes.block_on(Cluster::start(1, |_| {}));
+    let callers = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let patient = callers.block_on(async { Client::new(cluster.address(1)) });
+    let hurried = patient.clone().patient(Duration::from_millis(200));
+    let first = callers.block_on(patient.clone().next(1)).unwrap();
+
+    // Every thread that may wait for the disk does.
+    let (is_there, there) = mpsc::channel();
+    let waiting: Vec<mpsc::Sender<()>> = (0..DISK_THREADS)
+        .map(|_| {
+            let (let_go, wait) = mpsc::channel();
+            let is_there = is_there.clone();
+            nodes.spawn_blocking(move || {
+                is_there.send(()).unwrap();
+                // Ends with the sender.
+                let _ = wait.recv();
+            });
+            let_go
+        })
+        .collect();
+    for _ in 0..DISK_THREADS {
+        there.recv_timeout(PATIENCE).unwrap();
+    }
+    let cold = callers.block_on(hurried.clone().current("book", id(2)));
+    assert_eq!(cold.unwrap_err().code(), Code::DeadlineExceeded);
+    let warm = callers.block_on(patient.clone().current("book", id(1)));
+    assert_eq!(warm.unwrap(), Some(first));
+    let next = callers.block_on(patient.clone().next(1));
+    assert_eq!(next.unwrap(), first + 1);
+
+    drop(waiting);
+    let cold = callers.block_on(patient.clone().current("book", id(2)));
+    assert_eq!(cold.unwrap(), None);
+    nodes.block_on(async move { drop(cluster) });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_back() {
+    let mut cluster = Cluster::start(3, |config| config.log_keep_bytes = 1_000).await;
+    let leader = cluster.leader().await;
+    let victim = leader % 3 + 1;
+    cluster.crash(victim).await;
+    // More than its followers can catch up with out of the log.
+    for key in 100..160 {
+        cluster.client(leader).next_at_last(key).await;
+    }
+
+    let dir = cluster.data_dir(victim).to_owned();
+    let names = Arc::new(Names::new(dir.with_file_name("kept")));
+    names.synced(dir.parent().expect("a parent"));
+    names.synced(&dir);
+    names.synced(&dir.join("snapshots"));
+    let disk = Disk::new();
+    let mut seams = cluster.seams(victim);
+    seams.storage = StoreOptions {
+        unsynced: Unsynced::InMemory,
+        directory_synced: {
+            let names = names.clone();
+            Arc::new(move |dir| names.synced(dir))
+        },
+        ..disk.options(&seams.storage)
+    };
+    let holds = cluster.acknowledged(leader, victim);
+    // Nothing reaches the disk but what an install brings there itself.
+    let hanging = disk.hang();
+    let config = cluster.configs[&victim].clone();
+    let node = ratchet::server::start(config, seams).await.unwrap();
+    let installed = async {
+        while cluster.acknowledged(leader, victim) <= holds {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, installed)
+        .await
+        .expect("it gets a snapshot");
+    let left = dir.with_file_name("left");
+    names.cut_power(&dir, &left);
+    drop(hanging);
+    node.halt().await;
+
+    cluster.configs.get_mut(&victim).expect("it").data_dir = left;
+    cluster.start_node(victim).await;
+    cluster.client(victim).next_at_last(200).await;
+    cluster.caught_up(leader, victim).await;
 }

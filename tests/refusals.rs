@@ -4,12 +4,15 @@ mod common;
 
 use std::{io::Write, net::TcpStream, time::Duration};
 
-use common::{Client, id, links::Cluster, name};
-use ratchet::proto::{
-    peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
-    v1::{
-        CreateNamespaceRequest, GetNamespaceRequest, Key, KeyKind, UpdateNamespaceRequest,
-        key::Kind,
+use common::{Client, PATIENCE, id, links::Cluster, name};
+use ratchet::{
+    consensus::{GrpcTransport, RaftRpc, Transport},
+    proto::{
+        peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
+        v1::{
+            CreateNamespaceRequest, GetNamespaceRequest, Key, KeyKind, UpdateNamespaceRequest,
+            key::Kind,
+        },
     },
 };
 use tonic::{Code, Status};
@@ -144,6 +147,20 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         };
         let create = client.admin.create_namespace(zero_step).await;
         assert_refused(create, InvalidArgument, &["step is 0"]);
+        let wide_step = CreateNamespaceRequest {
+            step_max: Some((1 << 40) + 1),
+            ..plain.clone()
+        };
+        let create = client.admin.create_namespace(wide_step).await;
+        let says = ["step_max is 1099511627777", "1099511627776"];
+        assert_refused(create, InvalidArgument, &says);
+        let wide_step = UpdateNamespaceRequest {
+            name: "book".into(),
+            step: Some(1 << 50),
+            ..UpdateNamespaceRequest::default()
+        };
+        let update = client.admin.update_namespace(wide_step).await;
+        assert_refused(update, InvalidArgument, &["step is 1125899906842624"]);
         let sections = CreateNamespaceRequest {
             key_kind: KeyKind::Name.into(),
             section_size: Some(8),
@@ -332,5 +349,25 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
         };
         let known = client.sequencer.next(request).await.unwrap().into_inner();
         assert_eq!(known.route, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
+    let cluster = Cluster::start(2, |_| {}).await;
+    let group = &cluster.nodes[&1].shared().group;
+    let nodes = group.nodes();
+    let other = nodes.iter().find(|node| node.id == 2).expect("node 2");
+    let message = RaftMessage {
+        header: Some(group.sender().header(2, &other.member)),
+        payload: vec![9, 1, 2, 3].into(),
+    };
+    let address = &other.member.peer_address;
+    for rpc in [RaftRpc::Append, RaftRpc::Vote] {
+        let sent = GrpcTransport::default()
+            .raft(address, rpc, message.clone(), PATIENCE)
+            .await;
+        let says = ["node 2 runs another release", "format version 9"];
+        assert_refused(sent, Code::InvalidArgument, &says);
     }
 }

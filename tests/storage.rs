@@ -1,8 +1,11 @@
 //! The store keeps what it acknowledged, and says so when it cannot.
 
+#[path = "common/power.rs"]
+mod power;
+
 use std::{
     future::ready,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,13 +19,14 @@ use openraft::{
     type_config::TypeConfigExt,
     vote::RaftLeaderId,
 };
+use power::Names;
 use ratchet::{
     clock::BootClock,
     consensus::StateMachine,
     sequence::{Bump, Command, NamespaceConfig, NamespaceId, SectionId, SectionKey},
     storage::{
-        ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData, Store,
-        StoreError, StoreOptions, Types, Vote,
+        ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData,
+        SnapshotMeta, Store, StoreError, StoreOptions, Types, Unsynced, Vote,
     },
 };
 use tempfile::TempDir;
@@ -202,9 +206,11 @@ async fn vote_log_and_table_are_there_again_after_a_restart() {
         assert!(!store.has_vote(1).unwrap());
         let mut log = LogStore::open(&store, 1).unwrap();
         log.save_vote(&Vote::new(3, 1)).await.unwrap();
-        let (appended, flushed) = append(&mut log, bump(0, 10)).await;
-        appended.unwrap();
-        flushed.await.unwrap().unwrap();
+        for index in 0..3 {
+            let (appended, flushed) = append(&mut log, bump(index, 10)).await;
+            appended.unwrap();
+            flushed.await.unwrap().unwrap();
+        }
         let mut machine = StateMachine::open(&store, 1).unwrap();
         let create = Command::CreateNamespace(NamespaceConfig::new("book"));
         apply(&mut machine, [entry(0, create), bump(1, 10), bump(2, 5)]).await;
@@ -216,7 +222,7 @@ async fn vote_log_and_table_are_there_again_after_a_restart() {
     assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
     assert_eq!(
         log.get_log_state().await.unwrap().last_log_id,
-        Some(log_id(1, 0))
+        Some(log_id(1, 2))
     );
     let mut machine = StateMachine::open(&store, 1).unwrap();
     assert_eq!(machine.applied_state().await.unwrap().0, Some(log_id(1, 2)));
@@ -499,4 +505,248 @@ async fn a_damaged_table_is_not_sent_and_does_not_stop_the_node() {
         .await
         .unwrap();
     apply(&mut machine, [bump(2, 5)]).await;
+}
+
+const NEWER: &str = "99.1.0";
+
+/// As if a newer release had opened the directory.
+fn newer_release_was_here(dir: &Path) {
+    let marker = dir.join("NODE");
+    let text = std::fs::read_to_string(&marker).unwrap();
+    let this = concat!("\"release\": \"", env!("CARGO_PKG_VERSION"), "\"");
+    assert!(text.contains(this), "{text}");
+    let newer = text.replace(this, &format!("\"release\": \"{NEWER}\""));
+    std::fs::write(&marker, newer).unwrap();
+}
+
+fn assert_newer(error: &str) {
+    for part in ["newer release", &format!("{NEWER} or later"), "not damaged"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    assert!(!error.contains("empty the directory"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_a_newer_release_is_not_called_damaged_and_the_release_is_named() {
+    let dir = TempDir::new().unwrap();
+    {
+        let store = open(dir.path()).unwrap();
+        let mut log = LogStore::open(&store, 1).unwrap();
+        let (appended, flushed) = append(&mut log, bump(0, 10)).await;
+        appended.unwrap();
+        flushed.await.unwrap().unwrap();
+    }
+    {
+        let families = ["default", "log", "hard_state", "applied"];
+        let path = dir.path().join("db");
+        let db = rocksdb::DB::open_cf(&rocksdb::Options::default(), &path, families).unwrap();
+        let log = db.cf_handle("log").unwrap();
+        let mut records = db.iterator_cf(log, rocksdb::IteratorMode::Start);
+        let (key, mut value) = records.next().unwrap().unwrap();
+        value[0] += 1;
+        db.put_cf(log, key, value).unwrap();
+    }
+    let why = || {
+        let store = open(dir.path()).unwrap();
+        LogStore::open(&store, 1)
+            .err()
+            .expect("unreadable")
+            .to_string()
+    };
+    let damaged = why();
+    assert!(
+        damaged.contains("is damaged"),
+        "nobody newer was here: {damaged}"
+    );
+    newer_release_was_here(dir.path());
+    assert_newer(&why());
+    // To have been opened by an older one does not make it forget.
+    assert_newer(&why());
+}
+
+#[test]
+fn a_directory_of_a_newer_format_names_the_release_and_one_of_an_earlier_format_is_read() {
+    let dir = TempDir::new().unwrap();
+    drop(open(dir.path()).unwrap());
+    let marker = dir.path().join("NODE");
+    let written = std::fs::read_to_string(&marker).unwrap();
+    newer_release_was_here(dir.path());
+    let newer = std::fs::read_to_string(&marker).unwrap();
+    let newer = newer.replace("\"format_version\": 3", "\"format_version\": 4");
+    // Nothing else is known of it.
+    std::fs::write(&marker, newer.replace("\"incarnation\"", "\"embodiment\"")).unwrap();
+    assert_newer(&open(dir.path()).err().expect("unreadable").to_string());
+
+    let mut earlier: serde_json::Value = serde_json::from_str(&written).unwrap();
+    earlier["format_version"] = 2.into();
+    earlier.as_object_mut().unwrap().remove("release");
+    std::fs::write(&marker, earlier.to_string()).unwrap();
+    drop(open(dir.path()).unwrap());
+    assert_eq!(std::fs::read_to_string(&marker).unwrap(), written);
+
+    earlier["format_version"] = 1.into();
+    std::fs::write(&marker, earlier.to_string()).unwrap();
+    let error = open(dir.path()).err().expect("unreadable").to_string();
+    assert!(error.contains("before release 0.1.0"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_namespaces_are_created_one_by_one_and_then_no_more() {
+    const LIMIT: u64 = 10_000;
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    let create = |at| {
+        let config = NamespaceConfig::new(format!("namespace-{at}"));
+        entry(at, Command::create_namespace(config))
+    };
+    let started = std::time::Instant::now();
+    for at in 1..=LIMIT {
+        apply(&mut machine, [create(at)]).await;
+    }
+    println!("{LIMIT} namespaces in {:?}", started.elapsed());
+    apply(&mut machine, [create(LIMIT + 1)]).await;
+    let check = |machine: &StateMachine| {
+        let namespaces = machine.view().namespaces();
+        assert_eq!(namespaces.count() as u64, LIMIT);
+        assert!(namespaces.by_name("namespace-1").is_some());
+        assert!(namespaces.by_name("namespace-10000").is_some());
+        assert!(namespaces.by_name("namespace-10001").is_none());
+    };
+    check(&machine);
+    drop((machine, store));
+    check(&StateMachine::open(&open(dir.path()).unwrap(), 1).unwrap());
+}
+
+/// A machine that can lose its power, with a store in a directory in a directory of its own.
+struct Machine {
+    dir: TempDir,
+    names: Arc<Names>,
+    cuts: usize,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let dir = TempDir::new().unwrap();
+        Machine {
+            names: Arc::new(Names::new(dir.path().join("kept"))),
+            dir,
+            cuts: 0,
+        }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.dir.path().join(self.cuts.to_string())
+    }
+
+    fn open(&self) -> Arc<Store> {
+        let names = self.names.clone();
+        let forgetful = StoreOptions {
+            unsynced: Unsynced::InMemory,
+            directory_synced: Arc::new(move |dir| names.synced(dir)),
+            ..options()
+        };
+        Store::open(&self.place().join("data"), "test", 1, forgetful).unwrap()
+    }
+
+    /// What is opened next is what is on the disk now.
+    fn cut_power(&mut self) {
+        let before = self.place();
+        self.cuts += 1;
+        self.names.cut_power(&before, &self.place());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_is_found_after_a_power_cut() {
+    let mut machine = Machine::new();
+    let store = machine.open();
+    let incarnation = store.identity().incarnation;
+    let mut log = LogStore::open(&store, 1).unwrap();
+    log.save_vote(&Vote::new(3, 1)).await.unwrap();
+    let (appended, flushed) = append(&mut log, bump(0, 10)).await;
+    appended.unwrap();
+    flushed.await.unwrap().unwrap();
+    machine.cut_power();
+    drop((log, store));
+    let store = machine.open();
+    assert_eq!(
+        store.identity().incarnation,
+        incarnation,
+        "another directory"
+    );
+    let mut log = LogStore::open(&store, 1).unwrap();
+    let mut reader = log.get_log_reader().await;
+    assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
+    let state = log.get_log_state().await.unwrap();
+    assert_eq!(state.last_log_id, Some(log_id(1, 0)));
+}
+
+/// A snapshot of a table that entry (2, 100) was the last to change.
+async fn snapshot_at_100(machine: &mut StateMachine) -> (SnapshotMeta, Vec<Vec<u8>>) {
+    let create = Command::create_namespace(NamespaceConfig::new("book"));
+    let create = openraft::EntryPayload::Normal(create);
+    let entry = openraft::entry::RaftEntry::new(log_id(2, 100), create);
+    apply(machine, [entry]).await;
+    let mut builder = machine.get_snapshot_builder().await;
+    let snapshot = builder.build_snapshot().await.unwrap();
+    (snapshot.meta.clone(), parts_of(snapshot).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_was_installed_is_found_after_a_power_cut() {
+    let (writer, mut reader) = (Machine::new(), Machine::new());
+    let (source, target) = (writer.open(), reader.open());
+    let mut original = StateMachine::open(&source, 1).unwrap();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    let (meta, parts) = snapshot_at_100(&mut original).await;
+    let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    reader.cut_power();
+    drop((original, replica, source, target));
+    let store = reader.open();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    let current = machine.get_current_snapshot().await.unwrap();
+    assert_eq!(current.expect("a snapshot").meta, meta);
+    assert!(machine.view().namespaces().by_name("book").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installed_snapshot_takes_the_place_of_the_log_although_the_purge_was_lost() {
+    let mut machine = Machine::new();
+    let (source, target) = (Machine::new(), machine.open());
+    let source = source.open();
+    let mut original = StateMachine::open(&source, 1).unwrap();
+    let (meta, parts) = snapshot_at_100(&mut original).await;
+
+    // The last entry is of a later term than the snapshot's, and was never committed.
+    let mut log = LogStore::open(&target, 1).unwrap();
+    for (term, index) in [(1, 0), (1, 1), (3, 2)] {
+        let blank = openraft::EntryPayload::Blank;
+        let entry = openraft::entry::RaftEntry::new(log_id(term, index), blank);
+        let (appended, flushed) = append(&mut log, entry).await;
+        appended.unwrap();
+        flushed.await.unwrap().unwrap();
+    }
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    log.purge(log_id(2, 100)).await.unwrap();
+    machine.cut_power();
+    drop((log, replica, target));
+
+    let target = machine.open();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    assert_eq!(
+        replica.applied_state().await.unwrap().0,
+        Some(log_id(2, 100))
+    );
+    for _ in 0..2 {
+        let mut log = LogStore::open(&target, 1).unwrap();
+        let state = log.get_log_state().await.unwrap();
+        assert_eq!(state.last_log_id, Some(log_id(2, 100)));
+        assert_eq!(state.last_purged_log_id, Some(log_id(2, 100)));
+        let mut reader = log.get_log_reader().await;
+        assert!(reader.try_get_log_entries(..).await.unwrap().is_empty());
+    }
 }

@@ -185,12 +185,15 @@ impl Term {
             // This term has handed out nothing here. What it has bumped since, if it is bumping
             // just now, does not count: somebody may yet get those numbers.
             None => {
-                let id = namespace.section_of(key);
-                self.group.view().section(&id)?.used_before(self.term())
+                let read = self.group.view().read_section(namespace.section_of(key));
+                match tokio::time::timeout_at(deadline, read).await {
+                    Ok(record) => record?.used_before(self.term()),
+                    Err(_) => return Err(NextError::DeadlineExceeded),
+                }
             }
         };
         // An abandoned term closes before it forgets: what was not remembered may have been handed
-        // out by this very term.
+        // out by this very term. A later term's record, read meanwhile, lets the fence down below.
         if remembered.is_none() && self.memory.gate().is_closed() {
             return Err(NextError::NotLeading);
         }

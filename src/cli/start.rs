@@ -94,6 +94,9 @@ struct Settings {
     /// further gets a snapshot [default: 268435456]
     #[arg(long, env = "RATCHET_LOG_KEEP_BYTES")]
     log_keep_bytes: Option<u64>,
+    /// How much memory is for what is read of the database, in MB [default: 64]
+    #[arg(long, env = "RATCHET_BLOCK_CACHE_MB")]
+    block_cache_mb: Option<u64>,
     /// What to log, as a tracing filter [default: info,openraft=error]
     #[arg(long, env = "RATCHET_LOG")]
     log: Option<String>,
@@ -204,6 +207,7 @@ impl Settings {
             request_timeout_ms,
             shutdown_timeout_ms,
             log_keep_bytes,
+            block_cache_mb,
             log,
             log_format,
         )
@@ -246,6 +250,7 @@ impl Settings {
                 .shutdown_timeout_ms
                 .unwrap_or(default.shutdown_timeout_ms),
             log_keep_bytes: self.log_keep_bytes.unwrap_or(default.log_keep_bytes),
+            block_cache_mb: self.block_cache_mb.unwrap_or(default.block_cache_mb),
         })
     }
 }

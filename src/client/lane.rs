@@ -211,10 +211,10 @@ impl Lane {
             request.timeout_ms = (left as u64).max(1);
             request.namespace = self.names.name_of(message.namespace());
             if link.messages.try_send(request).is_err() {
-                // It broke, and `heard` is about to tell so.
+                let id = link.id;
                 self.waiting.put_back(message.into_asked());
-                self.link = None;
-                return;
+                self.broken(id, Status::unavailable("the stream broke"));
+                continue;
             }
             self.due = self.due.into_iter().chain([until]).min();
             self.silence_due.get_or_insert(now + SILENCE);

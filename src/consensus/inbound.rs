@@ -14,7 +14,7 @@ use openraft::{
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::Status;
 
-use super::{group::Group, transport::RaftRpc};
+use super::{group::Group, network::unreadable, transport::RaftRpc};
 use crate::{
     proto::peer::Header,
     storage::{
@@ -83,21 +83,21 @@ impl Group {
     pub async fn answer(&self, rpc: RaftRpc, payload: &[u8]) -> Result<Vec<u8>, Status> {
         match rpc {
             RaftRpc::Append => {
-                let request: AppendEntriesRequest<Types> = read(payload)?;
+                let request: AppendEntriesRequest<Types> = self.read(payload)?;
                 self.lease.void_before(request.vote.leader_id.term);
                 write(&self.raft.append_entries(request).await.map_err(stopped)?)
             }
             RaftRpc::Vote => {
-                let request: VoteRequest<Types> = read(payload)?;
+                let request: VoteRequest<Types> = self.read(payload)?;
                 self.lease.void_before(request.vote.leader_id.term);
                 write(&self.raft.vote(request).await.map_err(stopped)?)
             }
             RaftRpc::PreVote => {
-                let request: VoteRequest<Types> = read(payload)?;
+                let request: VoteRequest<Types> = self.read(payload)?;
                 write(&self.raft.pre_vote(request).await.map_err(stopped)?)
             }
             RaftRpc::TransferLeader => {
-                let request: TransferLeaderRequest<Types> = read(payload)?;
+                let request: TransferLeaderRequest<Types> = self.read(payload)?;
                 self.lease.void_before(request.from_leader().leader_id.term);
                 write(
                     &self
@@ -110,6 +110,12 @@ impl Group {
         }
     }
 
+    fn read<T: DeserializeOwned>(&self, payload: &[u8]) -> Result<T, Status> {
+        codec::decode(payload).map_err(|error| {
+            Status::invalid_argument(unreadable("a peer message", self.node(), &error))
+        })
+    }
+
     /// Reads what the first part of a snapshot says of the rest, and makes room for it.
     ///
     /// # Errors
@@ -118,7 +124,7 @@ impl Group {
         &self,
         payload: &[u8],
     ) -> Result<((Vote, SnapshotMeta), IncomingSnapshot), Status> {
-        let about: (Vote, SnapshotMeta) = read(payload)?;
+        let about: (Vote, SnapshotMeta) = self.read(payload)?;
         self.lease.void_before(about.0.leader_id.term);
         let incoming = IncomingSnapshot::create(self.view()).map_err(|e| self.not_taken(e))?;
         Ok((about, incoming))
@@ -197,11 +203,6 @@ impl Group {
         tracing::warn!(%error, "a snapshot was not taken in");
         Status::internal(error.to_string())
     }
-}
-
-fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Status> {
-    codec::decode(payload)
-        .map_err(|e| Status::invalid_argument(format!("a peer message that cannot be read: {e}")))
 }
 
 fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Status> {

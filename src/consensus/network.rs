@@ -28,7 +28,10 @@ use crate::{
     planted::{Bug, is_planted},
     proto::peer::{Header, RaftMessage},
     sequence::{NodeId, SetId},
-    storage::{Member, Snapshot, SnapshotData, Types, Vote, codec},
+    storage::{
+        Member, Snapshot, SnapshotData, Types, Vote,
+        codec::{self, CodecError},
+    },
 };
 
 mod snapshots;
@@ -168,10 +171,12 @@ impl Peer {
             .raft(&self.address, rpc, message, timeout)
             .await
             .map_err(|status| self.failed(rpc, &status))?;
-        codec::decode(&reply.payload).map_err(|e| {
-            RPCError::Network(NetworkError::from_string(format!(
-                "the answer of node {} to {rpc:?} cannot be read: {e}",
-                self.target
+        codec::decode(&reply.payload).map_err(|error| {
+            let what = format!("the answer to {rpc:?}");
+            RPCError::Network(NetworkError::from_string(unreadable(
+                &what,
+                self.target,
+                &error,
             )))
         })
     }
@@ -340,6 +345,21 @@ impl RaftNetworkV2<Types> for Peer {
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = self.send_snapshot(vote, snapshot) => sent,
         }
+    }
+}
+
+/// Why what the two ends said to each other is not understood; `node` is the end that is not the
+/// reader of this.
+pub(super) fn unreadable(what: &str, node: NodeId, error: &CodecError) -> String {
+    match error {
+        CodecError::Version(_) => format!(
+            "node {node} runs another release: {what} cannot be read: it has {error}; install the same \
+             release on all nodes"
+        ),
+        error => format!(
+            "{what} between this node and node {node} cannot be read: {error}; install the same \
+             release on all nodes"
+        ),
     }
 }
 

@@ -14,7 +14,10 @@ use crate::{
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
         v1,
     },
-    sequence::{Command, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, NodeId, Outcome},
+    sequence::{
+        Command, InvalidNamespace, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, NodeId,
+        Outcome, check_steps,
+    },
 };
 
 /// How soon a leader that did not answer is asked again.
@@ -104,11 +107,13 @@ impl Shared {
     ) -> Result<Reply, Status> {
         match request {
             Request::CreateNamespace(create) => {
+                check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
                 let config = namespace_config(create)?;
-                self.change_namespace(term, Command::CreateNamespace(config))
+                self.change_namespace(term, Command::create_namespace(config))
                     .await
             }
             Request::UpdateNamespace(update) => {
+                check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
                 let command = Command::UpdateNamespace {
                     name: update.name,
                     step: update.step,
@@ -270,6 +275,7 @@ fn refusal(refused: &NamespaceRefused) -> Status {
         NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
         NamespaceRefused::NotFound(_) => Status::not_found(refused.to_string()),
         NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
+        NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
     }
 }
 
@@ -289,10 +295,12 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
         section_size: create.section_size.unwrap_or(defaults.section_size),
         name: create.name,
     };
-    config
-        .check()
-        .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+    config.check().map_err(invalid)?;
     Ok(config)
+}
+
+fn invalid(invalid: InvalidNamespace) -> Status {
+    Status::invalid_argument(invalid.to_string())
 }
 
 fn to_wire(namespace: &Namespace) -> v1::Namespace {

@@ -268,7 +268,7 @@ fn unanswered(error: NextError, namespace: &Namespace, term: &Term, count: u64) 
         NextError::NotLeading => Unanswered::NotLeading,
         NextError::Exhausted { left } => used_up(namespace, count, left).into(),
         NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
-            "namespace {:?}: the deadline passed while the ceiling was being raised in term {}",
+            "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,
             term.term()
         ))

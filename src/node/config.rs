@@ -12,6 +12,8 @@ use crate::sequence::NodeId;
 const TIME_MS_MAX: u64 = 60_000;
 /// No limit on `count` is higher.
 const COUNT_MAX: u64 = 1_000_000_000;
+/// No cache is larger, in MB.
+const BLOCK_CACHE_MB_MAX: u64 = 1 << 20;
 
 /// A node's configuration. Times are in milliseconds.
 #[derive(Debug, Clone)]
@@ -56,6 +58,8 @@ pub struct Config {
     /// How many bytes of the applied log are kept, at least: a node that lags further behind gets a
     /// snapshot.
     pub log_keep_bytes: u64,
+    /// How much memory is for what is read of the database, in MB (2^20 bytes).
+    pub block_cache_mb: u64,
 }
 
 impl Default for Config {
@@ -81,6 +85,7 @@ impl Default for Config {
             request_timeout_ms: 5_000,
             shutdown_timeout_ms: 5_000,
             log_keep_bytes: 256 << 20,
+            block_cache_mb: 64,
         }
     }
 }
@@ -121,6 +126,7 @@ impl Config {
         in_range("shutdown_timeout_ms", self.shutdown_timeout_ms, 3_600_000)?;
         in_range("count_max", self.count_max, COUNT_MAX)?;
         in_range("log_keep_bytes", self.log_keep_bytes, 1 << 40)?;
+        in_range("block_cache_mb", self.block_cache_mb, BLOCK_CACHE_MB_MAX)?;
         let (election, lease, margin) = (
             self.election_timeout_ms,
             self.lease_ms,
@@ -282,6 +288,7 @@ mod tests {
         assert!(refused(|c| c.heartbeat_ms = 101).contains("heartbeat_ms is 101"));
         assert!(refused(|c| c.election_timeout_ms = 60_001).contains("60001"));
         assert!(refused(|c| c.count_max = 0).contains("count_max is 0"));
+        assert!(refused(|c| c.block_cache_mb = 0).contains("block_cache_mb is 0"));
         assert!(refused(|c| c.node_id = 0).contains("node_id is 0"));
         assert!(refused(|c| c.cluster = "a b".into()).contains("\"a b\""));
     }

@@ -98,7 +98,10 @@ impl Node {
             config.cluster.clone(),
             config.node_id,
         );
-        let options = seams.storage.clone();
+        let options = StoreOptions {
+            block_cache_bytes: (config.block_cache_mb << 20) as usize,
+            ..seams.storage.clone()
+        };
         let store = options
             .work
             .run(move || Store::open(&dir, &cluster, id, options))

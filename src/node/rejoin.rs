@@ -51,6 +51,7 @@ async fn ask_peers(
     transport: &Arc<dyn Transport>,
     limit: Duration,
 ) -> Result<(), StartError> {
+    // Once it is open the log goes at least as far as the table, which holds what a snapshot brought.
     let state = LogStore::open(store, FIRST_SET)?.get_log_state().await;
     let state = state.map_err(|e| StartError::Internal(e.to_string()))?;
     let mine = Acknowledged {

@@ -147,7 +147,7 @@ impl Shared {
             let name = config.name.clone();
             match self
                 .group
-                .propose(lease.term(), Command::CreateNamespace(config))
+                .propose(lease.term(), Command::create_namespace(config))
                 .await
             {
                 Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),

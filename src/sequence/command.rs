@@ -19,7 +19,7 @@ pub enum Command {
     Bump(Vec<Bump>),
     /// Lower the ceilings of many sections to what their owner used: the end of a term.
     Trim(Vec<Trim>),
-    /// Create a namespace.
+    /// Create a namespace, however many there are: what earlier releases logged.
     CreateNamespace(NamespaceConfig),
     /// Change what may be changed of a namespace; `None` leaves a field as it is.
     UpdateNamespace {
@@ -34,6 +34,27 @@ pub enum Command {
         /// The new maximum.
         max: Option<u64>,
     },
+    /// Create a namespace, unless there are too many. The limit is in the entry: replicas of releases
+    /// with other limits come to the same.
+    CreateNamespaceWithin {
+        /// What to create.
+        config: NamespaceConfig,
+        /// How many namespaces there may be with it.
+        namespaces_max: u64,
+    },
+}
+
+/// How many namespaces a cluster may have: every node holds all of them in memory.
+const NAMESPACES_MAX: u64 = 10_000;
+
+impl Command {
+    /// Creates a namespace, within this release's limit on their number.
+    pub fn create_namespace(config: NamespaceConfig) -> Self {
+        Command::CreateNamespaceWithin {
+            config,
+            namespaces_max: NAMESPACES_MAX,
+        }
+    }
 }
 
 impl fmt::Display for Command {
@@ -41,7 +62,9 @@ impl fmt::Display for Command {
         match self {
             Command::Bump(bumps) => write!(f, "bump {} sections", bumps.len()),
             Command::Trim(trims) => write!(f, "trim {} sections", trims.len()),
-            Command::CreateNamespace(config) => write!(f, "create namespace {:?}", config.name),
+            Command::CreateNamespace(config) | Command::CreateNamespaceWithin { config, .. } => {
+                write!(f, "create namespace {:?}", config.name)
+            }
             Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
         }
     }
@@ -107,6 +130,12 @@ pub enum NamespaceRefused {
     /// The configuration is not acceptable.
     #[error("{0}")]
     Invalid(String),
+    /// There are as many as there may be.
+    #[error(
+        "there are {0} namespaces already, as many as there may be, and none can be removed; give \
+         keys a prefix inside a namespace instead of one each"
+    )]
+    TooMany(u64),
 }
 
 impl From<InvalidNamespace> for NamespaceRefused {
@@ -131,6 +160,8 @@ pub trait Table {
     fn namespace(&self, id: NamespaceId) -> Option<&Namespace>;
     /// A namespace by its name.
     fn namespace_named(&self, name: &str) -> Option<&Namespace>;
+    /// How many namespaces there are.
+    fn namespace_count(&self) -> usize;
     /// The id of the next namespace: above those of all that ever were.
     fn next_namespace_id(&self) -> NamespaceId;
     /// Writes a namespace.
@@ -158,7 +189,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             }
             Ok(Outcome::Trimmed(trimmed))
         }
-        Command::CreateNamespace(config) => Ok(Outcome::Namespace(create(table, config))),
+        Command::CreateNamespace(config) => Ok(Outcome::Namespace(create(table, config, u64::MAX))),
+        Command::CreateNamespaceWithin {
+            config,
+            namespaces_max,
+        } => Ok(Outcome::Namespace(create(table, config, *namespaces_max))),
         Command::UpdateNamespace {
             name,
             step,
@@ -194,10 +229,15 @@ fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped,
 fn create<T: Table>(
     table: &mut T,
     config: &NamespaceConfig,
+    namespaces_max: u64,
 ) -> Result<Namespace, NamespaceRefused> {
     config.check()?;
     if table.namespace_named(&config.name).is_some() {
         return Err(NamespaceRefused::Exists(config.name.clone()));
+    }
+    let count = table.namespace_count() as u64;
+    if count >= namespaces_max {
+        return Err(NamespaceRefused::TooMany(count));
     }
     let namespace = Namespace {
         id: table.next_namespace_id(),
@@ -255,6 +295,9 @@ mod tests {
         }
         fn namespace_named(&self, name: &str) -> Option<&Namespace> {
             self.namespaces.values().find(|n| n.config.name == name)
+        }
+        fn namespace_count(&self) -> usize {
+            self.namespaces.len()
         }
         fn next_namespace_id(&self) -> NamespaceId {
             NamespaceId(self.namespaces.len() as u32 + 1)
@@ -355,6 +398,25 @@ mod tests {
             Outcome::Namespace(Err(NamespaceRefused::Invalid(_)))
         ));
         assert_eq!(table.namespace_named("book").unwrap().config.step, 10_000);
+    }
+
+    #[test]
+    fn a_limit_is_the_entrys_own_and_entries_without_one_have_none() {
+        let mut table = Memory::default();
+        let create = |name: &str, namespaces_max| Command::CreateNamespaceWithin {
+            config: NamespaceConfig::new(name),
+            namespaces_max,
+        };
+        let is_created = |outcome| matches!(outcome, Outcome::Namespace(Ok(_)));
+        assert!(is_created(run(&mut table, 1, create("a", 2))));
+        assert!(is_created(run(&mut table, 1, create("b", 2))));
+        let refused = Outcome::Namespace(Err(NamespaceRefused::TooMany(2)));
+        assert_eq!(run(&mut table, 1, create("c", 2)), refused);
+        let exists = Outcome::Namespace(Err(NamespaceRefused::Exists("a".into())));
+        assert_eq!(run(&mut table, 1, create("a", 2)), exists);
+        assert!(is_created(run(&mut table, 1, create("c", 3))));
+        let of_an_earlier_release = Command::CreateNamespace(NamespaceConfig::new("d"));
+        assert!(is_created(run(&mut table, 1, of_an_earlier_release)));
     }
 
     #[test]

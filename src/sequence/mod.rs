@@ -13,7 +13,8 @@ mod section;
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Table, Trim, apply};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind};
 pub use namespace::{
-    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, NamespaceId, check_name,
+    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, NamespaceId, STEP_MAX,
+    check_name, check_steps,
 };
 pub use range::{Lattice, NUMBER_MAX, Range};
 pub use section::{Chunk, Exhausted, SectionId, SectionKey, SectionRecord};

@@ -7,6 +7,10 @@ use super::{Key, KeyKind, Lattice, NUMBER_MAX, SectionId, SectionKey};
 /// The longest namespace name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
+/// The greatest step that is accepted: eight million unclean leader changes, each of which may skip
+/// one, then leave numbers.
+pub const STEP_MAX: u64 = 1 << 40;
+
 /// Identifies a namespace inside a cluster; assigned at creation, from 1, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamespaceId(pub u32);
@@ -104,6 +108,29 @@ pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
         Some(c) => Err(InvalidNamespace::BadCharacter(name.to_owned(), c)),
         None => Ok(()),
     }
+}
+
+/// Refuses steps above [`STEP_MAX`], before they are proposed. The state machine accepts them, as it
+/// always has: its replicas may be of different releases.
+///
+/// # Errors
+/// [`InvalidNamespace::OutOfRange`].
+pub fn check_steps(
+    step: Option<u64>,
+    step_min: Option<u64>,
+    step_max: Option<u64>,
+) -> Result<(), InvalidNamespace> {
+    let steps = [
+        ("step", step),
+        ("step_min", step_min),
+        ("step_max", step_max),
+    ];
+    steps
+        .into_iter()
+        .try_for_each(|(field, value)| match value {
+            Some(value) if value > STEP_MAX => in_range(field, value, 1, STEP_MAX),
+            _ => Ok(()),
+        })
 }
 
 impl NamespaceConfig {
@@ -252,6 +279,29 @@ mod tests {
             refused(|c| (c.key_kind, c.section_size) = (KeyKind::Name, 2))
                 .contains("section_size is 2")
         );
+    }
+
+    #[test]
+    fn a_step_above_the_bound_is_refused_before_it_is_proposed_and_still_applied() {
+        let refused = |steps: [Option<u64>; 3]| check_steps(steps[0], steps[1], steps[2]);
+        let above = Some(STEP_MAX + 1);
+        for (steps, field) in [
+            ([above, None, None], "step is 1099511627777"),
+            ([None, above, None], "step_min is 1099511627777"),
+            ([None, None, above], "step_max is 1099511627777"),
+        ] {
+            let text = refused(steps).unwrap_err().to_string();
+            assert!(
+                text.contains(field) && text.contains("1099511627776"),
+                "{text}"
+            );
+        }
+        assert_eq!(refused([Some(STEP_MAX), Some(0), None]), Ok(()));
+        let of_an_earlier_release = NamespaceConfig {
+            step: STEP_MAX + 1,
+            ..NamespaceConfig::new("book")
+        };
+        assert_eq!(of_an_earlier_release.check(), Ok(()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! entry, never a part of two.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -15,17 +15,22 @@ use std::{
 use arc_swap::ArcSwap;
 use rocksdb::{Direction, IteratorMode, WriteBatch};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use super::{
     codec,
     database::{Database, Family},
     error::StoreError,
+    namespaces::Namespaces,
     raft_types::{LogId, SnapshotMeta, StoredMembership},
     snapshot::{ArrivedSnapshot, OutgoingSnapshot, Records},
     store::Store,
     work::Work,
 };
 use crate::sequence::{Namespace, NamespaceId, SectionId, SectionKey, SectionRecord, SetId, Table};
+
+/// How many readers are at the disk at once: a slow one takes no more threads from the others' work.
+const READERS_MAX: usize = 16;
 
 /// How far the table is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -35,39 +40,6 @@ pub struct AppliedMeta {
     pub last_applied: Option<LogId>,
     /// The last membership among them.
     pub membership: StoredMembership,
-}
-
-/// All namespaces of a set.
-#[derive(Debug, Clone, Default)]
-pub struct Namespaces {
-    by_id: BTreeMap<NamespaceId, Namespace>,
-    ids: hashbrown::HashMap<String, NamespaceId>,
-}
-
-impl Namespaces {
-    /// By its id.
-    pub fn by_id(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.by_id.get(&id)
-    }
-
-    /// By its name.
-    pub fn by_name(&self, name: &str) -> Option<&Namespace> {
-        self.by_id.get(self.ids.get(name)?)
-    }
-
-    /// All, in the order of their creation.
-    pub fn iter(&self) -> impl Iterator<Item = &Namespace> {
-        self.by_id.values()
-    }
-
-    fn next_id(&self) -> NamespaceId {
-        NamespaceId(self.by_id.last_key_value().map_or(1, |(id, _)| id.0 + 1))
-    }
-
-    fn put(&mut self, namespace: Namespace) {
-        self.ids.insert(namespace.config.name.clone(), namespace.id);
-        self.by_id.insert(namespace.id, namespace);
-    }
 }
 
 fn meta_key(set: SetId) -> Vec<u8> {
@@ -108,6 +80,12 @@ pub fn has_table(db: &Database, set: SetId) -> Result<bool, StoreError> {
         .is_some())
 }
 
+/// The last entry that the table of `set` holds.
+pub fn last_applied(db: &Database, set: SetId) -> Result<Option<LogId>, StoreError> {
+    let meta: Option<AppliedMeta> = db.get(Family::Applied, &meta_key(set))?;
+    Ok(meta.and_then(|meta| meta.last_applied))
+}
+
 /// The table, for the state machine: the one who writes it.
 pub struct AppliedTable {
     db: Arc<Database>,
@@ -126,6 +104,8 @@ pub struct AppliedView {
     /// The greatest generation that a snapshot arrives as, or did.
     last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
+    work: Work,
+    readers: Arc<Semaphore>,
 }
 
 impl AppliedView {
@@ -147,7 +127,24 @@ impl AppliedView {
         self.namespaces.load()
     }
 
-    /// A section's record; the default where there is none. Reads the disk where it must.
+    /// A section's record as [`AppliedView::section`] reads it, without blocking the caller's thread.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn read_section(&self, id: SectionId) -> Result<SectionRecord, StoreError> {
+        let failed = |why: String| StoreError::invalid(format!("the table was not read: {why}"));
+        let reader = self.readers.clone().acquire_owned().await;
+        let reader = reader.map_err(|error| failed(error.to_string()))?;
+        let view = self.clone();
+        let read = self.work.run(move || {
+            // A caller that gives up leaves its thread at the disk: it counts until it is back.
+            let _reader = reader;
+            view.section(&id)
+        });
+        read.await.map_err(|error| failed(error.to_string()))?
+    }
+
+    /// A section's record; the default where there is none. Reads the disk where it must: blocks.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -183,6 +180,8 @@ impl AppliedTable {
             generation: Arc::new(AtomicU32::new(meta.generation)),
             last_generation: Arc::new(AtomicU32::new(meta.generation)),
             namespaces: Arc::new(ArcSwap::from_pointee(namespaces)),
+            work: store.work(),
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
         };
         Ok(AppliedTable {
             work: store.work(),
@@ -358,6 +357,10 @@ impl Table for TableChange<'_> {
 
     fn namespace_named(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.by_name(name)
+    }
+
+    fn namespace_count(&self) -> usize {
+        self.namespaces.count()
     }
 
     fn next_namespace_id(&self) -> NamespaceId {

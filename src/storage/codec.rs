@@ -6,8 +6,10 @@
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The version of the format that is written.
-const VERSION: u8 = 3;
+use super::release::THIS;
+
+/// The version of the format that is written, and read.
+pub const VERSION: u8 = 3;
 
 /// No value is larger, in bytes: what claims to be is refused before memory is set aside for it.
 const VALUE_BYTES_MAX: usize = 64 << 20;
@@ -22,7 +24,7 @@ pub enum CodecError {
     #[error("{0} bytes are too few")]
     Short(usize),
     /// Written by another release.
-    #[error("format version {0}; this release reads version {VERSION}")]
+    #[error("format version {0}, where release {THIS} reads version {VERSION}")]
     Version(u8),
     /// The bytes changed since they were written.
     #[error("checksum {found:08x}, expected {expected:08x}")]

@@ -8,10 +8,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rocksdb::{ColumnFamily, DBRecoveryMode, Options, WriteBatch, WriteOptions};
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
+    DBRecoveryMode, Options, WriteBatch, WriteOptions,
+};
 use serde::de::DeserializeOwned;
 
-use super::{codec, error::StoreError};
+use super::{
+    codec::{self, CodecError},
+    directories::Directories,
+    error::StoreError,
+    release,
+    store::StoreOptions,
+};
+
+/// One lookup in a hundred of a key that a file does not hold reads a block of it in vain.
+const FILTER_BITS_PER_KEY: f64 = 10.0;
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +46,23 @@ impl Family {
             Family::Applied => "applied",
         }
     }
+
+    fn descriptor(self, cache: &Cache) -> ColumnFamilyDescriptor {
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_cache(cache);
+        // In the cache, in parts: the memory has a limit however large the tables grow.
+        tables.set_cache_index_and_filter_blocks(true);
+        tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        tables.set_partition_filters(true);
+        tables.set_pin_top_level_index_and_filter(true);
+        if self == Family::Applied {
+            // Most sections that are looked up are new, or lie in one file of many.
+            tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
+        }
+        let mut options = Options::default();
+        options.set_block_based_table_factory(&tables);
+        ColumnFamilyDescriptor::new(self.name(), options)
+    }
 }
 
 /// Where that is which was written and not synced yet: a seam.
@@ -50,39 +79,49 @@ pub enum Unsynced {
 pub struct Database {
     pub(super) db: rocksdb::DB,
     dir: PathBuf,
+    directories: Directories,
+    newest_release: String,
     _lock: File,
 }
 
 impl Database {
-    /// Opens or creates the database in `dir`/db. `lock` is held as long as it is open.
-    pub fn open(dir: &Path, lock: File, unsynced: Unsynced) -> Result<Self, StoreError> {
+    /// Opens or creates the database in `dir`/db, which `newest_release` has opened at the latest.
+    /// `lock` is held as long as it is open.
+    pub fn open(
+        dir: &Path,
+        lock: File,
+        newest_release: String,
+        how: &StoreOptions,
+    ) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         options.set_paranoid_checks(true);
         options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
         options.set_max_total_wal_size(64 << 20);
-        options.set_write_buffer_size(16 << 20);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
         // Large files reach the disk as they are written, not all at once at their end: the log's
         // fsyncs would wait for them.
         options.set_bytes_per_sync(1 << 20);
-        if unsynced == Unsynced::InMemory {
+        if how.unsynced == Unsynced::InMemory {
             options.set_manual_wal_flush(true);
             // A simulation opens hundreds of databases a minute: less is set aside for each.
             options.set_max_total_wal_size(1 << 20);
             options.set_manifest_preallocation_size(64 << 10);
             options.set_max_file_opening_threads(1);
         }
-        let families = Family::ALL.map(Family::name);
+        let cache = Cache::new_lru_cache(how.block_cache_bytes);
+        let families = Family::ALL.map(|family| family.descriptor(&cache));
         let path = Self::path(dir);
-        let db =
-            rocksdb::DB::open_cf(&options, &path, families).map_err(|error| failed(dir, &error))?;
+        let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)
+            .map_err(|error| failed(dir, &error))?;
         Ok(Database {
             db,
             dir: dir.to_owned(),
+            directories: Directories::new(how.directory_synced.clone()),
+            newest_release,
             _lock: lock,
         })
     }
@@ -95,6 +134,11 @@ impl Database {
     /// The data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// What creates directories and gives files their names.
+    pub fn directories(&self) -> &Directories {
+        &self.directories
     }
 
     /// A column family.
@@ -130,13 +174,31 @@ impl Database {
         key: &[u8],
         bytes: &[u8],
     ) -> Result<T, StoreError> {
-        codec::open(bytes).map_err(|error| self.damaged(family, key, error))
+        codec::open(bytes).map_err(|error| match error {
+            CodecError::Version(found) => release::unknown_format(
+                self.record(family, key),
+                &Self::path(&self.dir),
+                found.into(),
+                codec::VERSION.into(),
+                Some(&self.newest_release),
+            ),
+            error => self.damaged(family, key, error),
+        })
+    }
+
+    /// The newest release that has opened the data directory, this one included.
+    pub fn newest_release(&self) -> &str {
+        &self.newest_release
+    }
+
+    fn record(&self, family: Family, key: &[u8]) -> String {
+        format!("record {} of {}", key.escape_ascii(), family.name())
     }
 
     /// The error for a record that is not what was written.
     pub fn damaged(&self, family: Family, key: &[u8], why: impl ToString) -> StoreError {
         StoreError::Damaged {
-            what: format!("record {} of {}", key.escape_ascii(), family.name()),
+            what: self.record(family, key),
             place: Self::path(&self.dir),
             why: why.to_string(),
         }

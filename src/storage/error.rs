@@ -57,6 +57,9 @@ pub enum StoreError {
         /// What must be, in bytes.
         needed: u64,
     },
+    /// A release that this one is not wrote it.
+    #[error("{0}")]
+    OtherRelease(String),
     /// The directory belongs to somebody else, or lost a part.
     #[error("{0}")]
     Refused(String),

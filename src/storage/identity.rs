@@ -17,12 +17,17 @@ use super::{
     codec,
     database::{Database, Family},
     error::StoreError,
+    release,
 };
 use crate::{random, sequence::NodeId};
 
 const FILE: &str = "NODE";
 const RECORD: &[u8] = b"identity";
-const FORMAT_VERSION: u32 = 2;
+/// The format of the whole directory. 3: the marker names a release, and the log may hold commands that
+/// earlier builds do not know.
+const FORMAT_VERSION: u32 = 3;
+/// The oldest format that is read.
+const FORMAT_VERSION_MIN: u32 = 2;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,34 +40,63 @@ pub struct Identity {
     pub incarnation: u64,
 }
 
+/// What the marker file says.
 #[derive(Serialize, Deserialize)]
-struct Marker {
-    format_version: u32,
+pub struct Marker {
     #[serde(flatten)]
-    identity: Identity,
+    format: Format,
+    /// Whose the directory is.
+    #[serde(flatten)]
+    pub identity: Identity,
 }
 
-/// The identity in the marker file, if there is one.
-pub fn read_marker(dir: &Path) -> Result<Option<Identity>, StoreError> {
+/// What every format of the marker says.
+#[derive(Serialize, Deserialize)]
+struct Format {
+    format_version: u32,
+    /// The newest release that has opened the directory: so that an older one can name it when it finds
+    /// what it cannot read.
+    #[serde(default)]
+    release: String,
+}
+
+/// The newest release that has opened the directory, this one included.
+pub fn newest_release(marker: Option<&Marker>) -> String {
+    match marker {
+        Some(Marker { format, .. }) if release::is_later(&format.release, release::THIS) => {
+            format.release.clone()
+        }
+        _ => release::THIS.to_owned(),
+    }
+}
+
+/// The marker file, if there is one.
+pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("cannot read", path)(error)),
     };
-    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
+    let damaged = |error: serde_json::Error| StoreError::Damaged {
         what: "the marker".to_owned(),
         place: path.clone(),
         why: error.to_string(),
-    })?;
-    if marker.format_version != FORMAT_VERSION {
-        return Err(StoreError::Refused(format!(
-            "{} has format version {}; this release reads version {FORMAT_VERSION}",
-            path.display(),
-            marker.format_version
-        )));
+    };
+    // Of a format that is not known, no more is read than what every format has.
+    let format: Format = serde_json::from_str(&text).map_err(damaged)?;
+    if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&format.format_version) {
+        let newest = (!format.release.is_empty()).then_some(format.release.as_str());
+        let (what, found) = ("the marker".to_owned(), format.format_version);
+        return Err(release::unknown_format(
+            what,
+            &path,
+            found,
+            FORMAT_VERSION,
+            newest,
+        ));
     }
-    Ok(Some(marker.identity))
+    serde_json::from_str(&text).map(Some).map_err(damaged)
 }
 
 /// Refuses the directory of another cluster or node.
@@ -82,15 +116,18 @@ pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Resul
 /// Reconciles the marker with the database's record, creating both in a fresh directory.
 pub fn establish(
     db: &Database,
-    marker: Option<Identity>,
+    marker: Option<Marker>,
     cluster: &str,
     node: NodeId,
 ) -> Result<Identity, StoreError> {
     let record: Option<Identity> = db.get(Family::HardState, RECORD)?;
     let dir = db.dir();
     match (marker, record) {
-        (Some(marker), Some(record)) if marker == record => {
+        (Some(Marker { format, identity }), Some(record)) if identity == record => {
             check(dir, &record, cluster, node)?;
+            if format.release != db.newest_release() || format.format_version != FORMAT_VERSION {
+                write_marker(db, &record)?;
+            }
             Ok(record)
         }
         (Some(_), Some(record)) => Err(StoreError::Refused(format!(
@@ -107,7 +144,7 @@ pub fn establish(
                 return Err(lost(dir, "the marker NODE"));
             }
             // A creation that was cut short between its two steps.
-            write_marker(dir, &record)?;
+            write_marker(db, &record)?;
             Ok(record)
         }
         (None, None) => {
@@ -123,7 +160,7 @@ pub fn establish(
                 codec::seal(&identity)?,
             );
             db.write(batch, true)?;
-            write_marker(dir, &identity)?;
+            write_marker(db, &identity)?;
             Ok(identity)
         }
     }
@@ -162,9 +199,14 @@ fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     Ok(any)
 }
 
-fn write_marker(dir: &Path, identity: &Identity) -> Result<(), StoreError> {
+/// Writes the marker; with its name, those of all else in the data directory come to the disk.
+fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
+    let dir = db.dir();
     let marker = Marker {
-        format_version: FORMAT_VERSION,
+        format: Format {
+            format_version: FORMAT_VERSION,
+            release: db.newest_release().to_owned(),
+        },
         identity: identity.clone(),
     };
     let text = serde_json::to_string_pretty(&marker)
@@ -174,8 +216,7 @@ fn write_marker(dir: &Path, identity: &Identity) -> Result<(), StoreError> {
         let mut file = File::create(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        File::open(dir)?.sync_all()
+        db.directories().rename(dir, &temporary, &path)
     };
     write().map_err(StoreError::io("cannot write", path.clone()))
 }

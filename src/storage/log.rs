@@ -20,12 +20,12 @@ use rocksdb::{Direction, IteratorMode};
 use tokio::sync::oneshot;
 
 use super::{
-    codec,
+    applied, codec,
     database::{Database, Family},
     error::StoreError,
     raft_types::{Entry, LogId, Types, Vote},
     store::Store,
-    writer::{Change, Durable, Write},
+    writer::{self, Change, Durable, Write},
 };
 use crate::sequence::SetId;
 
@@ -51,12 +51,26 @@ impl LogStore {
     /// # Errors
     /// [`StoreError`] if its last record cannot be read.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
-        let reader = LogReader::new(store, set);
-        reader.last()?;
-        Ok(LogStore {
+        let log = LogStore {
+            reader: LogReader::new(store, set),
             store: store.clone(),
-            reader,
-        })
+        };
+        log.purge_what_a_snapshot_replaced()?;
+        Ok(log)
+    }
+
+    /// An installed snapshot is on the disk before the purge that follows it. A power cut in between
+    /// leaves a log that ends before the table, perhaps with entries that were never committed.
+    fn purge_what_a_snapshot_replaced(&self) -> Result<(), StoreError> {
+        let LogReader { db, set } = &self.reader;
+        let end = self.reader.end()?.map(|end| end.index);
+        match applied::last_applied(db, *set)? {
+            Some(applied) if end < Some(applied.index) => {
+                let changes = purge(*set, applied)?;
+                db.write(writer::batch(db, &changes)?, true)
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn durably(&self, changes: Vec<Change>) -> Result<(), io::Error> {
@@ -103,6 +117,22 @@ fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
 
 fn log_key(set: SetId, index: u64) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &index.to_be_bytes()].concat()
+}
+
+/// What purges the log up to and including `upto`.
+fn purge(set: SetId, upto: LogId) -> Result<Vec<Change>, StoreError> {
+    Ok(vec![
+        Change::Put(
+            Family::HardState,
+            purged_key(set).to_vec(),
+            codec::seal(&upto)?,
+        ),
+        Change::DeleteRange(
+            Family::Log,
+            log_key(set, 0),
+            log_key(set, upto.index.saturating_add(1)),
+        ),
+    ])
 }
 
 impl LogReader {
@@ -156,6 +186,11 @@ impl LogReader {
             return Ok(None);
         }
         Ok(Some(self.entry(&key, &value)?.log_id()))
+    }
+
+    /// Up to where the log goes: its last entry's place, or what was purged where none is left.
+    fn end(&self) -> Result<Option<LogId>, StoreError> {
+        Ok(self.last()?.or(self.purged()?))
     }
 
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<Entry, StoreError> {
@@ -239,11 +274,9 @@ impl RaftLogStorage<Types> for LogStore {
     type LogReader = LogReader;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
-        let last_purged_log_id = self.reader.purged()?;
-        let last_log_id = self.reader.last()?.or(last_purged_log_id);
         Ok(LogState {
-            last_purged_log_id,
-            last_log_id,
+            last_purged_log_id: self.reader.purged()?,
+            last_log_id: self.reader.end()?,
         })
     }
 
@@ -286,12 +319,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        let set = self.reader.set;
-        let purged = codec::seal(&log_id).map_err(StoreError::from)?;
-        let changes = vec![
-            Change::Put(Family::HardState, purged_key(set).to_vec(), purged),
-            Change::DeleteRange(Family::Log, log_key(set, 0), log_key(set, log_id.index + 1)),
-        ];
+        let changes = purge(self.reader.set, log_id)?;
         // What is purged is in the table already; should this be lost, it is purged again.
         self.readably(changes, Durable::Nobody).await
     }

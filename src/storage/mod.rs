@@ -8,23 +8,27 @@
 mod applied;
 pub mod codec;
 mod database;
+mod directories;
 mod error;
 mod identity;
 mod log;
+mod namespaces;
 mod raft_runtime;
 mod raft_types;
 mod room;
+mod release;
 mod snapshot;
 mod snapshot_format;
 mod store;
 mod work;
 mod writer;
 
-pub use applied::{AppliedMeta, AppliedTable, AppliedView, Namespaces};
+pub use applied::{AppliedMeta, AppliedTable, AppliedView};
 pub use database::Unsynced;
 pub use error::StoreError;
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
+pub use namespaces::Namespaces;
 pub use raft_types::{Entry, LogId, Member, Snapshot, SnapshotMeta, StoredMembership, Types, Vote};
 pub use snapshot::{ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SnapshotData};
 pub use store::{Store, StoreOptions};

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::{
     applied,
     database::{Database, Family, Unsynced},
+    directories::Directories,
     error::StoreError,
     identity::{self, Identity},
     log,
@@ -33,10 +34,15 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
     /// Awaited before each fsync, by the writer: a test lets it count, wait or fail.
     pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Told of each directory whose names were brought to the disk (RocksDB sees to its own): a
+    /// simulated power cut loses the others.
+    pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
     /// Where work runs that blocks.
     pub work: Work,
     /// Where that is which was not synced yet.
     pub unsynced: Unsynced,
+    /// How much memory is for what is read of the database, in bytes.
+    pub block_cache_bytes: usize,
 }
 
 impl StoreOptions {
@@ -45,8 +51,10 @@ impl StoreOptions {
         StoreOptions {
             clock,
             before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
+            directory_synced: Arc::new(|_| {}),
             work: Work::default(),
             unsynced: Unsynced::default(),
+            block_cache_bytes: 64 << 20,
         }
     }
 }
@@ -71,18 +79,19 @@ impl Store {
         node: NodeId,
         options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
-        fs::create_dir_all(dir).map_err(StoreError::io("cannot create", dir))?;
+        Directories::new(options.directory_synced.clone()).create(dir)?;
         check_contents(dir)?;
         let lock = lock(dir)?;
         let marker = identity::read_marker(dir)?;
         if let Some(marker) = &marker {
-            identity::check(dir, marker, cluster, node)?;
+            identity::check(dir, &marker.identity, cluster, node)?;
             if !Database::path(dir).join("CURRENT").exists() {
                 return Err(identity::lost(dir, "the database"));
             }
         }
         remove_old_snapshots(dir);
-        let db = Arc::new(Database::open(dir, lock, options.unsynced)?);
+        let newest = identity::newest_release(marker.as_ref());
+        let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         let identity = identity::establish(&db, marker, cluster, node)?;
         let work = options.work;
         let writer = Writer::start(db.clone(), options)?;

@@ -173,8 +173,7 @@ impl Serving {
     }
 
     async fn write(&self, mut writes: Vec<Write>) {
-        let written = self
-            .batch(&writes)
+        let written = batch(&self.db, writes.iter().flat_map(|write| &write.changes))
             .and_then(|batch| self.db.write(batch, false));
         if let Err(error) = written {
             return self.give_up(writes, &error);
@@ -211,21 +210,6 @@ impl Serving {
         }
     }
 
-    fn batch(&self, writes: &[Write]) -> Result<WriteBatch, StoreError> {
-        let mut batch = WriteBatch::default();
-        for change in writes.iter().flat_map(|write| &write.changes) {
-            match change {
-                Change::Put(family, key, value) => {
-                    batch.put_cf(self.db.family(*family)?, key, value);
-                }
-                Change::DeleteRange(family, from, to) => {
-                    batch.delete_range_cf(self.db.family(*family)?, from, to);
-                }
-            }
-        }
-        Ok(batch)
-    }
-
     fn give_up(&self, writes: Vec<Write>, error: &StoreError) {
         let why = format!("{error}. Nothing is written any more: this node must stop");
         tracing::error!("{why}");
@@ -234,6 +218,25 @@ impl Serving {
             refuse(write, why);
         }
     }
+}
+
+/// One batch of many changes.
+pub fn batch<'c>(
+    db: &Database,
+    changes: impl IntoIterator<Item = &'c Change>,
+) -> Result<WriteBatch, StoreError> {
+    let mut batch = WriteBatch::default();
+    for change in changes {
+        match change {
+            Change::Put(family, key, value) => {
+                batch.put_cf(db.family(*family)?, key, value);
+            }
+            Change::DeleteRange(family, from, to) => {
+                batch.delete_range_cf(db.family(*family)?, from, to);
+            }
+        }
+    }
+    Ok(batch)
 }
 
 fn refuse(write: Write, why: &str) {

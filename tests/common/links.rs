@@ -300,6 +300,26 @@ impl Cluster {
             .expect("a leader")
     }
 
+    /// Up to where `leader` knows the log to be on `id`'s disk.
+    pub fn acknowledged(&self, leader: u64, id: u64) -> Option<u64> {
+        let nodes = self.nodes[&leader].shared().group.nodes();
+        let node = nodes.into_iter().find(|node| node.id == id);
+        node.and_then(|node| node.log_index)
+    }
+
+    /// Waits until `id` has acknowledged all that `leader` has now.
+    pub async fn caught_up(&self, leader: u64, id: u64) {
+        let last = self.acknowledged(leader, leader);
+        let catching_up = async {
+            while self.acknowledged(leader, id) < last {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, catching_up)
+            .await
+            .expect("it follows");
+    }
+
     /// Cuts a node off from its peers, both ways; clients still reach it.
     pub fn cut_off(&self, id: u64) {
         let others = self.configs.keys().filter(|other| **other != id);

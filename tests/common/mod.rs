@@ -4,6 +4,7 @@
 
 pub mod history;
 pub mod links;
+pub mod power;
 pub mod processes;
 
 use std::{

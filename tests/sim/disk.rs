@@ -1,12 +1,10 @@
 //! The disk of a node: the real store on a directory in memory, with an fsync that takes simulated
-//! time and may fail, and a crash that loses what was not synced.
+//! time and may fail, and a crash that loses what was not synced, and names that were not.
 //!
-//! The database keeps its write-ahead log in the process's memory until it is synced. At a crash the
-//! directory is copied aside before the database is closed (closing would write that memory out),
-//! and the copy is what the node starts on next.
+//! At a crash what is on the disk is copied aside before the database is closed (closing would write
+//! out what it keeps in memory), and the copy is what the node starts on next.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -19,6 +17,8 @@ use ratchet::{
     storage::{StoreOptions, Unsynced, Work},
 };
 use tempfile::TempDir;
+
+use crate::power::Names;
 
 /// How a disk does.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +36,7 @@ pub enum Mood {
 /// The disk of one node.
 pub struct Disk {
     parent: TempDir,
+    names: Arc<Names>,
     state: Mutex<State>,
 }
 
@@ -57,8 +58,10 @@ impl Disk {
         } else {
             TempDir::new()
         };
+        let parent = parent.expect("a temporary directory");
         Arc::new(Disk {
-            parent: parent.expect("a temporary directory"),
+            names: Arc::new(Names::new(parent.path().join("kept"))),
+            parent,
             state: Mutex::new(State {
                 generation: 0,
                 mood: Mood::Well,
@@ -89,8 +92,9 @@ impl Disk {
 
     /// What a store on this disk takes.
     pub fn options(self: &Arc<Self>, clock: Arc<dyn Clock>) -> StoreOptions {
-        let disk = self.clone();
+        let (disk, names) = (self.clone(), self.names.clone());
         StoreOptions {
+            directory_synced: Arc::new(move |dir| names.synced(dir)),
             before_sync: Arc::new(move || Box::pin(disk.clone().sync())),
             work: Work::Inline,
             unsynced: Unsynced::InMemory,
@@ -136,12 +140,7 @@ impl Disk {
             let now = state.generation;
             (self.dir_of(now - 1), self.dir_of(now), lost)
         };
-        if from.is_dir() {
-            // RocksDB tidies up on threads of its own: what changed meanwhile is copied again.
-            while !copied_unchanged(&from, &to) {
-                fs::remove_dir_all(&to).expect("removing a copy");
-            }
-        }
+        self.names.cut_power(&from, &to);
         lost
     }
 
@@ -153,37 +152,4 @@ impl Disk {
             let _ = fs::remove_dir_all(self.dir_of(last));
         }
     }
-}
-
-fn copied_unchanged(from: &Path, to: &Path) -> bool {
-    let before = sizes(from);
-    let copied = copy(from, to);
-    before.is_ok() && copied.is_ok() && before.ok() == sizes(from).ok()
-}
-
-fn sizes(dir: &Path) -> std::io::Result<BTreeMap<PathBuf, u64>> {
-    let mut sizes = BTreeMap::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            sizes.extend(self::sizes(&entry.path())?);
-        } else {
-            sizes.insert(entry.path(), entry.metadata()?.len());
-        }
-    }
-    Ok(sizes)
-}
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

@@ -18,6 +18,8 @@ mod cluster;
 mod disk;
 mod faults;
 mod network;
+#[path = "../common/power.rs"]
+mod power;
 mod trace;
 mod transport;
 mod workload;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
@@ -30,6 +30,8 @@ impl Clock for ManualClock {
 struct Held {
     answers: Semaphore,
     answer: AppendEntriesResponse<Types>,
+    /// Of its messages.
+    format_version: AtomicU8,
 }
 
 #[async_trait]
@@ -43,8 +45,11 @@ impl Transport for Held {
     ) -> Result<RaftReply, Status> {
         let one = self.answers.acquire().await;
         one.map_err(|e| Status::internal(e.to_string()))?.forget();
-        let payload = codec::encode(&self.answer).unwrap().into();
-        Ok(RaftReply { payload })
+        let mut payload = codec::encode(&self.answer).unwrap();
+        payload[0] = self.format_version.load(Ordering::SeqCst);
+        Ok(RaftReply {
+            payload: payload.into(),
+        })
     }
 
     async fn install_snapshot(
@@ -97,6 +102,7 @@ impl Bench {
         let held = Arc::new(Held {
             answers: Semaphore::new(0),
             answer,
+            format_version: AtomicU8::new(codec::VERSION),
         });
         let lease = Arc::new(LeaseClock::new(clock.clone(), 1, LEASE));
         let sender = Arc::new(Sender {
@@ -133,6 +139,25 @@ impl Bench {
         });
         tokio::task::yield_now().await;
         sent
+    }
+}
+
+#[tokio::test]
+async fn a_peer_whose_answer_is_of_another_release_is_named() {
+    let bench = Bench::new(AppendEntriesResponse::Success);
+    bench.held.answers.add_permits(1);
+    bench.held.format_version.store(9, Ordering::SeqCst);
+    let peer = bench.network.peer(2, &Member::default());
+    let heartbeat = AppendEntriesRequest {
+        vote: Vote::new_committed(3, 1),
+        prev_log_id: None,
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    let answer = peer.append(&heartbeat, Duration::from_secs(60)).await;
+    let error = answer.unwrap_err().to_string();
+    for part in ["node 2 runs another release", "version 9", "on all nodes"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
     }
 }
 
