@@ -22,4 +22,5 @@ pub mod metrics;
 pub mod planted;
 pub mod proto;
 pub mod random;
+pub mod tasks;
 pub mod watch;

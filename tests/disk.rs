@@ -40,13 +40,7 @@ impl Disk {
     }
 
     /// Hangs until what this returns is dropped; fails from then on.
-    fn hang(&self) -> impl Drop {
-        struct Hanging(Disk);
-        impl Drop for Hanging {
-            fn drop(&mut self) {
-                self.0.set(Mood::Failing);
-            }
-        }
+    fn hang(&self) -> Hanging {
         self.set(Mood::Hanging);
         Hanging(self.clone())
     }
@@ -69,6 +63,15 @@ impl Disk {
             }),
             ..options.clone()
         }
+    }
+}
+
+/// A disk that hangs.
+struct Hanging(Disk);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.set(Mood::Failing);
     }
 }
 
@@ -282,7 +285,6 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     let names = Arc::new(Names::new(dir.with_file_name("kept")));
     names.synced(dir.parent().expect("a parent"));
     names.synced(&dir);
-    names.synced(&dir.join("snapshots"));
     let disk = Disk::new();
     let mut seams = cluster.seams(victim);
     seams.storage = StoreOptions {

@@ -16,7 +16,9 @@ const HOUSE: [&str; 8] = [
 ];
 /// The client is beside the server: the command uses it, and it uses the generated code alone.
 const CLIENT_MAY_USE: [&str; 1] = ["proto"];
-const ALL_MAY_USE: [&str; 6] = ["clock", "metrics", "planted", "proto", "random", "watch"];
+const ALL_MAY_USE: [&str; 7] = [
+    "clock", "metrics", "planted", "proto", "random", "tasks", "watch",
+];
 
 fn rust_files(dir: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {

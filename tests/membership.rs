@@ -92,6 +92,21 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
     assert!(number > history.highest(0));
 }
 
+/// Waits until the log is purged, and says up to where.
+async fn purged(group: &ratchet::consensus::Group) -> u64 {
+    let purging = async {
+        loop {
+            if let Some(purged) = group.purged_index().filter(|index| *index > 100) {
+                return purged;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, purging)
+        .await
+        .expect("the log is purged")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() {
     let small = |config: &mut ratchet::node::Config| {
@@ -106,7 +121,7 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
         client.try_next("book", id(key), 1).await.unwrap();
     }
     let group = cluster.nodes[&leader].shared().group.clone();
-    let purged = group.purged_index().expect("the log was purged");
+    let purged = purged(&group).await;
     cluster.start_node(4).await;
     caught_up(&cluster, 4, leader).await;
     let learner = cluster.nodes[&4].shared().group.clone();
@@ -143,6 +158,7 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_taken() {
     for key in 0..200 {
         client.try_next("book", id(key), 1).await.unwrap();
     }
+    purged(&cluster.nodes[&leader].shared().group).await;
     cluster.damage_snapshots(2);
     let config = cluster.configure(4);
     config.join = true;

@@ -54,7 +54,8 @@ impl Fence {
     ) -> Self {
         let rounds = (kind == FenceKind::Quorum).then(|| {
             let (rounds, waiting) = mpsc::unbounded_channel();
-            tokio::spawn(confirm_rounds(group, lease.clone(), waiting));
+            let asking = confirm_rounds(group.clone(), lease.clone(), waiting);
+            group.tasks().spawn("confirmation rounds", asking);
             rounds
         });
         Fence {

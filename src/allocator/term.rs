@@ -74,13 +74,10 @@ impl Term {
         let work = group.store().work();
         let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
-        tokio::spawn(bumper::run(
-            group.clone(),
-            memory.clone(),
-            lease.clone(),
-            requests,
-        ));
-        tokio::spawn(abandon_when_void(lease.clone(), Arc::downgrade(&memory)));
+        let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
+        group.tasks().spawn("bumper", bumping);
+        let ending = abandon_when_void(lease.clone(), Arc::downgrade(&memory));
+        group.tasks().spawn("the end of a term", ending);
         Term {
             memory,
             fence: Fence::new(fence, group.clone(), lease.clone(), clock),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use tonic::Code;
 
-use crate::{client::ClientError, consensus::StopReason, node::StartError};
+use crate::{client::ClientError, node::StartError, tasks::Fault};
 
 /// The exit codes, for `--help`.
 pub const HELP: &str = "\
@@ -17,7 +17,7 @@ Exit codes:
    4  refused: an argument outside its limits, it exists already, numbers used up
    5  no server or no leader answers
    6  the deadline passed
-  70  start: a fault in the program stopped the node; started again, it goes on
+  70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
   74  start: the data directory or its disk cannot be used or trusted
   78  start: the configuration cannot work";
@@ -27,7 +27,7 @@ const NOT_FOUND: u8 = 3;
 const REFUSED: u8 = 4;
 const UNAVAILABLE: u8 = 5;
 const DEADLINE: u8 = 6;
-const FAULT: u8 = 70;
+const PANIC: u8 = 70;
 const LISTEN: u8 = 71;
 const STORE: u8 = 74;
 const CONFIG: u8 = 78;
@@ -118,8 +118,8 @@ impl From<StartError> for Failed {
             StartError::Config(_) => (CONFIG, "CONFIGURATION"),
             StartError::Listen { .. } => (LISTEN, "LISTEN"),
             StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
-            StartError::Stopped(StopReason::Unfit(_)) => (STORE, "STOPPED"),
-            StartError::Stopped(StopReason::Fault(_)) => (FAULT, "FAULT"),
+            StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
+            StartError::Stopped(Fault::Other(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
         Failed {
@@ -150,7 +150,6 @@ mod tests {
         assert_eq!(exit(Status::deadline_exceeded("x")).exit, 6);
         assert_eq!(exit(Status::internal("x")).exit, 1);
         let stopped = |reason| Failed::from(StartError::Stopped(reason)).exit;
-        assert_eq!(stopped(StopReason::Unfit("x".into())), 74);
-        assert_eq!(stopped(StopReason::Fault("x".into())), 70);
+        assert_eq!(stopped(Fault::Other("x".into())), 74);
     }
 }

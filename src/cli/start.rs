@@ -87,6 +87,21 @@ struct Settings {
     /// How long a request without a deadline may take, in milliseconds [default: 5000]
     #[arg(long, env = "RATCHET_REQUEST_TIMEOUT_MS")]
     request_timeout_ms: Option<u64>,
+    /// How long any request may take, whatever deadline its caller sets, in milliseconds
+    /// [default: 60000]
+    #[arg(long, env = "RATCHET_REQUEST_TIMEOUT_MAX_MS")]
+    request_timeout_max_ms: Option<u64>,
+    /// How many megabytes requests that wait may hold, and answers that are not sent yet; more are
+    /// refused [default: 256]
+    #[arg(long, env = "RATCHET_MEMORY_REQUESTS_MAX_MB")]
+    memory_requests_max_mb: Option<u64>,
+    /// How many connections clients may have at a time; fewer where the process may not open as many
+    /// files [default: 10000]
+    #[arg(long, env = "RATCHET_CLIENT_CONNECTIONS_MAX")]
+    client_connections_max: Option<u64>,
+    /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
+    #[arg(long, env = "RATCHET_CONNECTION_IDLE_MS")]
+    connection_idle_ms: Option<u64>,
     /// How long stopping may take, in milliseconds [default: 5000]
     #[arg(long, env = "RATCHET_SHUTDOWN_TIMEOUT_MS")]
     shutdown_timeout_ms: Option<u64>,
@@ -205,6 +220,10 @@ impl Settings {
             drift_margin_ms,
             count_max,
             request_timeout_ms,
+            request_timeout_max_ms,
+            memory_requests_max_mb,
+            client_connections_max,
+            connection_idle_ms,
             shutdown_timeout_ms,
             log_keep_bytes,
             block_cache_mb,
@@ -246,6 +265,18 @@ impl Settings {
             request_timeout_ms: self
                 .request_timeout_ms
                 .unwrap_or(default.request_timeout_ms),
+            request_timeout_max_ms: self
+                .request_timeout_max_ms
+                .unwrap_or(default.request_timeout_max_ms),
+            memory_requests_max_mb: self
+                .memory_requests_max_mb
+                .unwrap_or(default.memory_requests_max_mb),
+            client_connections_max: self
+                .client_connections_max
+                .unwrap_or(default.client_connections_max),
+            connection_idle_ms: self
+                .connection_idle_ms
+                .unwrap_or(default.connection_idle_ms),
             shutdown_timeout_ms: self
                 .shutdown_timeout_ms
                 .unwrap_or(default.shutdown_timeout_ms),
@@ -288,9 +319,9 @@ async fn serve(
         _ = interrupt.recv() => return Ok(()),
     };
     tokio::select! {
-        reason = node.failed() => {
+        fault = node.failed() => {
             node.halt().await;
-            return Err(StartError::Stopped(reason));
+            return Err(fault.into());
         }
         _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
         _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),

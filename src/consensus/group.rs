@@ -5,7 +5,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -13,7 +16,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{
     Raft, RaftMetrics, SnapshotPolicy, StepDownPolicy,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, Fatal, RaftError},
+    errors::{ClientWriteError, RaftError},
     impls::ProgressResponder,
     raft::{AppendEntriesRequest, ClientWriteResult},
 };
@@ -23,15 +26,15 @@ use super::{
     membership::Voters,
     network::{Network, Sender},
     state_machine::StateMachine,
-    stop::StopReason,
     transport::Transport,
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant},
     metrics::Metrics,
     planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
     storage::{AppliedView, LogStore, Member, Store, StoreError, Types, Vote},
+    tasks::Tasks,
     watch,
 };
 
@@ -135,14 +138,17 @@ pub struct Group {
     pub(super) voters: watch::Sender<Voters>,
     /// The version of `voters`, which is looked at with every answer.
     pub(super) voters_version: AtomicU64,
-    stopped: watch::Sender<Option<StopReason>>,
+    stopped: watch::Sender<Option<String>>,
+    tasks: Tasks,
+    /// When the leader was last heard of, in nanoseconds; 0 before the first time.
+    leader_heard: AtomicU64,
     /// Held while the membership changes.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
 
 impl Group {
-    /// Starts the group on `store`. The caller has kept silent for a follower lease if the store
-    /// holds a vote.
+    /// Starts the group on `store`, as part of the node whose tasks are `tasks`. The caller has kept
+    /// silent for a follower lease if the store holds a vote.
     ///
     /// # Errors
     /// [`StoreError`] where the stored state cannot be read or trusted.
@@ -152,6 +158,7 @@ impl Group {
         transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
+        tasks: Tasks,
     ) -> Result<Arc<Group>, StoreError> {
         let lease = Arc::new(LeaseClock::new(
             clock,
@@ -169,7 +176,10 @@ impl Group {
         let machine = StateMachine::open(&store, config.set)?;
         let view = machine.view();
         let raft_config = Arc::new(config.raft()?);
-        let raft = Raft::new(config.node, raft_config, network.clone(), log, machine)
+        let raft = Raft::new(config.node, raft_config, network.clone(), log, machine);
+        // Raft's tasks are the node's, too.
+        let raft = tasks
+            .watched("raft", raft)
             .await
             .map_err(|e| StoreError::invalid(format!("Raft does not start: {e}")))?;
         let had_members = raft
@@ -188,9 +198,13 @@ impl Group {
             voters: watch::Sender::default(),
             voters_version: AtomicU64::new(0),
             stopped: watch::Sender::default(),
+            tasks,
+            leader_heard: AtomicU64::new(0),
             changing: tokio::sync::Mutex::default(),
         });
-        tokio::spawn(group.clone().watch());
+        group
+            .tasks
+            .spawn("the watch over raft", group.clone().watch());
         Ok(group)
     }
 
@@ -214,22 +228,27 @@ impl Group {
         &self.store
     }
 
+    /// The tasks of the node.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
     /// Who leads, now and from now on.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
     }
 
     /// Becomes the reason once Raft has stopped on this node for good.
-    pub fn stopped(&self) -> watch::Receiver<Option<StopReason>> {
+    pub fn stopped(&self) -> watch::Receiver<Option<String>> {
         self.stopped.subscribe()
     }
 
     /// Has the node stop for a reason that it cannot get over.
-    pub(super) fn stop_because(&self, reason: impl Into<StopReason>) {
+    pub(super) fn stop_because(&self, reason: String) {
         self.lease.void();
         self.stopped.send_if_modified(|stopped| {
             let first = stopped.is_none();
-            stopped.get_or_insert(reason.into());
+            stopped.get_or_insert(reason);
             first
         });
     }
@@ -237,6 +256,19 @@ impl Group {
     /// Who this node is, as every message to a peer says.
     pub fn sender(&self) -> &Arc<Sender> {
         self.network.sender()
+    }
+
+    /// When this node last followed a leader's message, if ever.
+    pub fn leader_heard(&self) -> Option<Instant> {
+        match self.leader_heard.load(Relaxed) {
+            0 => None,
+            nanos => Some(Instant::from_nanos(nanos)),
+        }
+    }
+
+    /// This node follows a message of the leader's that arrived at `at`.
+    pub(super) fn hear_leader(&self, at: Instant) {
+        self.leader_heard.fetch_max(at.as_nanos(), Relaxed);
     }
 
     /// Raft's own view of the group.
@@ -354,10 +386,7 @@ impl Group {
         loop {
             let seen = metrics.borrow_and_update().clone();
             if let Err(reason) = &seen.running_state {
-                self.stop_because(match reason {
-                    Fatal::Panicked => core_panicked(),
-                    other => other.to_string().into(),
-                });
+                self.stop_because(reason.to_string());
                 self.leadership.send_replace(Leadership::default());
                 return;
             }
@@ -372,8 +401,7 @@ impl Group {
             tokio::select! {
                 biased;
                 changed = metrics.changed() => if changed.is_err() {
-                    // It went without a reason.
-                    self.stop_because(core_panicked());
+                    self.stop_because("its core is gone".to_owned());
                     return;
                 },
                 () = given_up => {}
@@ -436,11 +464,8 @@ impl Group {
     }
 }
 
-fn core_panicked() -> StopReason {
-    StopReason::Fault("Raft's core panicked".to_owned())
-}
-
-fn is_higher(answer: &openraft::raft::AppendEntriesResponse<Types>) -> bool {
+/// Whether a message was refused, since its receiver knows a later leader or candidate.
+pub(super) fn is_higher(answer: &openraft::raft::AppendEntriesResponse<Types>) -> bool {
     matches!(answer, openraft::raft::AppendEntriesResponse::HigherVote(_))
 }
 

@@ -14,7 +14,11 @@ use openraft::{
 use serde::{Serialize, de::DeserializeOwned};
 use tonic::Status;
 
-use super::{group::Group, network::unreadable, transport::RaftRpc};
+use super::{
+    group::{Group, is_higher},
+    network::unreadable,
+    transport::RaftRpc,
+};
 use crate::{
     proto::peer::Header,
     storage::{
@@ -85,7 +89,12 @@ impl Group {
             RaftRpc::Append => {
                 let request: AppendEntriesRequest<Types> = self.read(payload)?;
                 self.lease.void_before(request.vote.leader_id.term);
-                write(&self.raft.append_entries(request).await.map_err(stopped)?)
+                let arrived = self.lease.now();
+                let answer = self.raft.append_entries(request).await.map_err(stopped)?;
+                if !is_higher(&answer) {
+                    self.hear_leader(arrived);
+                }
+                write(&answer)
             }
             RaftRpc::Vote => {
                 let request: VoteRequest<Types> = self.read(payload)?;

@@ -9,7 +9,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{group::Group, stop::StopReason};
+use super::group::Group;
 use crate::storage::LogReader;
 
 /// How often the log is looked at.
@@ -47,9 +47,12 @@ pub async fn watch(group: Arc<Group>) {
                 });
                 (added, read)
             });
-            let Ok((counted, read)) = adding.await else {
-                let task = "reading the log's sizes panicked".to_owned();
-                return group.stop_because(StopReason::Fault(task));
+            let (counted, read) = match adding.await {
+                Ok(done) => done,
+                Err(error) => {
+                    let what = format!("reading the log's sizes failed: {error}");
+                    return group.stop_because(what);
+                }
             };
             sizes = counted;
             if let Err(error) = read {

@@ -26,7 +26,6 @@ pub mod log_limit;
 mod membership;
 mod network;
 mod state_machine;
-mod stop;
 mod transport;
 pub mod watchdog;
 
@@ -35,5 +34,4 @@ pub use lease::{LeaseClock, Quorums, TermLease};
 pub use membership::{NodeState, Role, Voters};
 pub use network::Sender;
 pub use state_machine::StateMachine;
-pub use stop::StopReason;
 pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -65,6 +65,16 @@ pub struct Metrics {
     pub leads: Gauge,
     /// The Raft term.
     pub term: Gauge,
+    /// Connections that clients have.
+    pub client_connections: Gauge,
+    /// Connections of clients that were refused since there were too many.
+    pub client_connections_refused: Counter,
+    /// `NextStream` calls under way.
+    pub streams: Gauge,
+    /// Bytes held by requests that wait, and by answers that are not sent yet.
+    pub request_bytes: Gauge,
+    /// Requests refused since too many bytes were held already.
+    pub requests_refused: Counter,
     /// From a request's arrival to its answer, in seconds.
     pub request_seconds: Histogram,
     /// From a bump's proposal to its chunk, in seconds.
@@ -95,6 +105,11 @@ impl Default for Metrics {
             lease_age: Gauge::default(),
             leads: Gauge::default(),
             term: Gauge::default(),
+            client_connections: Gauge::default(),
+            client_connections_refused: Counter::default(),
+            streams: Gauge::default(),
+            request_bytes: Gauge::default(),
+            requests_refused: Counter::default(),
             request_seconds: Histogram::default(),
             bump_seconds: Histogram::default(),
             forward_seconds: Histogram::default(),
@@ -146,6 +161,31 @@ impl Default for Metrics {
         );
         r.register("leads", "1 while this node leads", metrics.leads.clone());
         r.register("term", "The Raft term", metrics.term.clone());
+        r.register(
+            "client_connections",
+            "Connections that clients have",
+            metrics.client_connections.clone(),
+        );
+        r.register(
+            "client_connections_refused",
+            "Connections of clients that were refused since there were too many",
+            metrics.client_connections_refused.clone(),
+        );
+        r.register(
+            "streams",
+            "NextStream calls under way",
+            metrics.streams.clone(),
+        );
+        r.register(
+            "request_bytes",
+            "Bytes held by requests that wait, and by answers that are not sent yet",
+            metrics.request_bytes.clone(),
+        );
+        r.register(
+            "requests_refused",
+            "Requests refused since too many bytes were held already",
+            metrics.requests_refused.clone(),
+        );
         for (name, help, gauge) in [
             (
                 "lease_remaining",

@@ -62,6 +62,9 @@ pub trait Ask: Message {
     /// INVALID_ARGUMENT.
     fn check(&self, config: &Config) -> Result<(), Status>;
 
+    /// How many bytes it holds while it waits, with the copy that is forwarded.
+    fn bytes(&self) -> usize;
+
     /// Answers it from a term's memory.
     ///
     /// # Errors
@@ -121,6 +124,10 @@ impl Ask for NextRequest {
         key_of(self.key.as_ref()).map(drop)
     }
 
+    fn bytes(&self) -> usize {
+        2 * (size_of::<Self>() + self.namespace.len() + name_bytes(self.key.as_ref()))
+    }
+
     async fn answer(
         &self,
         term: &Term,
@@ -143,6 +150,10 @@ impl Ask for NextRequest {
 impl Ask for CurrentRequest {
     fn check(&self, _config: &Config) -> Result<(), Status> {
         key_of(self.key.as_ref()).map(drop)
+    }
+
+    fn bytes(&self) -> usize {
+        2 * (size_of::<Self>() + self.namespace.len() + name_bytes(self.key.as_ref()))
     }
 
     async fn answer(
@@ -182,6 +193,16 @@ impl Ask for NextStreamRequest {
             .try_for_each(|name| Key::name(name).map(drop).map_err(invalid_key))
     }
 
+    fn bytes(&self) -> usize {
+        let names: usize = self
+            .names
+            .iter()
+            .map(|name| size_of_val(name) + name.len())
+            .sum();
+        let numbers = 8 * (self.ids.len() + self.counts.len());
+        2 * (size_of::<Self>() + self.namespace.len() + names + numbers)
+    }
+
     async fn answer(
         &self,
         term: &Term,
@@ -213,6 +234,13 @@ impl NextStreamRequest {
             Some(&id) => Key::Id(id),
             None => Key::Name(&self.names[place]),
         }
+    }
+}
+
+fn name_bytes(key: Option<&WireKey>) -> usize {
+    match key.and_then(|key| key.kind.as_ref()) {
+        Some(Kind::Name(name)) => name.len(),
+        Some(Kind::Id(_)) | None => 0,
     }
 }
 

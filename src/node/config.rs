@@ -53,6 +53,14 @@ pub struct Config {
     pub count_max: u64,
     /// How long a request without a deadline may take.
     pub request_timeout_ms: u64,
+    /// How long any request may take, whatever deadline its caller sets.
+    pub request_timeout_max_ms: u64,
+    /// How many megabytes (2^20 bytes) requests that wait may hold, and answers that are not sent yet.
+    pub memory_requests_max_mb: u64,
+    /// How many connections clients may have at a time.
+    pub client_connections_max: u64,
+    /// How long a connection without a call under way is kept.
+    pub connection_idle_ms: u64,
     /// How long stopping may take.
     pub shutdown_timeout_ms: u64,
     /// How many bytes of the applied log are kept, at least: a node that lags further behind gets a
@@ -83,6 +91,10 @@ impl Default for Config {
             drift_margin_ms: 50,
             count_max: 1_000_000,
             request_timeout_ms: 5_000,
+            request_timeout_max_ms: 60_000,
+            memory_requests_max_mb: 256,
+            client_connections_max: 10_000,
+            connection_idle_ms: 600_000,
             shutdown_timeout_ms: 5_000,
             log_keep_bytes: 256 << 20,
             block_cache_mb: 64,
@@ -122,7 +134,33 @@ impl Config {
         in_range("election_timeout_ms", self.election_timeout_ms, TIME_MS_MAX)?;
         in_range("lease_ms", self.lease_ms, TIME_MS_MAX)?;
         in_range("drift_margin_ms", self.drift_margin_ms, TIME_MS_MAX)?;
-        in_range("request_timeout_ms", self.request_timeout_ms, 3_600_000)?;
+        in_range(
+            "request_timeout_max_ms",
+            self.request_timeout_max_ms,
+            3_600_000,
+        )?;
+        let longest = self.request_timeout_max_ms;
+        if self.request_timeout_ms == 0 || self.request_timeout_ms > longest {
+            return Err(error(format!(
+                "request_timeout_ms is {}; it must lie between 1 and request_timeout_max_ms \
+                 ({longest})",
+                self.request_timeout_ms
+            )));
+        }
+        let megabytes = self.memory_requests_max_mb;
+        if !(16..=1 << 20).contains(&megabytes) {
+            return Err(error(format!(
+                "memory_requests_max_mb is {megabytes}; it must lie between 16 and {}, so that a few \
+                 of the largest requests fit in",
+                1 << 20
+            )));
+        }
+        in_range(
+            "client_connections_max",
+            self.client_connections_max,
+            1 << 20,
+        )?;
+        in_range("connection_idle_ms", self.connection_idle_ms, 86_400_000)?;
         in_range("shutdown_timeout_ms", self.shutdown_timeout_ms, 3_600_000)?;
         in_range("count_max", self.count_max, COUNT_MAX)?;
         in_range("log_keep_bytes", self.log_keep_bytes, 1 << 40)?;

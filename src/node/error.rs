@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::config::ConfigError;
-use crate::{consensus::StopReason, storage::StoreError};
+use crate::{storage::StoreError, tasks::Fault};
 
 /// Why a node did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum StartError {
     },
     /// It ran, and had to stop.
     #[error(transparent)]
-    Stopped(StopReason),
+    Stopped(#[from] Fault),
     /// The runtime failed.
     #[error("{0}")]
     Internal(String),

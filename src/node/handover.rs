@@ -111,10 +111,9 @@ impl Shared {
         let successor = choose()?;
         tracing::info!(term = term.term(), successor, "handing the leadership over");
         let (shared, term_number) = (self.clone(), term.term());
-        let going = tokio::spawn({
-            let term = term.clone();
-            async move { shared.carry_over(term, successor).await }
-        });
+        let term = term.clone();
+        let carrying = async move { shared.carry_over(term, successor).await };
+        let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
         let outcome =
             going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))));
         let handover = Handover {

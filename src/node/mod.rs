@@ -10,27 +10,32 @@ mod error;
 mod formation;
 mod forward;
 mod handover;
+mod readiness;
 mod rejoin;
+mod request_memory;
 mod requests;
 mod route;
 mod shared;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{self, Group, GroupConfig, GrpcTransport, StopReason, Transport},
+    consensus::{self, Group, GroupConfig, GrpcTransport, Transport},
     metrics::Metrics,
     planted::{Bug, is_planted},
     storage::{Store, StoreOptions},
+    tasks::{Fault, Tasks},
 };
 
 pub use ask::{Ask, Message, Unanswered};
 pub use config::Config;
 pub use error::StartError;
 pub use forward::{Forwarded, Forwarder, Lost, MERGED_BYTES_MAX};
+pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use requests::{Failure, Origin, leader_of};
 pub use shared::Shared;
 
@@ -65,7 +70,8 @@ impl Default for Seams {
 pub struct Node {
     shared: Arc<Shared>,
     stop: CancellationToken,
-    tasks: TaskTracker,
+    /// Those that a stop waits for.
+    running: TaskTracker,
     addresses: Addresses,
 }
 
@@ -98,8 +104,10 @@ impl Node {
             config.cluster.clone(),
             config.node_id,
         );
+        let tasks = Tasks::default();
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,
+            tasks: tasks.clone(),
             ..seams.storage.clone()
         };
         let store = options
@@ -115,25 +123,27 @@ impl Node {
             seams.transport.clone(),
             seams.clock.clone(),
             metrics.clone(),
+            tasks,
         )
         .await?;
         let shared = Arc::new(Shared::new(config, seams, group, metrics, addresses));
         let node = Node {
             shared: shared.clone(),
             stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            running: TaskTracker::new(),
             addresses,
         };
+        let until_stopped = |task| until(node.stop.clone(), task);
         let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
-        node.tasks.spawn(until(node.stop.clone(), watchdog));
-        let log_limit = consensus::log_limit::watch(shared.group.clone());
-        node.tasks.spawn(until(node.stop.clone(), log_limit));
-        node.tasks
-            .spawn(until(node.stop.clone(), shared.clone().follow_leadership()));
-        node.tasks
-            .spawn(until(node.stop.clone(), shared.clone().stop_with_group()));
-        node.tasks
-            .spawn(until(node.stop.clone(), formation::form(shared.clone())));
+        node.run("watchdog of the disk", until_stopped(watchdog.boxed()));
+        let following = shared.clone().follow_leadership();
+        let bounding = consensus::log_limit::watch(shared.group.clone());
+        node.run("bounding the log", until_stopped(bounding.boxed()));
+        node.run("following the leadership", until_stopped(following.boxed()));
+        let stopping = shared.clone().stop_with_group();
+        node.run("stopping with raft", until_stopped(stopping.boxed()));
+        let forming = formation::form(shared.clone());
+        node.run("formation", until_stopped(forming.boxed()));
         Ok(node)
     }
 
@@ -142,9 +152,10 @@ impl Node {
         self.stop.clone()
     }
 
-    /// Runs a task that the node waits for when it stops.
-    pub fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
+    /// Runs a task that the node cannot do without, and waits for when it stops.
+    pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.running
+            .spawn(self.shared.group.tasks().watched(name, task));
     }
 
     /// What the node's parts share.
@@ -158,15 +169,17 @@ impl Node {
     }
 
     /// Waits until the node cannot go on, and says why.
-    pub async fn failed(&self) -> StopReason {
-        let mut failed = self.shared.failed.subscribe();
-        let reason = failed.wait_for(Option::is_some).await.ok().flatten();
-        reason.unwrap_or_else(|| StopReason::Fault("the node is gone".to_owned()))
+    pub async fn failed(&self) -> Fault {
+        let mut failed = self.shared.group.tasks().failed();
+        let fault = failed.wait_for(Option::is_some).await.ok().flatten();
+        fault.unwrap_or_else(|| Fault::Other("the node is gone".to_owned()))
     }
 
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
         let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
+        // First, so that nobody sends requests here any more.
+        self.shared.leaving.cancel();
         let deadline = tokio::time::Instant::now() + limit;
         if let Err(status) = self.shared.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = status.message(), "stopping without a handover");
@@ -180,10 +193,11 @@ impl Node {
     }
 
     async fn drain(self, limit: Duration) {
+        self.shared.leaving.cancel();
         self.stop.cancel();
         self.shared.allocator.store(None);
-        self.tasks.close();
-        if tokio::time::timeout(limit, self.tasks.wait())
+        self.running.close();
+        if tokio::time::timeout(limit, self.running.wait())
             .await
             .is_err()
         {
@@ -283,10 +297,10 @@ mod tests {
         let before = bump(&node).await;
         node.shared().group.panic_in_raft().await;
         let reason = node.failed().await;
-        assert!(matches!(reason, StopReason::Fault(_)), "{reason}");
+        assert!(matches!(reason, Fault::Panic { .. }), "{reason}");
         let text = reason.to_string();
-        assert!(text.contains("Raft's core panicked"), "{text}");
-        assert!(text.contains("Start the node again"), "{text}");
+        assert!(text.contains("\"raft\" panicked"), "{text}");
+        assert!(text.contains("start the node again"), "{text}");
         node.halt().await;
         let node = start(dir.path()).await;
         let record = node

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::time::Duration;
+use std::{pin::pin, task::Poll, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Status;
@@ -62,11 +62,26 @@ impl Shared {
         deadline: Instant,
     ) -> Result<A::Answer, Failure> {
         request.check(&self.config)?;
-        match self.ask_here(&request, deadline).await? {
-            Some(answer) => Ok(answer),
-            // Boxed, as are the other ways that are seldom gone: the hot one's future stays small.
-            None => Box::pin(self.ask_around(request, origin, deadline)).await,
+        let (answer, reserved) = {
+            let mut here = pin!(self.ask_here(&request, deadline));
+            match futures::poll!(&mut here) {
+                Poll::Ready(answer) => (answer?, None),
+                // It waits: from here on it counts.
+                Poll::Pending => {
+                    let reserved = self.request_memory.reserve(request.bytes())?;
+                    (here.await?, Some(reserved))
+                }
+            }
+        };
+        if let Some(answer) = answer {
+            return Ok(answer);
         }
+        let _reserved = match reserved {
+            Some(reserved) => reserved,
+            None => self.request_memory.reserve(request.bytes())?,
+        };
+        // Boxed, as are the other ways that are seldom gone: the hot one's future stays small.
+        Box::pin(self.ask_around(request, origin, deadline)).await
     }
 
     /// The hot path: this node leads and has the numbers. `None` where it does not lead.
@@ -109,6 +124,8 @@ impl Shared {
         origin: Origin,
         deadline: Instant,
     ) -> Result<A::Answer, Failure> {
+        // Before anything waits. That the namespace exists, the leader alone can tell.
+        check_name(request.namespace()).map_err(|e| Status::invalid_argument(e.to_string()))?;
         let mut changes = self.changes.subscribe();
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.

@@ -3,14 +3,18 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwapOption;
+use tokio_util::sync::CancellationToken;
 
-use super::{Addresses, Config, Forwarder, Seams, handover::Handovers};
+use super::{
+    Addresses, Config, Forwarder, Seams, handover::Handovers, request_memory::RequestMemory,
+};
 use crate::{
     allocator::Term,
     clock::{Clock, Instant},
-    consensus::{Group, Sender, StopReason, TermLease, Transport},
+    consensus::{Group, Sender, TermLease, Transport},
     metrics::Metrics,
     sequence::{Command, NamespaceConfig, Outcome},
+    tasks::Fault,
     watch,
 };
 
@@ -22,6 +26,8 @@ pub struct Shared {
     pub group: Arc<Group>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
+    /// What requests and answers hold.
+    pub request_memory: Arc<RequestMemory>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) sender: Arc<Sender>,
@@ -34,8 +40,8 @@ pub struct Shared {
     /// Counts changes of leadership, each once the allocator fits it.
     pub(super) changes: watch::Sender<u64>,
     pub(super) handovers: Handovers,
-    /// Why the node must stop, once it must.
-    pub(super) failed: watch::Sender<Option<StopReason>>,
+    /// Cancelled before anything else is done when the node stops.
+    pub(super) leaving: CancellationToken,
 }
 
 impl Shared {
@@ -60,6 +66,7 @@ impl Shared {
                 addresses.peer,
             ),
             forwarder: Forwarder::new(sender.clone(), seams.transport.clone(), metrics.clone()),
+            request_memory: RequestMemory::new(config.memory_requests_max_mb, &metrics),
             config,
             group,
             metrics,
@@ -69,19 +76,18 @@ impl Shared {
             allocator: ArcSwapOption::empty(),
             changes: watch::Sender::default(),
             handovers: Handovers::default(),
-            failed: watch::Sender::default(),
+            leaving: CancellationToken::new(),
         }
     }
 
     /// Stops the node for a reason that it cannot get over.
-    pub fn fail(&self, reason: impl Into<StopReason>) {
-        let reason = reason.into();
-        tracing::error!(%reason, "the node must stop");
-        self.failed.send_if_modified(|failed| {
-            let first = failed.is_none();
-            failed.get_or_insert(reason);
-            first
-        });
+    pub fn fail(&self, reason: String) {
+        self.group.tasks().fail(Fault::Other(reason));
+    }
+
+    /// Why the node must stop, once it must.
+    pub fn fault(&self) -> Option<Fault> {
+        self.group.tasks().failed().borrow().clone()
     }
 
     /// Follows the leadership: opens an allocator for each term that this node leads, and drops it
@@ -186,7 +192,7 @@ impl Shared {
             && let Some(reason) = reason
         {
             let disk = self.group.store().health().failure();
-            self.fail(disk.map_or(reason, StopReason::from));
+            self.fail(disk.unwrap_or(reason));
         }
     }
 }

@@ -19,8 +19,14 @@ pub enum Command {
     Bump(Vec<Bump>),
     /// Lower the ceilings of many sections to what their owner used: the end of a term.
     Trim(Vec<Trim>),
-    /// Create a namespace, however many there are: what earlier releases logged.
-    CreateNamespace(NamespaceConfig),
+    /// Create a namespace, unless there are too many. The limit is in the entry: replicas of releases
+    /// with other limits come to the same.
+    CreateNamespace {
+        /// What to create.
+        config: NamespaceConfig,
+        /// How many namespaces there may be with it.
+        namespaces_max: u64,
+    },
     /// Change what may be changed of a namespace; `None` leaves a field as it is.
     UpdateNamespace {
         /// Which.
@@ -34,14 +40,6 @@ pub enum Command {
         /// The new maximum.
         max: Option<u64>,
     },
-    /// Create a namespace, unless there are too many. The limit is in the entry: replicas of releases
-    /// with other limits come to the same.
-    CreateNamespaceWithin {
-        /// What to create.
-        config: NamespaceConfig,
-        /// How many namespaces there may be with it.
-        namespaces_max: u64,
-    },
 }
 
 /// How many namespaces a cluster may have: every node holds all of them in memory.
@@ -50,7 +48,7 @@ const NAMESPACES_MAX: u64 = 10_000;
 impl Command {
     /// Creates a namespace, within this release's limit on their number.
     pub fn create_namespace(config: NamespaceConfig) -> Self {
-        Command::CreateNamespaceWithin {
+        Command::CreateNamespace {
             config,
             namespaces_max: NAMESPACES_MAX,
         }
@@ -62,7 +60,7 @@ impl fmt::Display for Command {
         match self {
             Command::Bump(bumps) => write!(f, "bump {} sections", bumps.len()),
             Command::Trim(trims) => write!(f, "trim {} sections", trims.len()),
-            Command::CreateNamespace(config) | Command::CreateNamespaceWithin { config, .. } => {
+            Command::CreateNamespace { config, .. } => {
                 write!(f, "create namespace {:?}", config.name)
             }
             Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
@@ -189,8 +187,7 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             }
             Ok(Outcome::Trimmed(trimmed))
         }
-        Command::CreateNamespace(config) => Ok(Outcome::Namespace(create(table, config, u64::MAX))),
-        Command::CreateNamespaceWithin {
+        Command::CreateNamespace {
             config,
             namespaces_max,
         } => Ok(Outcome::Namespace(create(table, config, *namespaces_max))),
@@ -333,7 +330,7 @@ mod tests {
         run(
             &mut table,
             1,
-            Command::CreateNamespace(NamespaceConfig::new("book")),
+            Command::create_namespace(NamespaceConfig::new("book")),
         );
         let outcome = run(
             &mut table,
@@ -372,13 +369,13 @@ mod tests {
         run(
             &mut table,
             1,
-            Command::CreateNamespace(NamespaceConfig::new("book")),
+            Command::create_namespace(NamespaceConfig::new("book")),
         );
         assert_eq!(
             run(
                 &mut table,
                 1,
-                Command::CreateNamespace(NamespaceConfig::new("book"))
+                Command::create_namespace(NamespaceConfig::new("book"))
             ),
             Outcome::Namespace(Err(NamespaceRefused::Exists("book".into())))
         );
@@ -401,9 +398,9 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_the_entrys_own_and_entries_without_one_have_none() {
+    fn the_limit_on_namespaces_is_the_entrys_own() {
         let mut table = Memory::default();
-        let create = |name: &str, namespaces_max| Command::CreateNamespaceWithin {
+        let create = |name: &str, namespaces_max| Command::CreateNamespace {
             config: NamespaceConfig::new(name),
             namespaces_max,
         };
@@ -415,8 +412,6 @@ mod tests {
         let exists = Outcome::Namespace(Err(NamespaceRefused::Exists("a".into())));
         assert_eq!(run(&mut table, 1, create("a", 2)), exists);
         assert!(is_created(run(&mut table, 1, create("c", 3))));
-        let of_an_earlier_release = Command::CreateNamespace(NamespaceConfig::new("d"));
-        assert!(is_created(run(&mut table, 1, of_an_earlier_release)));
     }
 
     #[test]
@@ -425,7 +420,7 @@ mod tests {
         run(
             &mut table,
             1,
-            Command::CreateNamespace(NamespaceConfig::new("book")),
+            Command::create_namespace(NamespaceConfig::new("book")),
         );
         run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
         run(&mut table, 2, Command::Bump(vec![bump(7, 10)]));

@@ -110,8 +110,8 @@ pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
     }
 }
 
-/// Refuses steps above [`STEP_MAX`], before they are proposed. The state machine accepts them, as it
-/// always has: its replicas may be of different releases.
+/// Refuses steps above [`STEP_MAX`], before they are proposed. The state machine accepts them: a bound
+/// that may change is not for replicas to apply, which may be of different releases.
 ///
 /// # Errors
 /// [`InvalidNamespace::OutOfRange`].
@@ -297,11 +297,11 @@ mod tests {
             );
         }
         assert_eq!(refused([Some(STEP_MAX), Some(0), None]), Ok(()));
-        let of_an_earlier_release = NamespaceConfig {
+        let of_another_release = NamespaceConfig {
             step: STEP_MAX + 1,
             ..NamespaceConfig::new("book")
         };
-        assert_eq!(of_an_earlier_release.check(), Ok(()));
+        assert_eq!(of_another_release.check(), Ok(()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `ratchet.v1.Admin`.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -24,8 +24,7 @@ impl Door {
         wrap: impl FnOnce(Q) -> Administer,
         unwrap: impl FnOnce(Reply) -> Option<A>,
     ) -> Result<Response<A>, Status> {
-        let default = Duration::from_millis(self.0.config.request_timeout_ms);
-        let deadline = Instant::now() + budget_of(&request, default);
+        let deadline = Instant::now() + budget_of(&request, &self.0.config);
         let reply = self
             .0
             .administer(wrap(request.into_inner()), Origin::Client, deadline)

@@ -4,20 +4,24 @@ use std::time::Duration;
 
 use tonic::{Request, metadata::MetadataMap};
 
+use crate::node::Config;
+
 /// An answer must be on its way before the caller stops listening: this part of what it waits, and
 /// at most `MARGIN_MAX`, is left for that.
 const MARGIN_PART: u32 = 10;
 const MARGIN_MAX: Duration = Duration::from_millis(100);
 
-/// How long to work on an answer. Callers that set no deadline get `default`.
-pub fn budget_of<T>(request: &Request<T>, default: Duration) -> Duration {
-    budget(timeout_in(request.metadata()).unwrap_or(default))
+/// How long to work on an answer to `request`.
+pub fn budget_of<T>(request: &Request<T>, config: &Config) -> Duration {
+    budget(timeout_in(request.metadata()), config)
 }
 
-/// How long to work on an answer that the caller waits for with `patience`.
-pub fn budget(patience: Duration) -> Duration {
-    // An hour is for ever, and does not overflow the clock.
-    let patience = patience.min(Duration::from_secs(3_600));
+/// How long to work on an answer that the caller waits for with `patience`; callers that do not say
+/// get the configuration's time, and nobody more than its longest.
+pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
+    let default = Duration::from_millis(config.request_timeout_ms);
+    let longest = Duration::from_millis(config.request_timeout_max_ms);
+    let patience = patience.unwrap_or(default).min(longest);
     patience - (patience / MARGIN_PART).min(MARGIN_MAX)
 }
 
@@ -65,11 +69,22 @@ mod tests {
 
     #[test]
     fn the_answer_leaves_before_the_caller_hangs_up() {
-        assert_eq!(budget(Duration::from_secs(5)), Duration::from_millis(4_900));
-        assert_eq!(
-            budget(Duration::from_millis(100)),
-            Duration::from_millis(90)
-        );
-        assert!(budget(Duration::MAX) < Duration::from_secs(3_600));
+        let millis = |patience: Option<u64>| {
+            let patience = patience.map(Duration::from_millis);
+            budget(patience, &Config::default()).as_millis()
+        };
+        assert_eq!(millis(Some(2_000)), 1_900);
+        assert_eq!(millis(Some(100)), 90);
+        assert_eq!(millis(None), 4_900);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_the_configuration_says() {
+        let config = Config {
+            request_timeout_max_ms: 30_000,
+            ..Config::default()
+        };
+        let longest = budget(Some(Duration::MAX), &config);
+        assert_eq!(longest, Duration::from_millis(29_900));
     }
 }

@@ -4,21 +4,29 @@
 //! Uses the node. Invariant: whatever arrives, a door answers with a status and never panics.
 
 mod admin;
+mod connections;
 mod deadline;
+mod descriptors;
+mod health;
 mod listeners;
 mod metrics;
 mod peer;
 mod sequencer;
 mod stream;
+mod unfinished;
 
 use std::{sync::Arc, time::Duration};
 
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Server, server::TcpIncoming};
+use tonic::service::Routes;
+use tonic_health::pb::health_server::HealthServer;
 
+pub(crate) use connections::{Limits, Protocol, serve};
 use listeners::Listeners;
 pub use peer::Door as PeerDoor;
+use unfinished::Counted;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -33,8 +41,10 @@ use crate::{
 /// The largest client message, in bytes.
 const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How many calls one client connection may have under way; more wait at the client.
-const CONNECTION_CALLS_MAX: u32 = 1_024;
+/// How many connections the peers have with this node at most: each has up to three.
+const PEER_CONNECTIONS_MAX: u64 = 128;
+/// How many scrapers and probes are connected at most.
+const METRICS_CONNECTIONS_MAX: u64 = 32;
 
 /// Starts a node and opens its doors.
 ///
@@ -42,6 +52,7 @@ const CONNECTION_CALLS_MAX: u32 = 1_024;
 /// [`StartError`].
 pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
+    let client_connections_max = descriptors::client_connections(&config)?;
     // Bound, so that an address in use is found before anything is made; nobody is answered yet.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners
@@ -52,11 +63,12 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     let doors = Doors {
         shared: node.shared().clone(),
         stop: node.stopping(),
+        client_connections_max,
     };
-    node.run(doors.clone().peers(listeners.peer));
-    node.run(doors.clone().clients(listeners.client));
+    node.run("peer port", doors.clone().peers(listeners.peer));
+    node.run("client port", doors.clone().clients(listeners.client));
     if let Some(listener) = listeners.metrics {
-        node.run(doors.metrics(listener));
+        node.run("metrics port", doors.metrics(listener));
     }
     Ok(node)
 }
@@ -66,13 +78,12 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 struct Doors {
     shared: Arc<Shared>,
     stop: CancellationToken,
+    client_connections_max: u64,
 }
 
 impl Doors {
     /// Serves clients: the public API, health and reflection.
     async fn clients(self, listener: TcpListener) {
-        let (health, health_service) = tonic_health::server::health_reporter();
-        let reporting = sequencer::report_health(self.shared.clone(), health, self.stop.clone());
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -87,60 +98,53 @@ impl Doors {
                 return self.shared.fail(format!("no reflection service: {error}"));
             }
         };
-        let serving = builder()
-            .add_service(
-                SequencerServer::new(sequencer::Door::new(self.shared.clone(), self.stop.clone()))
-                    .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
-            )
-            .add_service(
-                AdminServer::new(admin::Door(self.shared.clone()))
-                    .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
-            )
-            .add_service(health_service)
-            .add_service(reflection)
-            .add_service(reflection_alpha)
-            .serve_with_incoming_shutdown(incoming(listener), self.stop.clone().cancelled_owned());
-        let (served, ()) = tokio::join!(serving, reporting);
-        if let Err(error) = served {
-            self.shared.fail(format!("the client port failed: {error}"));
-        }
+        let (shared, stop) = (self.shared.clone(), self.stop.clone());
+        let sequencer = sequencer::Door::new(shared.clone(), stop.clone());
+        let admin = AdminServer::new(admin::Door(shared.clone()));
+        let routes = Routes::new(
+            SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+        )
+        .add_service(admin.max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
+        .add_service(HealthServer::new(health::Door::new(shared, stop)))
+        .add_service(reflection)
+        .add_service(reflection_alpha);
+        let metrics = &self.shared.metrics;
+        let limits = Limits {
+            connections: metrics.client_connections.clone(),
+            refused: metrics.client_connections_refused.clone(),
+            ..self.limits("client", Protocol::Http2, self.client_connections_max)
+        };
+        let routes = Counted::new(routes, self.shared.request_memory.clone());
+        serve(listener, routes, limits, self.stop).await;
     }
 
     /// Serves peers.
     async fn peers(self, listener: TcpListener) {
         let door = peer::Door::new(self.shared.clone(), self.stop.clone());
-        let served = builder()
-            .add_service(
-                PeerServer::new(door)
-                    .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                    .max_encoding_message_size(MESSAGE_BYTES_MAX),
-            )
-            .serve_with_incoming_shutdown(incoming(listener), self.stop.clone().cancelled_owned())
-            .await;
-        if let Err(error) = served {
-            self.shared.fail(format!("the peer port failed: {error}"));
-        }
+        let routes = Routes::new(
+            PeerServer::new(door)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+        );
+        let limits = self.limits("peer", Protocol::Http2, PEER_CONNECTIONS_MAX);
+        serve(listener, routes.prepare(), limits, self.stop).await;
     }
 
-    /// Serves Prometheus.
+    /// Serves Prometheus, and orchestrators' probes.
     async fn metrics(self, listener: TcpListener) {
-        if let Err(error) = metrics::serve(self.shared.clone(), listener, self.stop).await {
-            self.shared
-                .fail(format!("the metrics port failed: {error}"));
+        let limits = self.limits("metrics", Protocol::Http1, METRICS_CONNECTIONS_MAX);
+        let routes = metrics::routes(self.shared.clone());
+        serve(listener, routes, limits, self.stop).await;
+    }
+
+    fn limits(&self, port: &'static str, protocol: Protocol, connections_max: u64) -> Limits {
+        Limits {
+            port,
+            protocol,
+            connections_max,
+            idle: Duration::from_millis(self.shared.config.connection_idle_ms),
+            connections: Gauge::default(),
+            refused: Counter::default(),
         }
     }
-}
-
-/// How a server of clients is built.
-pub(crate) fn builder() -> Server {
-    Server::builder()
-        .tcp_nodelay(true)
-        .max_concurrent_streams(CONNECTION_CALLS_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-}
-
-/// How its connections come in.
-pub(crate) fn incoming(listener: TcpListener) -> TcpIncoming {
-    TcpIncoming::from(listener).with_nodelay(Some(true))
 }

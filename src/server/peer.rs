@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
     consensus::RaftRpc,
-    node::{Failure, MERGED_BYTES_MAX, Origin, Shared, leader_of},
+    node::{Config, Failure, MERGED_BYTES_MAX, Origin, Reservation, Shared, leader_of},
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
         ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage, RaftReply,
@@ -84,7 +84,9 @@ impl Door {
                 () = serving => {}
             }
         });
-        ReceiverStream::new(stream).boxed()
+        let sent = ReceiverStream::new(stream);
+        sent.map_ok(|Together { replies, .. }| ForwardReplies { replies })
+            .boxed()
     }
 }
 
@@ -144,7 +146,7 @@ impl Peer for Door {
         let request = message
             .request
             .ok_or_else(|| Status::invalid_argument("an administrative request without one"))?;
-        let deadline = deadline_in(message.budget_ms);
+        let deadline = deadline_in(message.budget_ms, &self.shared.config);
         let reply = match self
             .shared
             .administer(request, Origin::Peer, deadline)
@@ -161,6 +163,16 @@ impl Peer for Door {
     }
 }
 
+/// A reply, and its memory until it is sent.
+type Reserved = (ForwardReply, Option<Reservation>);
+
+/// The replies of one message, and their memory until it is sent.
+#[derive(Default)]
+struct Together {
+    replies: Vec<ForwardReply>,
+    _reserved: Vec<Reservation>,
+}
+
 /// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
 /// that are there together in one message.
 ///
@@ -169,9 +181,9 @@ impl Peer for Door {
 async fn serve_forwarded(
     shared: Arc<Shared>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
-    replies: mpsc::Sender<Result<ForwardReplies, Status>>,
+    replies: mpsc::Sender<Result<Together, Status>>,
 ) {
-    let mut working: FuturesUnordered<JoinHandle<ForwardReply>> = FuturesUnordered::new();
+    let mut working: FuturesUnordered<JoinHandle<Reserved>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
@@ -214,30 +226,41 @@ async fn serve_forwarded(
 }
 
 /// As many replies as one message takes.
-fn merge(ready: &mut VecDeque<ForwardReply>) -> ForwardReplies {
-    let (mut bytes, mut replies) = (0, Vec::with_capacity(ready.len()));
+fn merge(ready: &mut VecDeque<Reserved>) -> Together {
+    let mut together = Together::default();
+    let mut bytes = 0;
     while bytes < MERGED_BYTES_MAX
-        && let Some(reply) = ready.pop_front()
+        && let Some((reply, reserved)) = ready.pop_front()
     {
         bytes += reply.encoded_len();
-        replies.push(reply);
+        together.replies.push(reply);
+        together._reserved.extend(reserved);
     }
-    ForwardReplies { replies }
+    together
 }
 
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> ForwardReply {
+async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
     use forward_reply::Reply;
-    let (arrived, deadline) = (Instant::now(), deadline_in(request.budget_ms));
+    let arrived = Instant::now();
+    let mut reserved = None;
+    let deadline = deadline_in(request.budget_ms, &shared.config);
     let answered = match request.request {
         Some(forward_request::Request::Next(next)) => shared
             .ask(next, Origin::Peer, deadline)
             .await
             .map(Reply::Next),
-        Some(forward_request::Request::NextMany(many)) => shared
-            .ask(many, Origin::Peer, deadline)
-            .await
-            .map(Reply::NextMany),
+        Some(forward_request::Request::NextMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            match shared.request_memory.reserve_for_answer(keys) {
+                Ok(for_answer) => {
+                    reserved = for_answer;
+                    let answer = shared.ask(many, Origin::Peer, deadline).await;
+                    answer.map(Reply::NextMany)
+                }
+                Err(status) => Err(status.into()),
+            }
+        }
         Some(forward_request::Request::Current(current)) => shared
             .ask(current, Origin::Peer, deadline)
             .await
@@ -253,13 +276,13 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> ForwardReply {
     });
     let spans = &shared.metrics.request_seconds;
     spans.observe(arrived.elapsed(), 1);
-    ForwardReply {
+    let reply = ForwardReply {
         id: request.id,
         reply: Some(reply),
-    }
+    };
+    (reply, reserved)
 }
 
-fn deadline_in(budget_ms: u64) -> Instant {
-    // An hour is for ever, and does not overflow the clock.
-    Instant::now() + Duration::from_millis(budget_ms.min(3_600_000))
+fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
+    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
 }

@@ -1,21 +1,23 @@
-//! `ratchet.v1.Sequencer`, and the health service.
+//! `ratchet.v1.Sequencer`.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming};
-use tonic_health::{ServingStatus, server::HealthReporter};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{deadline::budget_of, stream::Answers};
 use crate::{
-    node::{Ask, Failure, Origin, Shared},
+    node::{Ask, Failure, Origin, RETRY_AFTER_MS, Shared},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
+
+/// After how many milliseconds gRPC's clients retry, where they are told to retry at all (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// The service.
 pub struct Door {
@@ -30,9 +32,8 @@ impl Door {
     }
 
     async fn ask<A: Ask>(&self, request: Request<A>) -> Result<Response<A::Answer>, Status> {
-        let default = Duration::from_millis(self.shared.config.request_timeout_ms);
         let arrived = Instant::now();
-        let deadline = arrived + budget_of(&request, default);
+        let deadline = arrived + budget_of(&request, &self.shared.config);
         let answer = self
             .shared
             .ask(request.into_inner(), Origin::Client, deadline)
@@ -46,7 +47,14 @@ impl Door {
 /// What a client is told.
 pub fn to_client(failure: Failure) -> Status {
     match failure {
-        Failure::Status(status) => status,
+        Failure::Status(mut status) => {
+            if status.code() == Code::ResourceExhausted {
+                status
+                    .metadata_mut()
+                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
+            }
+            status
+        }
         // Only a peer's request ends so.
         Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
     }
@@ -85,23 +93,5 @@ impl Sequencer for Door {
         let stop = self.stop.clone().cancelled_owned();
         let routes = self.shared.clone().watch_route().take_until(stop);
         Ok(Response::new(routes.map(Ok).boxed()))
-    }
-}
-
-/// Says SERVING while a leader is known, until the node stops.
-pub async fn report_health(shared: Arc<Shared>, health: HealthReporter, stop: CancellationToken) {
-    let mut leadership = shared.group.leadership();
-    loop {
-        let status = match leadership.borrow_and_update().leader {
-            Some(_) => ServingStatus::Serving,
-            None => ServingStatus::NotServing,
-        };
-        for service in ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"] {
-            health.set_service_status(service, status).await;
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = leadership.changed() => if changed.is_err() { return },
-        }
     }
 }

@@ -22,7 +22,7 @@ use tonic::Status;
 
 use super::{deadline::budget, sequencer::to_client};
 use crate::{
-    node::{Origin, Shared},
+    node::{Origin, Reservation, Shared},
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
@@ -41,6 +41,8 @@ type Answering = ReusableBoxFuture<'static, Answered>;
 struct Answered {
     answer: NextStreamResponse,
     keys: usize,
+    /// The answer's memory, until it is sent.
+    reserved: Option<Reservation>,
 }
 
 /// What the messages of one stream share; counted apart from what streams share.
@@ -62,12 +64,15 @@ pub struct Answers<R> {
     waiting: FuturesUnordered<JoinHandle<Answered>>,
     /// How many keys those have.
     waiting_keys: usize,
+    /// The memory of the answer that was given last: it is sent once the next one is asked for.
+    sending: Option<Reservation>,
     ended: bool,
 }
 
 impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
     /// Answers `requests` until they end or `stop` does.
     pub fn new(shared: Arc<Shared>, stop: WaitForCancellationFutureOwned, requests: R) -> Self {
+        shared.metrics.streams.inc();
         Answers {
             requests,
             caller: Arc::new(Caller { node: shared }),
@@ -77,6 +82,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             room: ReusableBoxFuture::new(std::future::pending()),
             waiting: FuturesUnordered::new(),
             waiting_keys: 0,
+            sending: None,
             ended: false,
         }
     }
@@ -99,6 +105,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             // The task panicked, or the node's runtime ends.
             let answered = answered.map_err(|error| Status::internal(error.to_string()))?;
             self.waiting_keys -= answered.keys;
+            self.sending = answered.reserved;
             Ok(answered.answer)
         }))
     }
@@ -125,7 +132,11 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
             self.room.set(answer(self.caller.clone(), request, arrived));
-            if let Poll::Ready(Answered { answer, .. }) = self.room.poll(cx) {
+            if let Poll::Ready(Answered {
+                answer, reserved, ..
+            }) = self.room.poll(cx)
+            {
+                self.sending = reserved;
                 self.burst.get_or_insert(arrived);
                 self.answered += 1;
                 if self.answered == BURST_MAX {
@@ -148,11 +159,18 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
     }
 }
 
+impl<R> Drop for Answers<R> {
+    fn drop(&mut self) {
+        self.caller.node.metrics.streams.dec();
+    }
+}
+
 impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Answers<R> {
     type Item = Result<NextStreamResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let answers = &mut *self;
+        answers.sending = None;
         // First, or a caller who never pauses would keep them waiting.
         if let Poll::Ready(Some(answer)) = answers.poll_waiting(cx) {
             return Poll::Ready(Some(answer));
@@ -181,17 +199,25 @@ async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instan
     let (id, shared) = (request.id, &caller.node);
     let keys = request.ids.len() + request.names.len();
     let patience = match request.timeout_ms {
-        0 => Duration::from_millis(shared.config.request_timeout_ms),
-        millis => Duration::from_millis(millis),
+        0 => None,
+        millis => Some(Duration::from_millis(millis)),
     };
-    let deadline = arrived + budget(patience);
-    let answer = match shared.ask(request, Origin::Client, deadline).await {
-        Ok(answer) => answer,
-        Err(failure) => NextStreamResponse {
-            id,
-            failure: Some((&to_client(failure)).into()),
-            ..NextStreamResponse::default()
-        },
+    let deadline = arrived + budget(patience, &shared.config);
+    let failed = |failure| NextStreamResponse {
+        id,
+        failure: Some((&to_client(failure)).into()),
+        ..NextStreamResponse::default()
     };
-    Answered { answer, keys }
+    let (answer, reserved) = match shared.request_memory.reserve_for_answer(keys) {
+        Ok(reserved) => {
+            let answer = shared.ask(request, Origin::Client, deadline).await;
+            (answer.unwrap_or_else(failed), reserved)
+        }
+        Err(status) => (failed(status.into()), None),
+    };
+    Answered {
+        answer,
+        keys,
+        reserved,
+    }
 }

@@ -23,11 +23,8 @@ use crate::{random, sequence::NodeId};
 
 const FILE: &str = "NODE";
 const RECORD: &[u8] = b"identity";
-/// The format of the whole directory. 3: the marker names a release, and the log may hold commands that
-/// earlier builds do not know.
+/// The format of the whole directory.
 const FORMAT_VERSION: u32 = 3;
-/// The oldest format that is read.
-const FORMAT_VERSION_MIN: u32 = 2;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +82,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
     };
     // Of a format that is not known, no more is read than what every format has.
     let format: Format = serde_json::from_str(&text).map_err(damaged)?;
-    if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&format.format_version) {
+    if format.format_version != FORMAT_VERSION {
         let newest = (!format.release.is_empty()).then_some(format.release.as_str());
         let (what, found) = ("the marker".to_owned(), format.format_version);
         return Err(release::unknown_format(
@@ -125,7 +122,7 @@ pub fn establish(
     match (marker, record) {
         (Some(Marker { format, identity }), Some(record)) if identity == record => {
             check(dir, &record, cluster, node)?;
-            if format.release != db.newest_release() || format.format_version != FORMAT_VERSION {
+            if format.release != db.newest_release() {
                 write_marker(db, &record)?;
             }
             Ok(record)

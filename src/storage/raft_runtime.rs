@@ -1,5 +1,6 @@
-//! The runtime that Raft runs on: tokio, with its randomness from [`random`](crate::random), and
-//! [`watch`](crate::watch) for what is watched.
+//! The runtime that Raft runs on: tokio, with its randomness from [`random`](crate::random),
+//! [`watch`](crate::watch) for what is watched, and tasks whose panic fails the node
+//! ([`tasks`](crate::tasks)).
 
 use std::{io, time::Duration};
 
@@ -9,7 +10,7 @@ use openraft::{
     impls::TokioRuntime,
 };
 
-use crate::{random::Random, watch};
+use crate::{random::Random, tasks::Tasks, watch};
 
 /// Tokio, with randomness that a simulation can decide.
 #[derive(Debug)]
@@ -34,7 +35,11 @@ impl AsyncRuntime for Runtime {
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        TokioRuntime::spawn(future)
+        // Raft itself notices the panic of its core, and not that of a task that replicates or ticks.
+        match Tasks::of_this_task() {
+            Some(tasks) => TokioRuntime::spawn(tasks.watched("raft", future)),
+            None => TokioRuntime::spawn(future),
+        }
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     clock::Clock,
     sequence::{NodeId, SetId},
+    tasks::Tasks,
 };
 
 const LOCK: &str = "LOCK";
@@ -43,6 +44,8 @@ pub struct StoreOptions {
     pub unsynced: Unsynced,
     /// How much memory is for what is read of the database, in bytes.
     pub block_cache_bytes: usize,
+    /// The tasks of the node that the store belongs to.
+    pub tasks: Tasks,
 }
 
 impl StoreOptions {
@@ -55,6 +58,7 @@ impl StoreOptions {
             work: Work::default(),
             unsynced: Unsynced::default(),
             block_cache_bytes: 64 << 20,
+            tasks: Tasks::default(),
         }
     }
 }

@@ -96,20 +96,22 @@ impl Writer {
     pub fn start(db: Arc<Database>, options: StoreOptions) -> Result<Self, StoreError> {
         let (writes, waiting) = mpsc::unbounded_channel();
         let health = Arc::new(DiskHealth::default());
+        let (place, tasks) = (options.work, options.tasks.clone());
         let work = Serving {
             db: db.clone(),
             options,
             health: health.clone(),
         };
-        let thread = match work.options.work {
+        let serving = tasks.watched("writer of the log", work.serve(waiting));
+        let thread = match place {
             Work::Threads => Some(
                 std::thread::Builder::new()
                     .name("ratchet-log".to_owned())
-                    .spawn(move || futures::executor::block_on(work.serve(waiting)))
+                    .spawn(move || futures::executor::block_on(serving))
                     .map_err(StoreError::io("cannot start the writer of", db.dir()))?,
             ),
             Work::Inline => {
-                tokio::spawn(work.serve(waiting));
+                tokio::spawn(serving);
                 None
             }
         };

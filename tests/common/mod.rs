@@ -17,6 +17,10 @@ use ratchet::proto::v1::{
     CurrentRequest, Key, NextRequest, NextResponse, NextStreamRequest, admin_client::AdminClient,
     key::Kind, sequencer_client::SequencerClient,
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -178,4 +182,24 @@ impl Client {
         let request = self.request(ratchet::proto::v1::StatusRequest {});
         self.admin.status(request).await.map(|r| r.into_inner())
     }
+}
+
+/// Asks for a page by HTTP/1.1; answers the status and the text.
+pub async fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let asking = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = tokio::time::timeout(PATIENCE, asking)
+        .await
+        .expect("an answer in time")
+        .expect("an answer");
+    let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (status.expect("a status"), text.to_owned())
 }

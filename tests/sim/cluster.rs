@@ -184,7 +184,7 @@ impl World {
         let mut failed = std::pin::pin!(node.failed().fuse());
         tokio::select! {
             biased;
-            reason = &mut failed => reason.to_string(),
+            fault = &mut failed => fault.to_string(),
             () = self.network.deliver(id, &mut messages, &doors) => "its inbox is gone".to_owned(),
         }
     }

@@ -73,10 +73,8 @@ impl One {
 
     fn wish(&mut self) -> Option<Wish> {
         let (config, cursor) = (&self.config, &mut self.cursor);
-        let wish = self
-            .section
-            .wish(config, |section, _| section.left(cursor, config));
-        wish
+        self.section
+            .wish(config, |section, _| section.left(cursor, config))
     }
 
     /// How many numbers a bump would bring.

@@ -1,11 +1,16 @@
 //! The yardstick: the product's gRPC server with a handler that does nothing.
 
-use std::io::{BufRead, BufReader, Write};
+use std::{
+    io::{BufRead, BufReader, Write},
+    time::Duration,
+};
 
 use clap::Args;
 use futures::{StreamExt, stream::BoxStream};
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
-use tonic::{Request, Response, Status, Streaming};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming, service::Routes};
 
 use super::{
     Failed,
@@ -34,12 +39,17 @@ impl BenchEcho {
         let mut out = std::io::stdout();
         writeln!(out, "{address}").map_err(failed)?;
         out.flush().map_err(failed)?;
-        let served = server::builder()
-            .add_service(SequencerServer::new(Echo))
-            .serve_with_incoming(server::incoming(listener));
-        served
-            .await
-            .map_err(|error| Failed::other(format!("the echo: {error}")))
+        let routes = Routes::new(SequencerServer::new(Echo)).prepare();
+        let limits = server::Limits {
+            port: "echo",
+            protocol: server::Protocol::Http2,
+            connections_max: u64::MAX,
+            idle: Duration::from_secs(3_600),
+            connections: Gauge::default(),
+            refused: Counter::default(),
+        };
+        server::serve(listener, routes, limits, CancellationToken::new()).await;
+        Ok(())
     }
 }
 

@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, GrpcTransport, StateMachine, StopReason},
+    consensus::{GroupConfig, GrpcTransport, StateMachine},
     metrics::Metrics,
     storage::{Entry, LogId, Member, Store, StoreOptions},
+    tasks::Tasks,
 };
 
 const LEADER: u64 = 1;
@@ -51,9 +52,16 @@ async fn follower(dir: &Path) -> Arc<Group> {
     };
     let transport = Arc::new(GrpcTransport::default());
     let clock = Arc::new(BootClock);
-    Group::start(config, store(dir), transport, clock, Metrics::new())
-        .await
-        .unwrap()
+    Group::start(
+        config,
+        store(dir),
+        transport,
+        clock,
+        Metrics::new(),
+        Tasks::default(),
+    )
+    .await
+    .unwrap()
 }
 
 async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
@@ -150,17 +158,4 @@ async fn a_snapshot_that_comes_while_one_is_being_installed_is_installed_after_i
     second.await.unwrap().unwrap();
     applied(&group, 500).await;
     group.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_of_rafts_core_is_told_as_a_fault_of_the_program() {
-    let dir = TempDir::new().unwrap();
-    let group = follower(dir.path()).await;
-    group.panic_in_raft().await;
-    let mut stopped = group.stopped();
-    let reason = stopped.wait_for(Option::is_some).await.unwrap().clone();
-    assert!(
-        matches!(&reason, Some(StopReason::Fault(_))),
-        "{reason:?} is not a fault"
-    );
 }

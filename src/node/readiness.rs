@@ -1,0 +1,73 @@
+//! Whether requests are well sent to this node: what load balancers and orchestrators ask for.
+//!
+//! Invariant: it is found out at the moment of asking, and from nothing but this node's own clock and
+//! what it has heard.
+
+use std::time::Duration;
+
+use super::Shared;
+
+/// Why requests had better go to another node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("node {node} is not ready: {why}")]
+pub struct NotReady {
+    node: u64,
+    why: String,
+}
+
+impl Shared {
+    /// Ready is a node that leads under a lease that holds, or that heard of the leader within the
+    /// election timeout, and so can forward to it. One that stops is not, from before it hands over.
+    ///
+    /// # Errors
+    /// [`NotReady`], with the reason.
+    pub fn readiness(&self) -> Result<(), NotReady> {
+        let not = |why: String| {
+            Err(NotReady {
+                node: self.config.node_id,
+                why,
+            })
+        };
+        if self.leaving.is_cancelled() {
+            return not("it stops".to_owned());
+        }
+        let now = self.clock.now();
+        if let Some(term) = &*self.allocator.load()
+            && !term.is_over()
+            && term.lease().is_valid(now)
+        {
+            return Ok(());
+        }
+        let leadership = self.group.leadership().borrow().clone();
+        let limit_ms = self.config.election_timeout_ms;
+        match leadership.leader {
+            Some((leader, _)) if leader == self.config.node_id => not(format!(
+                "it leads term {} and holds no lease",
+                leadership.term
+            )),
+            Some((leader, _)) => match self.group.leader_heard() {
+                Some(heard) if now.since(heard) < Duration::from_millis(limit_ms) => Ok(()),
+                _ => not(format!(
+                    "it has not heard of node {leader}, which leads term {}, for {limit_ms} ms",
+                    leadership.term
+                )),
+            },
+            None if self.group.is_formed() => {
+                not(format!("no leader is known in term {}", leadership.term))
+            }
+            None => not("it belongs to no cluster yet".to_owned()),
+        }
+    }
+
+    /// Waits until the readiness may have changed. A lease that runs out, and a leader that falls
+    /// silent, are no events: it is looked for them as often as a leader is to be heard of.
+    pub async fn readiness_may_change(&self) {
+        let mut leadership = self.group.leadership();
+        let beat = Duration::from_millis(self.config.heartbeat_ms);
+        tokio::select! {
+            Ok(()) = leadership.changed() => {}
+            () = self.leaving.cancelled(), if !self.leaving.is_cancelled() => {}
+            () = tokio::time::sleep(beat) => {}
+        }
+    }
+}

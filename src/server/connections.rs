@@ -1,0 +1,327 @@
+//! The connections of a port: how many there are at a time, how long they may be silent, and how they
+//! end.
+//!
+//! Invariant: a connection that says nothing costs no memory for longer than the limits say, and none
+//! of those that come keeps the node from accepting the next.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hyper::{
+    Request, Response,
+    body::{Body, Frame, Incoming, SizeHint},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    time::{Instant, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::codegen::Service;
+
+/// How many calls one connection may have under way; more wait at the client.
+const CALLS_MAX: u32 = 1_024;
+/// How many calls of one connection may be taken back before they were looked at. After a stall all
+/// that came in meanwhile is read at once, and much of it may be calls whose deadlines have passed.
+/// Beyond this HTTP/2 ends the connection, and with it the calls that are still wanted. (So it does
+/// beyond some 2 300 small messages that nobody has looked at: more would not help.)
+const TAKEN_BACK_MAX: usize = 2 * CALLS_MAX as usize;
+/// How long a connection may take until it has said that it speaks HTTP/2, or what it wants.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long a connection that is told to end may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// How often a connection is asked whether its other end is still there, and for how long it may not
+/// answer.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// How long nothing is accepted after it has failed: it fails again at once, mostly, for want of file
+/// descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is told that connections are refused.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// What HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// For gRPC.
+    Http2,
+    /// For scrapers and probes.
+    Http1,
+}
+
+/// What holds for the connections of one port.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The port's name, for the log.
+    pub port: &'static str,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// How many connections there are at most.
+    pub connections_max: u64,
+    /// How long a connection without a call under way is kept; up to twice as long.
+    pub idle: Duration,
+    /// How many connections there are.
+    pub connections: Gauge,
+    /// How many were refused since there were too many.
+    pub refused: Counter,
+}
+
+/// Serves `listener` with `service`, which is always ready, until `stop`; then until the calls under
+/// way are answered.
+pub async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let (serving, protocol) = (TaskTracker::new(), builder(limits.protocol));
+    let mut told: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let why = match accepted {
+            Ok((stream, from)) => match Seat::take(&limits) {
+                Some(seat) => {
+                    let (service, protocol) = (service.clone(), protocol.clone());
+                    let (limits, stop) = (limits.clone(), stop.clone());
+                    serving.spawn(async move {
+                        let _seat = seat;
+                        let served = converse(stream, service, protocol, &limits, stop);
+                        if let Err(error) = served.await {
+                            tracing::debug!(port = limits.port, %from, error, "connection failed");
+                        }
+                    });
+                    continue;
+                }
+                None => refusal(&limits, from),
+            },
+            Err(error) if is_the_callers(&error) => continue,
+            Err(error) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                format!("no connection can be accepted: {error}")
+            }
+        };
+        if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
+            told = Some(Instant::now());
+            tracing::warn!(port = limits.port, "{why}");
+        }
+    }
+    drop(listener);
+    serving.close();
+    serving.wait().await;
+}
+
+fn refusal(limits: &Limits, from: SocketAddr) -> String {
+    limits.refused.inc();
+    format!(
+        "refused a connection from {from}: there are {} already, as many as there may be",
+        limits.connections_max
+    )
+}
+
+/// Whether an accept failed for a reason that lies with who connected.
+fn is_the_callers(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted | WouldBlock
+    )
+}
+
+fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = match protocol {
+        Protocol::Http2 => builder.http2_only(),
+        Protocol::Http1 => builder.http1_only(),
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS_MAX)
+        .max_pending_accept_reset_streams(TAKEN_BACK_MAX)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(GREETING);
+    builder
+}
+
+/// One connection, from its first byte to its end.
+async fn converse<S, B>(
+    stream: TcpStream,
+    service: S,
+    protocol: auto::Builder<TokioExecutor>,
+    limits: &Limits,
+    stop: CancellationToken,
+) -> Result<(), String>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let greeting = timeout(GREETING.min(limits.idle), greeted(stream, limits.protocol));
+    let stream = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        greeted = greeting => {
+            greeted.map_err(|_| "it did not say what it wants".to_owned())??
+        }
+    };
+    let calls = Arc::new(Calls::default());
+    let of_connection = calls.clone();
+    let service = service_fn(move |request| {
+        let call = of_connection.begin();
+        let answering = service.clone().call(request);
+        async move {
+            let response = answering.await?;
+            Ok::<_, Infallible>(response.map(|body| Answer { body, _call: call }))
+        }
+    });
+    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        ended = &mut connection => return ended.map_err(|error| error.to_string()),
+        () = stop.cancelled() => {}
+        () = calls.rested(limits.idle) => {}
+    }
+    // The other end is told, starts nothing new, and gets the answers to what it has under way.
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        ended = &mut connection => ended.map_err(|error| error.to_string()),
+        () = calls.rested(GOODBYE) => Ok(()),
+    }
+}
+
+/// The stream, once its other end has said that it speaks HTTP/2.
+async fn greeted(
+    stream: TcpStream,
+    protocol: Protocol,
+) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
+    let failed = |error: io::Error| error.to_string();
+    stream.set_nodelay(true).map_err(failed)?;
+    let (mut reading, writing) = stream.into_split();
+    let mut read: &[u8] = &[];
+    if protocol == Protocol::Http2 {
+        let mut greeting = [0; PREFACE.len()];
+        reading.read_exact(&mut greeting).await.map_err(failed)?;
+        if greeting != PREFACE {
+            return Err("it does not speak HTTP/2".to_owned());
+        }
+        read = PREFACE;
+    }
+    Ok(tokio::io::join(read.chain(reading), writing))
+}
+
+/// A place among a port's connections; free again when dropped.
+struct Seat(Gauge);
+
+impl Seat {
+    /// One place, if there is one. The connections of a port are accepted by one task.
+    fn take(limits: &Limits) -> Option<Seat> {
+        let taken = limits.connections.get().unsigned_abs();
+        (taken < limits.connections_max).then(|| {
+            limits.connections.inc();
+            Seat(limits.connections.clone())
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The calls of one connection.
+#[derive(Debug, Default)]
+struct Calls {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Calls {
+    fn begin(self: &Arc<Self>) -> Call {
+        self.begun.fetch_add(1, Relaxed);
+        Call(self.clone())
+    }
+
+    /// Waits until no call has been under way for `span`, or somewhat longer.
+    async fn rested(&self, span: Duration) {
+        let mut before = None;
+        loop {
+            let ended = self.ended.load(Relaxed);
+            let begun = self.begun.load(Relaxed);
+            if begun == ended && before == Some(begun) {
+                return;
+            }
+            before = (begun == ended).then_some(begun);
+            tokio::time::sleep(span).await;
+        }
+    }
+}
+
+/// A call under way; over when dropped.
+struct Call(Arc<Calls>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Relaxed);
+    }
+}
+
+/// An answer: its call is under way until it is sent, or nobody wants it any more.
+struct Answer<B> {
+    body: B,
+    _call: Call,
+}
+
+impl<B: Body + Unpin> Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

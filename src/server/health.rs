@@ -1,0 +1,86 @@
+//! `grpc.health.v1.Health`: the node's readiness, for whoever asks by gRPC.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream, stream::BoxStream};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_server::Health,
+};
+
+use crate::node::Shared;
+
+/// The services that can be asked for; the empty name is the node as a whole. All are ready together.
+const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
+
+/// The service.
+pub struct Door {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// The health of `shared`, watched until `stop`.
+    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        Door { shared, stop }
+    }
+}
+
+#[tonic::async_trait]
+impl Health for Door {
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        check_service(&request.get_ref().service)?;
+        Ok(Response::new(answer(serving(&self.shared))))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        check_service(&request.get_ref().service)?;
+        let shared = self.shared.clone();
+        // What was last said, and that it goes on.
+        let said = stream::unfold(None, move |last| {
+            let shared = shared.clone();
+            async move {
+                let mut now = serving(&shared);
+                while last == Some(now) {
+                    shared.readiness_may_change().await;
+                    now = serving(&shared);
+                }
+                Some((Ok(answer(now)), Some(now)))
+            }
+        });
+        let stop = self.stop.clone().cancelled_owned();
+        Ok(Response::new(said.take_until(stop).boxed()))
+    }
+}
+
+fn serving(shared: &Shared) -> ServingStatus {
+    match shared.readiness() {
+        Ok(()) => ServingStatus::Serving,
+        Err(_) => ServingStatus::NotServing,
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse {
+        status: status.into(),
+    }
+}
+
+fn check_service(name: &str) -> Result<(), Status> {
+    if SERVICES.contains(&name) {
+        return Ok(());
+    }
+    Err(Status::not_found(format!(
+        "there is no service {name:?} here; ask for one of {SERVICES:?}"
+    )))
+}

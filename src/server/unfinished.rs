@@ -1,0 +1,180 @@
+//! What callers have sent of messages that are not whole yet.
+//!
+//! The first bytes of a message wait for the last ones in a buffer of the gRPC library's. A caller that
+//! never sends those holds up to a whole message's memory with each of its calls.
+//!
+//! Invariant: the bytes of unfinished messages count like those of requests that wait.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use hyper::{
+    Request,
+    body::{Body, Frame, Incoming},
+};
+use tonic::{Status, codegen::Service, service::Routes};
+
+use crate::node::{RequestMemory, Reservation};
+
+/// A message starts with a flag and its length, in four bytes.
+const HEADER: usize = 5;
+/// Shorter beginnings are not counted: most messages come whole, and are no longer.
+const BYTES_MIN: usize = 4_096;
+
+/// Routes whose callers' unfinished messages are counted.
+#[derive(Clone)]
+pub struct Counted {
+    routes: Routes,
+    memory: Arc<RequestMemory>,
+}
+
+impl Counted {
+    /// These routes.
+    pub fn new(routes: Routes, memory: Arc<RequestMemory>) -> Self {
+        Counted {
+            routes: routes.prepare(),
+            memory,
+        }
+    }
+}
+
+impl Service<Request<Incoming>> for Counted {
+    type Response = <Routes as Service<Request<Incoming>>>::Response;
+    type Error = <Routes as Service<Request<Incoming>>>::Error;
+    type Future = <Routes as Service<Request<Incoming>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<Incoming>>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        self.routes.call(request.map(|body| Messages {
+            body,
+            memory: self.memory.clone(),
+            place: Place::default(),
+            held: None,
+        }))
+    }
+}
+
+/// A call's messages as they arrive.
+struct Messages {
+    body: Incoming,
+    memory: Arc<RequestMemory>,
+    place: Place,
+    held: Option<Reservation>,
+}
+
+impl Messages {
+    fn count(&mut self, data: &[u8]) -> Result<(), Status> {
+        let unfinished = self.place.after(data);
+        // Given back first: what was counted is part of what is.
+        self.held = None;
+        if unfinished >= BYTES_MIN {
+            self.held = Some(self.memory.reserve(unfinished)?);
+        }
+        Ok(())
+    }
+}
+
+impl Body for Messages {
+    type Data = Bytes;
+    type Error = tonic::codegen::StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+            && let Err(status) = self.count(data)
+        {
+            return Poll::Ready(Some(Err(status.into())));
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Where in its messages a call's data ends so far.
+#[derive(Debug, Default)]
+struct Place {
+    /// The bytes of the present header, and how many there are.
+    header: [u8; HEADER],
+    header_here: usize,
+    /// How many bytes of the present message are there, and how many are still to come.
+    here: usize,
+    to_come: usize,
+}
+
+impl Place {
+    /// How many bytes of an unfinished message there are after `data`.
+    fn after(&mut self, mut data: &[u8]) -> usize {
+        while !data.is_empty() {
+            if self.to_come == 0 {
+                let part = data.len().min(HEADER - self.header_here);
+                let (taken, rest) = data.split_at(part);
+                self.header[self.header_here..][..part].copy_from_slice(taken);
+                self.header_here += part;
+                data = rest;
+                if self.header_here == HEADER {
+                    let [_, length @ ..] = self.header;
+                    self.to_come = u32::from_be_bytes(length) as usize;
+                    (self.header_here, self.here) = (0, 0);
+                }
+            } else {
+                let part = data.len().min(self.to_come);
+                self.to_come -= part;
+                self.here += part;
+                data = &data[part..];
+            }
+        }
+        if self.to_come == 0 { 0 } else { self.here }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(length: u32) -> Vec<u8> {
+        let mut bytes = vec![0];
+        bytes.extend(length.to_be_bytes());
+        bytes.extend((0..length).map(|i| i as u8));
+        bytes
+    }
+
+    #[test]
+    fn what_is_unfinished_is_known_however_the_bytes_are_cut() {
+        let messages: Vec<Vec<u8>> = [3, 0, 300, 1].map(message).into();
+        let all = messages.concat();
+        for size in [1, 2, 4, 5, 6, 7, 100, all.len()] {
+            let mut place = Place::default();
+            let mut end = 0;
+            for data in all.chunks(size) {
+                end += data.len();
+                let mut rest = end;
+                let mut messages = messages.iter();
+                let expected = loop {
+                    match messages.next() {
+                        Some(whole) if rest >= whole.len() => rest -= whole.len(),
+                        _ => break rest.saturating_sub(HEADER),
+                    }
+                };
+                assert_eq!(place.after(data), expected, "{end} bytes, {size} at a time");
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What callers may do to a node by connecting, keeping silent, and hanging up.
+
+mod common;
+
+use std::{
+    net::SocketAddr,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use common::{
+    Client, PATIENCE, free_ports,
+    links::Cluster,
+    own_ip,
+    processes::{Process, Processes},
+};
+use ratchet::proto::v1::NextStreamRequest;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+/// "I speak HTTP/2", and no settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// A connection that says this and nothing more.
+async fn connection(address: SocketAddr, says: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(says).await.expect("a few bytes");
+    stream
+}
+
+/// Waits until the other side has ended the connection.
+async fn ended(mut stream: TcpStream) {
+    let reading = async {
+        let mut said = [0; 1_024];
+        while stream.read(&mut said).await.is_ok_and(|read| read > 0) {}
+    };
+    timeout(PATIENCE, reading).await.expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay() {
+    let cluster = Cluster::start(1, |config| config.connection_idle_ms = 200).await;
+    let shared = cluster.nodes[&1].shared().clone();
+    // A call that is quiet for longer than a connection may be idle.
+    let (messages, stream) = mpsc::channel(1);
+    let request = NextStreamRequest {
+        namespace: "book".into(),
+        ids: vec![1],
+        ..NextStreamRequest::default()
+    };
+    let mut client = cluster.client(1);
+    messages.send(request.clone()).await.unwrap();
+    let answers = client.sequencer.next_stream(ReceiverStream::new(stream));
+    let mut answers = answers.await.unwrap().into_inner();
+    let first = answers.message().await.unwrap().expect("an answer").firsts[0];
+    let config = &cluster.configs[&1];
+    let mut silent = Vec::new();
+    for says in [&b""[..], b"PRI", PREFACE] {
+        for _ in 0..50 {
+            silent.push(connection(config.listen, says).await);
+        }
+        silent.push(connection(config.peer_listen, says).await);
+    }
+    for stream in silent {
+        ended(stream).await;
+    }
+    let gone = async {
+        while shared.metrics.client_connections.get() > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone)
+        .await
+        .expect("places are free again");
+    messages.send(request).await.unwrap();
+    let second = timeout(PATIENCE, answers.message()).await.expect("in time");
+    assert!(second.unwrap().expect("an answer").firsts[0] > first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_clients_as_there_may_be_are_let_in_and_then_again_when_one_leaves() {
+    let cluster = Cluster::start(1, |config| config.client_connections_max = 4).await;
+    let address = cluster.address(1);
+    let metrics = &cluster.nodes[&1].shared().metrics;
+    let mut client = cluster.client(1);
+    client.next(1).await.unwrap();
+    let mut held = Vec::new();
+    while metrics.client_connections.get() < 4 {
+        held.push(connection(address, PREFACE).await);
+        tokio::task::yield_now().await;
+    }
+    ended(connection(address, b"").await).await;
+    assert!(metrics.client_connections_refused.get() > 0);
+    client
+        .next(1)
+        .await
+        .expect("who is connected does not notice");
+    drop(held);
+    cluster.client(1).next_at_last(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_connections_that_say_nothing() {
+    let mut cluster = Cluster::start(1, |config| config.shutdown_timeout_ms = 600_000).await;
+    let config = &cluster.configs[&1];
+    let _silent = connection(config.listen, b"").await;
+    let _half = connection(config.listen, b"PRI").await;
+    let _idle = connection(config.listen, PREFACE).await;
+    let _peer = connection(config.peer_listen, PREFACE).await;
+    let node = cluster.nodes.remove(&1).unwrap();
+    timeout(PATIENCE, node.stop()).await.expect("it stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_whose_deadlines_pass_while_a_node_stalls_leave_the_connection_to_the_others() {
+    let cluster = Processes::start(1, &[]).await;
+    let mut client = cluster.client(1);
+    client.next(1).await.unwrap();
+    cluster.pause(1);
+    let mut patient = client.clone().patient(PATIENCE);
+    let waits = tokio::spawn(async move { patient.next(1).await });
+    // Nearly twice as many as one connection may have under way.
+    for _ in 0..2 {
+        let calls = (0..1_000).map(|_| {
+            let mut hasty = client.clone().patient(Duration::from_millis(100));
+            async move { hasty.next(1).await }
+        });
+        for call in futures::future::join_all(calls).await {
+            call.expect_err("nobody answers while the node stalls");
+        }
+    }
+    cluster.resume(1);
+    let answer = waits.await.unwrap();
+    answer.expect("the connection is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_longer_than_a_request_may_take() {
+    let mut cluster = Cluster::configured(3, |config| {
+        config.request_timeout_ms = 200;
+        config.request_timeout_max_ms = 200;
+    });
+    // Alone it has no leader.
+    cluster.start_node(2).await;
+    let asked = Instant::now();
+    let mut client = cluster.client(2).patient(PATIENCE);
+    let unary = client.next(1).await.unwrap_err();
+    let streamed = client.next_by_stream(1).await.unwrap_err();
+    for refused in [unary, streamed] {
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    }
+    assert!(asked.elapsed() < PATIENCE / 2, "{:?}", asked.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_leader_could_answer_does_not_wait_for_one() {
+    let mut cluster = Cluster::configured(3, |_| {});
+    cluster.start_node(2).await;
+    let mut client = cluster.client(2).patient(PATIENCE);
+    for name in ["", "a b", &"n".repeat(65)] {
+        let refused = client.try_next(name, common::id(1), 1).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    }
+}
+
+/// A sole node that may open so many files.
+fn node_with_files(files: u32, dir: &TempDir, listen: SocketAddr) -> Command {
+    let [peer_listen] = free_ports(listen.ip());
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
+        .arg(env!("CARGO_BIN_EXE_ratchet"))
+        .args(["start", "--metrics-listen", "off"])
+        .args(["--log-keep-bytes", "1000"])
+        .args(["--listen", &listen.to_string()])
+        .args(["--peer-listen", &peer_listen.to_string()])
+        .arg("--data-dir")
+        .arg(dir.path().join("data"))
+        .stdin(Stdio::null());
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_do_not_take_the_files_that_the_disk_needs() {
+    let dir = TempDir::new().unwrap();
+    let [listen] = free_ports(own_ip());
+    let log = std::fs::File::create(dir.path().join("log")).unwrap();
+    let mut command = node_with_files(600, &dir, listen);
+    let _node = Process(command.stderr(log).spawn().unwrap());
+    let mut client = Client::new(listen);
+    client.next_at_last(1).await;
+    let said = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    assert!(said.contains("only 88 client connections"), "{said}");
+    let mut held = Vec::new();
+    for _ in 0..700 {
+        held.push(connection(listen, b"PRI").await);
+    }
+    // Each fresh key is a log entry.
+    for key in 2..100 {
+        client.next(key).await.expect("the node goes on");
+    }
+}
+
+#[test]
+fn a_node_that_may_open_too_few_files_says_so_and_does_not_start() {
+    let dir = TempDir::new().unwrap();
+    let [listen] = free_ports(own_ip());
+    let ended = node_with_files(300, &dir, listen).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(78), "{said}");
+    for part in ["may open 300 files", "512", "LimitNOFILE"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+}

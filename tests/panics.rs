@@ -1,0 +1,210 @@
+//! A part of a node that panics is not missed for long: the node ends, and says which part it was.
+
+mod common;
+
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use common::{PATIENCE, links::Cluster};
+use futures::stream::BoxStream;
+use ratchet::{
+    clock::{BootClock, Clock, Instant},
+    consensus::{RaftRpc, Transport},
+    node::{Node, Seams},
+    proto::peer::*,
+    storage::StoreOptions,
+    tasks::Fault,
+};
+use tonic::Status;
+
+/// Panics once it is armed.
+#[derive(Clone, Default)]
+struct Bug(Arc<AtomicBool>);
+
+impl Bug {
+    fn arm(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn bite(&self) {
+        assert!(!self.0.load(Ordering::SeqCst), "planted");
+    }
+}
+
+/// A transport that panics on demand: when it says hello, or when it carries Raft's messages.
+struct Buggy {
+    inner: Arc<dyn Transport>,
+    in_hello: Bug,
+    in_raft: Bug,
+}
+
+#[async_trait]
+impl Transport for Buggy {
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status> {
+        self.in_raft.bite();
+        self.inner.raft(address, rpc, message, timeout).await
+    }
+
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status> {
+        self.inner.install_snapshot(address, parts).await
+    }
+
+    async fn hello(
+        &self,
+        address: &str,
+        request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status> {
+        self.in_hello.bite();
+        self.inner.hello(address, request, timeout).await
+    }
+
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+        self.inner.forward(address, requests).await
+    }
+
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status> {
+        self.inner.administer(address, request, timeout).await
+    }
+}
+
+/// A clock that panics on demand, but not in the thread that writes the log.
+struct BuggyClock(Bug);
+
+impl Clock for BuggyClock {
+    fn now(&self) -> Instant {
+        if std::thread::current().name() != Some("ratchet-log") {
+            self.0.bite();
+        }
+        BootClock.now()
+    }
+}
+
+async fn start(cluster: &Cluster, id: u64, seams: Seams) -> Node {
+    let config = cluster.configs[&id].clone();
+    ratchet::server::start(config, seams)
+        .await
+        .expect("the node starts")
+}
+
+/// Waits until the node fails, and checks that it names the part which panicked.
+async fn assert_fails_by(node: &Node, part: &str) {
+    let fault = tokio::time::timeout(PATIENCE, node.failed())
+        .await
+        .expect("the node fails");
+    match &fault {
+        Fault::Panic { task, message } => {
+            assert_eq!(*task, part, "{fault}");
+            assert!(message.contains("planted"), "{fault}");
+        }
+        Fault::Other(_) => panic!("another fault: {fault}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_while_the_cluster_is_founded_fails_the_node() {
+    let cluster = Cluster::configured(3, |_| {});
+    let bug = Bug::default();
+    bug.arm();
+    let mut seams = cluster.seams(1);
+    seams.transport = Arc::new(Buggy {
+        inner: seams.transport,
+        in_hello: bug,
+        in_raft: Bug::default(),
+    });
+    let founder = start(&cluster, 1, seams).await;
+    assert_fails_by(&founder, "formation").await;
+    founder.halt().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_one_of_rafts_own_tasks_fails_the_node_and_the_others_go_on() {
+    let mut cluster = Cluster::configured(3, |_| {});
+    let bugs: Vec<Bug> = (0..3).map(|_| Bug::default()).collect();
+    for id in 1..=3 {
+        let mut seams = cluster.seams(id);
+        seams.transport = Arc::new(Buggy {
+            inner: seams.transport,
+            in_hello: Bug::default(),
+            in_raft: bugs[id as usize - 1].clone(),
+        });
+        let node = start(&cluster, id, seams).await;
+        cluster.nodes.insert(id, node);
+    }
+    cluster.client(1).next_at_last(1).await;
+    let leader = cluster.leader().await;
+    bugs[leader as usize - 1].arm();
+    assert_fails_by(&cluster.nodes[&leader], "raft").await;
+    cluster.crash(leader).await;
+    let other = leader % 3 + 1;
+    cluster.client(other).next_at_last(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_bumper_fails_the_node() {
+    let mut cluster = Cluster::configured(1, |_| {});
+    let bug = Bug::default();
+    let mut seams = cluster.seams(1);
+    // A sole voter's lease needs no clock, so that nobody but who hands out numbers reads it.
+    seams.clock = Arc::new(BuggyClock(bug.clone()));
+    let node = start(&cluster, 1, seams).await;
+    cluster.nodes.insert(1, node);
+    cluster.client(1).next_at_last(1).await;
+    bug.arm();
+    // A fresh key: its call waits for the bumper, and reads the clock only after.
+    let mut client = cluster.client(1).patient(Duration::from_secs(1));
+    let asked = tokio::spawn(async move { client.next(2).await });
+    assert_fails_by(&cluster.nodes[&1], "bumper").await;
+    asked.await.unwrap().expect_err("no number without a bump");
+    cluster.crash(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_writer_of_the_log_fails_the_node() {
+    let mut cluster = Cluster::configured(1, |_| {});
+    let bug = Bug::default();
+    let mut seams = cluster.seams(1);
+    let in_sync = bug.clone();
+    seams.storage = StoreOptions {
+        before_sync: Arc::new(move || {
+            in_sync.bite();
+            Box::pin(ready(Ok(())))
+        }),
+        ..seams.storage
+    };
+    let node = start(&cluster, 1, seams).await;
+    cluster.nodes.insert(1, node);
+    cluster.client(1).next_at_last(1).await;
+    bug.arm();
+    let mut client = cluster.client(1).patient(Duration::from_secs(1));
+    let asked = tokio::spawn(async move { client.next(2).await });
+    assert_fails_by(&cluster.nodes[&1], "writer of the log").await;
+    asked.await.unwrap().expect_err("no number without a bump");
+    cluster.crash(1).await;
+}

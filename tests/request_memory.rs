@@ -1,0 +1,171 @@
+//! Requests that wait hold no more memory than they may, whoever sends them.
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{PATIENCE, links::Cluster};
+use futures::future::join_all;
+use ratchet::{node::Shared, proto::v1::NextStreamRequest};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tonic::Code;
+
+const LIMIT_MB: u64 = 16;
+
+/// A node of three that is alone, and so has no leader.
+async fn alone() -> (Cluster, Arc<Shared>) {
+    let mut cluster = Cluster::configured(3, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        config.request_timeout_ms = 5_000;
+    });
+    cluster.start_node(2).await;
+    let shared = cluster.nodes[&2].shared().clone();
+    (cluster, shared)
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_for_a_leader_hold_no_more_than_they_may() {
+    let (cluster, shared) = alone().await;
+    let client = cluster.client(2);
+    // Half a megabyte each, and as much for the copy that would be forwarded.
+    let asked = (0..3 * LIMIT_MB).map(|_| {
+        let mut sequencer = client.sequencer.clone();
+        let request = NextStreamRequest {
+            namespace: "book".into(),
+            ids: (0..1 << 16).collect(),
+            timeout_ms: 2_000,
+            ..NextStreamRequest::default()
+        };
+        async move {
+            let answers = sequencer.next_stream(tokio_stream::once(request)).await;
+            let answer = answers.unwrap().into_inner().message().await.unwrap();
+            answer.expect("an answer").failure.expect("a failure")
+        }
+    });
+    let failures = timeout(PATIENCE, join_all(asked)).await.expect("in time");
+    let of = |code: Code| failures.iter().filter(move |f| f.code == code as i32);
+    let (waited, refused) = (of(Code::Unavailable).count(), of(Code::ResourceExhausted));
+    // At times fewer wait: two that come together see each other's bytes before one is refused.
+    assert!((1..=LIMIT_MB as usize).contains(&waited), "{waited} waited");
+    for failure in refused.clone() {
+        for part in ["memory_requests_max_mb is 16", "try again in"] {
+            assert!(failure.message.contains(part), "{failure:?}");
+        }
+    }
+    assert_eq!(waited + refused.count(), failures.len(), "{failures:?}");
+    until(|| shared.metrics.request_bytes.get() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_refused_is_told_when_to_try_again_and_served_as_soon_as_there_is_room() {
+    let (mut cluster, shared) = alone().await;
+    let all = shared
+        .request_memory
+        .reserve((LIMIT_MB << 20) as usize)
+        .unwrap();
+    let refused = cluster.client(2).next(1).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let pushback = refused.metadata().get("grpc-retry-pushback-ms");
+    assert_eq!(pushback.expect("when to try again"), "100");
+    drop(all);
+    cluster.start_node(1).await;
+    cluster.start_node(3).await;
+    cluster.client(2).next_at_last(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_not_wait_is_answered_however_many_others_wait() {
+    let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
+    let shared = cluster.nodes[&1].shared().clone();
+    let mut client = cluster.client(1);
+    client.next(1).await.unwrap();
+    let _all = shared
+        .request_memory
+        .reserve((LIMIT_MB << 20) as usize)
+        .unwrap();
+    client.next(1).await.unwrap();
+    client.next_by_stream(1).await.unwrap();
+    let cold = client.next(2).await.unwrap_err();
+    assert_eq!(cold.code(), Code::ResourceExhausted, "{cold}");
+}
+
+/// The start of a call of `Next`, by hand: its headers, and how long its message will be.
+fn call() -> Vec<u8> {
+    // POST, http; then the path, the authority, and the content type, none of them indexed.
+    let mut headers = vec![0x83, 0x86];
+    for (name, value) in [
+        (&[0x04][..], "/ratchet.v1.Sequencer/Next"),
+        (&[0x01], "a"),
+        (&[0x0f, 0x10], "application/grpc"),
+    ] {
+        headers.extend(name);
+        headers.push(value.len() as u8);
+        headers.extend(value.as_bytes());
+    }
+    frame(1, 0x4, &headers)
+}
+
+/// A connection by hand, whose windows are open.
+async fn greeted(cluster: &Cluster) -> TcpStream {
+    let mut stream = TcpStream::connect(cluster.address(2)).await.unwrap();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stream.write_all(preface).await.unwrap();
+    let (settings, window_update) = (4, 8);
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let [_, a, b, kind, flags, ..] = head;
+        let mut payload = vec![0; usize::from(a) << 8 | usize::from(b)];
+        stream.read_exact(&mut payload).await.unwrap();
+        if kind == settings && flags == 0 {
+            let acknowledged = b"\0\0\0\x04\x01\0\0\0\0";
+            stream.write_all(acknowledged).await.unwrap();
+        } else if kind == window_update {
+            return stream;
+        }
+    }
+}
+
+/// A frame of the first stream.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, 1]);
+    frame.extend(payload);
+    frame
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_never_end_hold_no_more_than_they_may() {
+    let (cluster, shared) = alone().await;
+    let mut held = Vec::new();
+    for _ in 0..3 * LIMIT_MB {
+        let mut stream = greeted(&cluster).await;
+        let mut says = call();
+        says.extend(frame(0, 0, &[0, 0, 0x0f, 0xff, 0xff]));
+        for _ in 0..60 {
+            says.extend(frame(0, 0, &[0; 16_000]));
+        }
+        // The node hangs up on those that it refuses.
+        let _ = stream.write_all(&says).await;
+        held.push(stream);
+    }
+    until(|| shared.metrics.requests_refused.get() > 0).await;
+    let bytes = shared.metrics.request_bytes.get();
+    assert!(bytes > 0 && bytes <= (LIMIT_MB as i64 + 1) << 20, "{bytes}");
+    drop(held);
+    until(|| shared.metrics.request_bytes.get() == 0).await;
+}
