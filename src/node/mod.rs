@@ -35,6 +35,7 @@ pub use ask::{Ask, Message, Unanswered};
 pub use config::Config;
 pub use error::StartError;
 pub use forward::{Forwarded, Forwarder, Lost, MERGED_BYTES_MAX};
+pub use readiness::NotReady;
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use requests::{Failure, Origin, leader_of};
 pub use shared::Shared;
