@@ -281,6 +281,17 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
         cluster.client(leader).next_at_last(key).await;
     }
 
+    let holds = cluster.acknowledged(leader, victim);
+    let group = cluster.nodes[&leader].shared().group.clone();
+    let purged = async {
+        while group.purged_index() <= holds {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, purged)
+        .await
+        .expect("the log is purged");
+
     let dir = cluster.data_dir(victim).to_owned();
     let names = Arc::new(Names::new(dir.with_file_name("kept")));
     names.synced(dir.parent().expect("a parent"));
@@ -295,7 +306,6 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
         },
         ..disk.options(&seams.storage)
     };
-    let holds = cluster.acknowledged(leader, victim);
     // Nothing reaches the disk but what an install brings there itself.
     let hanging = disk.hang();
     let config = cluster.configs[&victim].clone();

@@ -3,7 +3,7 @@
 //! Invariant: one entry is under way at a time, and a chunk is granted to the term that proposed it
 //! and to no other.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,9 +35,10 @@ pub async fn run(
 ) {
     let mut waiting = Vec::new();
     // Sections that a bump was not enough for.
-    let mut again: Vec<Place> = Vec::new();
+    let mut again: VecDeque<Place> = VecDeque::new();
     loop {
-        let first = again.len();
+        // Half an entry at most: the other half is for those that ask for the first time.
+        let first = again.len().min(ENTRY_SECTIONS_MAX / 2);
         if first == 0 && requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await == 0 {
             return;
         }
@@ -46,7 +47,7 @@ pub async fn run(
         {
             waiting.push(request);
         }
-        let mut places = std::mem::take(&mut again);
+        let mut places: Vec<Place> = again.drain(..first).collect();
         let mut finish = None;
         for request in waiting.drain(..) {
             match request {
@@ -55,7 +56,7 @@ pub async fn run(
             }
         }
         match bump(&group, &memory, places).await {
-            Ok(unserved) => again = unserved,
+            Ok(unserved) => again.extend(unserved),
             Err(error) => {
                 tracing::info!(term = memory.term(), %error, "no more bumps in this term");
                 // Closed first: who asks after `abandon` notices that nobody listens.

@@ -349,14 +349,19 @@ impl Group {
     /// leader. The caller has closed the term's allocator for good.
     ///
     /// # Errors
-    /// [`ProposeError::Unknown`] if nobody leads a later term within `timeout`; this node then
-    /// keeps silent until somebody does.
+    /// [`ProposeError::NotLeader`] if the term is over already: Raft would transfer a later term of this
+    /// node's, whose allocator is open. [`ProposeError::Unknown`] if nobody leads a later term within
+    /// `timeout`; this node then keeps silent until somebody does.
     pub async fn transfer(
         &self,
         lease: &TermLease,
         to: NodeId,
         timeout: Duration,
     ) -> Result<Leadership, ProposeError> {
+        let own = self.leadership.borrow().own.clone();
+        if lease.is_void() || own.is_none_or(|own| own.term() != lease.term()) {
+            return Err(ProposeError::NotLeader(lease.term()));
+        }
         if !is_planted(Bug::OpenDuringTransfer) {
             lease.void();
         }

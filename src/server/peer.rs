@@ -7,9 +7,9 @@ use futures::{
     stream::{BoxStream, FuturesUnordered},
 };
 use prost::Message;
-use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
@@ -183,7 +183,7 @@ async fn serve_forwarded(
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<Together, Status>>,
 ) {
-    let mut working: FuturesUnordered<JoinHandle<Reserved>> = FuturesUnordered::new();
+    let mut working: FuturesUnordered<AbortOnDropHandle<Reserved>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
@@ -217,7 +217,7 @@ async fn serve_forwarded(
                     let mut answering = Box::pin(answer(shared.clone(), request));
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
-                        None => working.push(tokio::spawn(answering)),
+                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
                     }
                 }
             }

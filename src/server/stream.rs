@@ -16,8 +16,11 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
-use tokio::{task::JoinHandle, time::Instant};
-use tokio_util::sync::{ReusableBoxFuture, WaitForCancellationFutureOwned};
+use tokio::time::Instant;
+use tokio_util::{
+    sync::{ReusableBoxFuture, WaitForCancellationFutureOwned},
+    task::AbortOnDropHandle,
+};
 use tonic::Status;
 
 use super::{deadline::budget, sequencer::to_client};
@@ -61,7 +64,8 @@ pub struct Answers<R> {
     answered: u64,
     /// Where a message is answered that need not wait: set aside once for all of them.
     room: Answering,
-    waiting: FuturesUnordered<JoinHandle<Answered>>,
+    /// They end with the stream: nobody wants the answers of a caller who is gone.
+    waiting: FuturesUnordered<AbortOnDropHandle<Answered>>,
     /// How many keys those have.
     waiting_keys: usize,
     /// The memory of the answer that was given last: it is sent once the next one is asked for.
@@ -148,12 +152,13 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
             let room = ReusableBoxFuture::new(std::future::pending());
             let answering = mem::replace(&mut self.room, room);
             let caller = self.caller.clone();
-            self.waiting.push(tokio::spawn(async move {
+            let task = tokio::spawn(async move {
                 let answered = answering.await;
                 let spans = &caller.node.metrics.request_seconds;
                 spans.observe(arrived.elapsed(), 1);
                 answered
-            }));
+            });
+            self.waiting.push(AbortOnDropHandle::new(task));
         }
         Poll::Pending
     }
