@@ -2,7 +2,8 @@
 //! wait for their caller to read them.
 //!
 //! A request that is answered at once, by a small answer, is not counted: it is gone before it would
-//! matter. The others are counted before they have taken any number, so that they can be refused.
+//! matter. The others are counted when they have to wait. Numbers that one has taken by then (under the
+//! `quorum` fence, or for some of its keys) are skipped and counted where it is refused.
 //!
 //! Invariant: what is counted holds no more than the limit, whoever sent it, and by whatever door.
 
