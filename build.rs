@@ -1,8 +1,38 @@
-//! Generates the gRPC code from `proto/` with protox, so that no `protoc` binary is needed.
+//! Generates the gRPC code from `proto/` with protox, so that no `protoc` binary is needed, and finds
+//! out the commit.
+
+#[path = "build/commit.rs"]
+mod commit;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
+/// How much of a commit's hash is shown.
+const COMMIT_DIGITS: usize = 12;
+
 fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);
+    generate()
+}
+
+/// What the packager says, or else what the checkout is at.
+fn commit() -> Result<String, Box<dyn Error>> {
+    println!("cargo:rerun-if-env-changed=RATCHET_COMMIT");
+    if let Ok(told) = env::var("RATCHET_COMMIT")
+        && !told.is_empty()
+    {
+        return Ok(told);
+    }
+    let checkout = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let Some(found) = commit::of_checkout(&checkout) else {
+        return Ok("unknown".to_owned());
+    };
+    for file in &found.watched {
+        println!("cargo:rerun-if-changed={}", file.display());
+    }
+    Ok(found.hash[..COMMIT_DIGITS].to_owned())
+}
+
+fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let public = protox::compile(
         [

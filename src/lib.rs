@@ -23,4 +23,5 @@ pub mod planted;
 pub mod proto;
 pub mod random;
 pub mod tasks;
+pub mod version;
 pub mod watch;

@@ -28,6 +28,8 @@ pub enum Bug {
     CeilingMissingFromSnapshot,
     /// Logs and votes are acknowledged without an fsync.
     WriteNotSynced,
+    /// Directories are not synced after what is created or renamed in them.
+    NamesNotSynced,
 }
 
 /// Whether `bug` is the one that this process is to have.
@@ -50,7 +52,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 9] = [
+    const NAMES: [(&str, Bug); 10] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -66,6 +68,7 @@ mod chosen {
             Bug::CeilingMissingFromSnapshot,
         ),
         ("write-not-synced", Bug::WriteNotSynced),
+        ("names-not-synced", Bug::NamesNotSynced),
     ];
 
     pub fn bug() -> Option<Bug> {

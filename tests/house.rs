@@ -16,8 +16,8 @@ const HOUSE: [&str; 8] = [
 ];
 /// The client is beside the server: the command uses it, and it uses the generated code alone.
 const CLIENT_MAY_USE: [&str; 1] = ["proto"];
-const ALL_MAY_USE: [&str; 7] = [
-    "clock", "metrics", "planted", "proto", "random", "tasks", "watch",
+const ALL_MAY_USE: [&str; 8] = [
+    "clock", "metrics", "planted", "proto", "random", "tasks", "version", "watch",
 ];
 
 fn rust_files(dir: &Path, found: &mut Vec<std::path::PathBuf>) {

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Client, PATIENCE, history::Load, id, links::Cluster};
-use ratchet::proto::v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest};
+use ratchet::{
+    consensus::{MembershipChange, ProposeError},
+    proto::v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest, UpdateNodeRequest},
+};
 use std::time::Duration;
 use tonic::Code;
 
@@ -57,7 +60,7 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
         let members = cluster
             .client(1)
             .admin
-            .promote_node(NodeRequest { id })
+            .promote_node(NodeRequest { id, force: false })
             .await
             .unwrap();
         assert!(members.into_inner().voters.contains(&id));
@@ -66,7 +69,10 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
     let mut client = cluster.client(2);
     let refused = client
         .admin
-        .remove_node(NodeRequest { id: 1 })
+        .remove_node(NodeRequest {
+            id: 1,
+            force: false,
+        })
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -82,7 +88,10 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
     client.next_at_last(0).await;
     let members = client
         .admin
-        .remove_node(NodeRequest { id: 1 })
+        .remove_node(NodeRequest {
+            id: 1,
+            force: false,
+        })
         .await
         .unwrap()
         .into_inner();
@@ -133,7 +142,10 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     cluster
         .client(1)
         .admin
-        .promote_node(NodeRequest { id: 4 })
+        .promote_node(NodeRequest {
+            id: 4,
+            force: false,
+        })
         .await
         .unwrap();
     let to = TransferLeadershipRequest { to: Some(4) };
@@ -230,12 +242,18 @@ async fn what_cannot_be_done_to_a_membership_is_refused_with_the_reason() {
     for unknown in [
         client
             .admin
-            .promote_node(NodeRequest { id: 9 })
+            .promote_node(NodeRequest {
+                id: 9,
+                force: false,
+            })
             .await
             .unwrap_err(),
         client
             .admin
-            .remove_node(NodeRequest { id: 9 })
+            .remove_node(NodeRequest {
+                id: 9,
+                force: false,
+            })
             .await
             .unwrap_err(),
         client
@@ -250,4 +268,160 @@ async fn what_cannot_be_done_to_a_membership_is_refused_with_the_reason() {
             "{unknown:?}"
         );
     }
+}
+
+/// A change that Raft refuses must not go on counting: with one voter fewer, its majority would not
+/// be there, and the leader would hand out nothing for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let term = cluster.client(leader).status().await.unwrap().term;
+    let group = cluster.nodes[&leader].shared().group.clone();
+    // Nobody ever added node 9.
+    let refused = group.change(term, MembershipChange::Promote(9)).await;
+    assert!(
+        matches!(refused, Err(ProposeError::Refused(_))),
+        "{refused:?}"
+    );
+    // And a change of a term that is over is refused as well.
+    let late = group.change(term - 1, MembershipChange::Remove(1)).await;
+    assert!(matches!(late, Err(ProposeError::NotLeader(_))), "{late:?}");
+    cluster.crash(leader % 3 + 1).await;
+    // Two of three carry the lease on, long after the third was heard last.
+    let later = group.now().after(Duration::from_secs(1));
+    let lease = group.leadership().borrow().own.clone().expect("it leads");
+    let renewed = lease.wait_until(|lease| lease.deadline() > later || lease.is_void());
+    tokio::time::timeout(PATIENCE, renewed)
+        .await
+        .expect("a lease");
+    cluster.client(leader).next_at_last(7).await;
+}
+
+/// The voters that are left must be able to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn removing_a_living_voter_while_another_one_is_dead_is_refused_unless_forced() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let (alive, dead) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    cluster.crash(dead).await;
+    let mut client = cluster.client(leader);
+    client.next_at_last(7).await;
+    let remove = |id, force| NodeRequest { id, force };
+    let refused = client
+        .admin
+        .remove_node(remove(alive, false))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    for says in [format!("node {dead} "), "heard".into(), "--force".into()] {
+        assert!(refused.message().contains(&says), "{refused:?}");
+    }
+    // Nothing happened, and the dead one can go.
+    client.next_at_last(7).await;
+    let now = client
+        .admin
+        .remove_node(remove(dead, false))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(now.voters.contains(&alive) && !now.voters.contains(&dead));
+    client.next_at_last(7).await;
+}
+
+/// With one voter dead, a learner that is away must not be counted in.
+#[tokio::test(flavor = "multi_thread")]
+async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    add(&mut cluster, 2, |_| {}).await;
+    let mut client = cluster.client(1);
+    cluster.crash(2).await;
+    let promote = |force| NodeRequest { id: 2, force };
+    let refused = client.admin.promote_node(promote(false)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    assert!(refused.message().contains("node 2 was "), "{refused:?}");
+    client.next(7).await.unwrap();
+    // Forced, it is done as soon as the learner is back; until then there is no majority.
+    let forced = tokio::spawn({
+        let mut client = client.clone();
+        async move { client.admin.promote_node(promote(true)).await }
+    });
+    cluster.start_node(2).await;
+    let now = forced.await.unwrap().unwrap().into_inner();
+    assert_eq!(now.voters, [1, 2]);
+    client.next_at_last(7).await;
+}
+
+/// A caller that hangs up leaves no voter halfway in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_caller_hangs_up_is_completed() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    add(&mut cluster, 2, |_| {}).await;
+    let term = cluster.client(1).status().await.unwrap().term;
+    let group = cluster.nodes[&1].shared().group.clone();
+    let change = group.change(term, MembershipChange::Promote(2));
+    // Polled once: it is under way, and nobody waits for it any more.
+    assert!(futures::FutureExt::now_or_never(change).is_none());
+    let both = async {
+        while group.members().values().filter(|(_, voter)| *voter).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, both)
+        .await
+        .expect("it votes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_moves_to_another_address() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let moved = leader % 3 + 1;
+    let last = (leader + 1) % 3 + 1;
+    let old = cluster.configs[&moved].peer_listen.to_string();
+    cluster.crash(moved).await;
+    let [listen, peer_listen] = common::free_ports(common::own_ip());
+    let config = cluster.configs.get_mut(&moved).unwrap();
+    (config.listen, config.peer_listen) = (listen, peer_listen);
+    config.peers.insert(moved, peer_listen.to_string());
+    cluster.start_node(moved).await;
+    let mut client = cluster.client(last);
+    let update = |id, address: String| UpdateNodeRequest {
+        id,
+        peer_address: Some(address),
+    };
+    // A wrong address takes nobody away: another node's, nobody's, and where it was.
+    let others = cluster.configs[&leader].peer_listen.to_string();
+    for (wrong, code) in [
+        (others, Code::FailedPrecondition),
+        (old, Code::Unavailable),
+        ("nonsense".to_owned(), Code::InvalidArgument),
+    ] {
+        let refused = client.admin.update_node(update(moved, wrong)).await;
+        assert_eq!(refused.unwrap_err().code(), code);
+    }
+    let unknown = client
+        .admin
+        .update_node(update(9, peer_listen.to_string()))
+        .await;
+    assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
+    let there = update(moved, peer_listen.to_string());
+    client.admin.update_node(there).await.unwrap();
+    let status = client.status().await.unwrap();
+    let node = status.nodes.iter().find(|node| node.id == moved).unwrap();
+    assert_eq!(node.peer_address, peer_listen.to_string());
+    assert_eq!(node.address, listen.to_string());
+    // The leader finds it there: without the third it is the majority.
+    cluster.crash(last).await;
+    cluster.client(leader).next_at_last(7).await;
+    // And it forwards, and leads.
+    cluster.client(moved).next_at_last(7).await;
+    let to = TransferLeadershipRequest { to: Some(moved) };
+    cluster
+        .client(leader)
+        .admin
+        .transfer_leadership(to)
+        .await
+        .unwrap();
+    cluster.client(leader).next_at_last(7).await;
 }

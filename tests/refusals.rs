@@ -221,19 +221,18 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let cluster = Cluster::start(3, |_| {}).await;
     let peer = common::channel(cluster.configs[&1].peer_listen);
     let mut peer = PeerClient::new(peer);
-    let incarnation = cluster.nodes[&1]
-        .shared()
-        .group
-        .store()
-        .identity()
-        .incarnation;
+    let incarnation = |id| {
+        let store = cluster.nodes[&id].shared().group.store();
+        store.identity().incarnation
+    };
     let mine = Header {
         cluster: "test".into(),
         set: 1,
         from: 2,
         to: 1,
-        to_incarnation: incarnation,
+        to_incarnation: incarnation(1),
         follower_lease_ms: 300,
+        from_incarnation: incarnation(2),
     };
     let other = |change: fn(&mut Header)| {
         let mut header = mine.clone();
@@ -288,7 +287,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         from: 9,
         to: 1,
         follower_lease_ms: 300,
-        acknowledged: None,
+        ..HelloRequest::default()
     };
     assert_refused(
         peer.hello(stranger).await,

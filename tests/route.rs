@@ -73,12 +73,18 @@ async fn a_membership_change_without_a_change_of_leader_reaches_the_client() {
     };
     admin.add_node(node).await.expect("added");
     admin
-        .promote_node(NodeRequest { id: 4 })
+        .promote_node(NodeRequest {
+            id: 4,
+            force: false,
+        })
         .await
         .expect("promoted");
     takes_until_it_knows(&client, &addresses(&cluster, &[1, 2, 3, 4])).await;
 
-    let removed = NodeRequest { id: follower };
+    let removed = NodeRequest {
+        id: follower,
+        force: false,
+    };
     admin.remove_node(removed).await.expect("removed");
     let left: Vec<u64> = (1..=4).filter(|id| *id != follower).collect();
     takes_until_it_knows(&client, &addresses(&cluster, &left)).await;
@@ -102,7 +108,7 @@ async fn a_client_outlives_every_server_that_it_was_given() {
         };
         admin.add_node(node).await.expect("added");
         admin
-            .promote_node(NodeRequest { id })
+            .promote_node(NodeRequest { id, force: false })
             .await
             .expect("promoted");
     }

@@ -177,7 +177,13 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     for node in [2, 3] {
         let took = add(&mut cluster, &mut client, node).await;
         println!("node {node}, empty, had all after {took:.1?}");
-        let promoted = client.admin.promote_node(NodeRequest { id: node }).await;
+        let promoted = client
+            .admin
+            .promote_node(NodeRequest {
+                id: node,
+                force: false,
+            })
+            .await;
         promoted.expect("it votes");
     }
     let term = cluster.nodes[&1].shared().group.leadership().borrow().term;

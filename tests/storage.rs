@@ -262,7 +262,7 @@ async fn a_flipped_byte_of_a_record_is_noticed_and_names_the_directory() {
         .to_string();
     assert!(error.contains("checksum"), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
-    assert!(error.contains("remove it from the cluster"), "{error}");
+    assert!(error.contains("ratchet node remove"), "{error}");
 }
 
 /// All parts of a snapshot, as they are sent.

@@ -79,6 +79,8 @@ struct Slot<K> {
 pub struct Cursors {
     ids: HashTable<Slot<u64>>,
     names: HashTable<Slot<Box<[u8]>>>,
+    /// How long the names are together.
+    name_bytes: usize,
 }
 
 /// Hashes keys and sections; seeded, so that nobody can choose keys that collide.
@@ -140,12 +142,30 @@ impl Cursors {
                 self.ids.insert_unique(hash, slot, rehash);
             }
             Key::Name(name) => {
+                self.name_bytes += name.len();
                 let key = name.into();
                 let slot = Slot { key, cursor };
                 let rehash = |slot: &Slot<Box<[u8]>>| hasher.name(slot.cursor.namespace, &slot.key);
                 self.names.insert_unique(hash, slot, rehash);
             }
         }
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.ids.len() + self.names.len()
+    }
+
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        // A table has a byte of its own for each place.
+        let (id, name) = (size_of::<Slot<u64>>() + 1, size_of::<Slot<Box<[u8]>>>() + 1);
+        self.ids.num_buckets() * id + self.names.num_buckets() * name + self.name_bytes
+    }
+
+    /// How long the names are together.
+    pub fn name_bytes(&self) -> usize {
+        self.name_bytes
     }
 
     /// All of them.

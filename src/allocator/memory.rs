@@ -16,7 +16,7 @@ use super::{
     cursor::{Hasher, shard_of},
     gate::Gate,
     section::{Queue, Wish},
-    shard::{Answer, Shard},
+    shard::{Answer, Footprint, Shard},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -204,6 +204,16 @@ impl Memory {
                 }
             })
             .collect()
+    }
+
+    /// How much it holds. Takes the lock of each shard, for a moment.
+    pub fn footprint(&self) -> Footprint {
+        let shards = self.shards.iter().map(|shard| shard.0.lock().footprint());
+        shards.fold(Footprint::default(), |sum, part| Footprint {
+            keys: sum.keys + part.keys,
+            sections: sum.sections + part.sections,
+            bytes: sum.bytes + part.bytes,
+        })
     }
 
     /// A key's hash and shard.

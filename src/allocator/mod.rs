@@ -25,4 +25,5 @@ mod shard;
 mod term;
 
 pub use fence::FenceKind;
+pub use shard::Footprint;
 pub use term::{NextError, NextMany, Term};

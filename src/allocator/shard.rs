@@ -30,6 +30,17 @@ pub struct Shard {
     shared: HashMap<SectionId, u32>,
 }
 
+/// How much a memory, or a part of it, holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Keys that were asked for in this term.
+    pub keys: usize,
+    /// Their sections.
+    pub sections: usize,
+    /// Bytes set aside for both.
+    pub bytes: usize,
+}
+
 /// What a call for numbers of a key came to.
 #[derive(Debug)]
 pub enum Answer {
@@ -173,6 +184,17 @@ impl Shard {
     /// Section number `place`.
     pub fn section(&mut self, place: u32) -> Option<&mut Section> {
         self.sections.get_mut(place as usize)
+    }
+
+    /// How much it holds, without a look at each key.
+    pub fn footprint(&self) -> Footprint {
+        // A name has a section of its own, which knows the name as well.
+        let sections = self.sections.capacity() * size_of::<Section>() + self.cursors.name_bytes();
+        Footprint {
+            keys: self.cursors.len(),
+            sections: self.sections.len(),
+            bytes: self.cursors.bytes() + sections + self.shared.allocation_size(),
+        }
     }
 
     /// Has the keys of section number `place` ask it before they go on.

@@ -13,7 +13,7 @@ use super::{
     fence::{Fence, FenceKind},
     held::{Handed, Held, Taken},
     memory::Memory,
-    shard::Answer,
+    shard::{Answer, Footprint},
 };
 use crate::{
     clock::Clock,
@@ -197,6 +197,12 @@ impl Term {
         let nothing = Held::new(self.memory.metrics(), 0);
         self.pass_fence(nothing, 0, deadline).await?;
         Ok((last > 0).then_some(last))
+    }
+
+    /// How much its memory holds. May wait for a lock that is held for as long as a handover looks at
+    /// all keys of a shard: not for a runtime's worker.
+    pub fn footprint(&self) -> Footprint {
+        self.memory.footprint()
     }
 
     /// Whether nobody will ever take a number from it again.

@@ -17,9 +17,10 @@ Exit codes:
    4  refused: an argument outside its limits, it exists already, numbers used up
    5  no server or no leader answers
    6  the deadline passed
+   7  status: a voter is missing; the others go on
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
-  74  start: the data directory or its disk cannot be used or trusted
+  74  start, recover: the data directory or its disk cannot be used or trusted
   78  start: the configuration cannot work";
 
 const OTHER: u8 = 1;
@@ -28,6 +29,7 @@ const REFUSED: u8 = 4;
 const UNAVAILABLE: u8 = 5;
 const DEADLINE: u8 = 6;
 const PANIC: u8 = 70;
+const VOTER_MISSING: u8 = 7;
 const LISTEN: u8 = 71;
 const STORE: u8 = 74;
 const CONFIG: u8 = 78;
@@ -50,6 +52,24 @@ impl Failed {
         }
     }
 
+    /// A cluster that hands out no numbers for now.
+    pub fn no_leader(message: impl Into<String>) -> Self {
+        Failed {
+            exit: UNAVAILABLE,
+            code: grpc_name(Code::Unavailable),
+            message: message.into(),
+        }
+    }
+
+    /// A cluster that does without some of its voters for now.
+    pub fn voter_missing(message: impl Into<String>) -> Self {
+        Failed {
+            exit: VOTER_MISSING,
+            code: "VOTER_MISSING".to_owned(),
+            message: message.into(),
+        }
+    }
+
     /// A configuration that cannot work.
     pub fn config(message: impl Into<String>) -> Self {
         Failed {
@@ -61,13 +81,18 @@ impl Failed {
 
     /// Tells the user, and the shell.
     pub fn report(&self, json: bool) -> ExitCode {
+        self.tell(json);
+        ExitCode::from(self.exit)
+    }
+
+    /// Tells the user.
+    pub fn tell(&self, json: bool) {
         if json {
             let error = json!({"error": {"code": self.code, "message": self.message}});
             eprintln!("{error}");
         } else {
             eprintln!("error: {}", self.message);
         }
-        ExitCode::from(self.exit)
     }
 }
 

@@ -9,6 +9,7 @@ mod namespace;
 mod node;
 mod numbers;
 mod output;
+mod recover;
 mod start;
 mod status;
 
@@ -17,13 +18,16 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::client::{Client, ClientError};
+use crate::{
+    client::{Client, ClientError},
+    version,
+};
 
 pub use exit::Failed;
 
 /// The tool's command line.
 #[derive(Debug, Parser)]
-#[command(name = "ratchet", version, about, after_help = exit::HELP)]
+#[command(name = "ratchet", version = version::LONG, about, after_help = exit::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Subcommands,
@@ -43,8 +47,11 @@ enum Subcommands {
     Status(status::Status),
     /// Hand the leadership over, without a gap
     Transfer(node::Transfer),
-    /// Add, promote and remove nodes
+    /// Add, promote, move and remove nodes
     Node(node::Node),
+    /// Make a cluster of one out of the data directory of a node whose cluster lost its majority for
+    /// good; offline
+    Recover(recover::Recover),
     /// Measure how fast numbers come, beside something else if asked for
     Bench(Box<bench::Bench>),
     #[command(hide = true)]
@@ -91,6 +98,7 @@ impl Subcommands {
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
             Subcommands::Node(node) => node.wants_json(),
+            Subcommands::Recover(recover) => recover.json,
             Subcommands::Bench(bench) => bench.json,
             Subcommands::Start(_) | Subcommands::BenchEcho(_) | Subcommands::Completions { .. } => {
                 false
@@ -107,6 +115,7 @@ impl Subcommands {
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,
             Subcommands::Node(node) => node.run().await,
+            Subcommands::Recover(recover) => recover.run().await,
             Subcommands::Bench(bench) => bench.run().await,
             Subcommands::BenchEcho(echo) => echo.run().await,
             Subcommands::Completions { shell } => {

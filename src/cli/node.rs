@@ -45,10 +45,14 @@ enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Make a learner a voter
+    /// Make a learner a voter, once it has caught up
     Promote {
         /// Its node id
         id: u64,
+        /// Promote it even where it, or a majority of the voters, does not answer or lags behind. If
+        /// they do not come back, the cluster never hands out a number again
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -56,6 +60,21 @@ enum Command {
     Remove {
         /// Its node id
         id: u64,
+        /// Remove it even where a majority of the voters that are left does not answer or lags
+        /// behind. If they do not come back, the cluster never hands out a number again
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Take in the addresses of a member that runs at another place than it did
+    Update {
+        /// Its node id
+        id: u64,
+        /// Where it listens for peers now, "host:port"; without it, where it did. It tells its
+        /// address for clients itself
+        #[arg(long)]
+        peer_address: Option<String>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -66,7 +85,8 @@ impl Node {
         match &self.command {
             Command::Add { connection, .. }
             | Command::Promote { connection, .. }
-            | Command::Remove { connection, .. } => connection.json,
+            | Command::Remove { connection, .. }
+            | Command::Update { connection, .. } => connection.json,
         }
     }
 
@@ -81,16 +101,33 @@ impl Node {
                 let client = connection.client()?;
                 let mut members = client.add_node(id, peer_address).await?;
                 if voter {
-                    members = client.promote_node(id).await?;
+                    members = client.promote_node(id, false).await?;
                 }
                 (connection, members)
             }
-            Command::Promote { id, connection } => {
-                let members = connection.client()?.promote_node(id).await?;
+            Command::Promote {
+                id,
+                force,
+                connection,
+            } => {
+                let members = connection.client()?.promote_node(id, force).await?;
                 (connection, members)
             }
-            Command::Remove { id, connection } => {
-                let members = connection.client()?.remove_node(id).await?;
+            Command::Remove {
+                id,
+                force,
+                connection,
+            } => {
+                let members = connection.client()?.remove_node(id, force).await?;
+                (connection, members)
+            }
+            Command::Update {
+                id,
+                peer_address,
+                connection,
+            } => {
+                let client = connection.client()?;
+                let members = client.update_node(id, peer_address).await?;
                 (connection, members)
             }
         };

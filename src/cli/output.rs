@@ -8,12 +8,18 @@ use super::Failed;
 
 /// Writes bytes.
 pub fn bytes(bytes: &[u8]) -> Result<(), Failed> {
+    to_reader(bytes).map(drop)
+}
+
+/// Writes bytes; false where nobody reads them any more.
+pub fn to_reader(bytes: &[u8]) -> Result<bool, Failed> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failed::other(format!(
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failed::other(format!(
             "cannot write to standard output: {error}"
         ))),
-        _ => Ok(()),
     }
 }
 

@@ -80,10 +80,16 @@ calls! {
     /// Adds a learner.
     add_node(id: u64, peer_address: String) -> MembershipResponse:
         v1::AddNodeRequest { id, peer_address } => add_node, changes: true;
-    /// Makes a learner a voter.
-    promote_node(id: u64) -> MembershipResponse: v1::NodeRequest { id } => promote_node, changes: true;
-    /// Removes a node.
-    remove_node(id: u64) -> MembershipResponse: v1::NodeRequest { id } => remove_node, changes: true;
+    /// Makes a learner a voter; with `force`, even where that may leave the cluster without a
+    /// majority.
+    promote_node(id: u64, force: bool) -> MembershipResponse:
+        v1::NodeRequest { id, force } => promote_node, changes: true;
+    /// Removes a node; with `force`, even where that may leave the cluster without a majority.
+    remove_node(id: u64, force: bool) -> MembershipResponse:
+        v1::NodeRequest { id, force } => remove_node, changes: true;
+    /// Takes in where a member is now.
+    update_node(id: u64, peer_address: Option<String>) -> MembershipResponse:
+        v1::UpdateNodeRequest { id, peer_address } => update_node, changes: true;
     /// Hands the leadership to `to`, or to the voter with the longest log.
     transfer(to: Option<u64>) -> TransferLeadershipResponse:
         v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;

@@ -5,10 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -22,6 +19,7 @@ use openraft::{
 };
 
 use super::{
+    inbound::Heard,
     lease::{LeaseClock, Quorums, TermLease},
     membership::Voters,
     network::{Network, Sender},
@@ -29,7 +27,7 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    clock::{Clock, Instant},
+    clock::Clock,
     metrics::Metrics,
     planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
@@ -140,10 +138,9 @@ pub struct Group {
     pub(super) voters_version: AtomicU64,
     stopped: watch::Sender<Option<String>>,
     tasks: Tasks,
-    /// When the leader was last heard of, in nanoseconds; 0 before the first time.
-    leader_heard: AtomicU64,
     /// Held while the membership changes.
     pub(super) changing: tokio::sync::Mutex<()>,
+    pub(super) heard: Heard,
 }
 
 impl Group {
@@ -169,6 +166,7 @@ impl Group {
             cluster: config.cluster.clone(),
             set: config.set,
             node: config.node,
+            incarnation: store.identity().incarnation,
             follower_lease_ms: config.election_timeout_ms,
         });
         let network = Network::new(sender, transport, lease.clone(), metrics);
@@ -199,8 +197,8 @@ impl Group {
             voters_version: AtomicU64::new(0),
             stopped: watch::Sender::default(),
             tasks,
-            leader_heard: AtomicU64::new(0),
             changing: tokio::sync::Mutex::default(),
+            heard: Heard::default(),
         });
         group
             .tasks
@@ -258,19 +256,6 @@ impl Group {
         self.network.sender()
     }
 
-    /// When this node last followed a leader's message, if ever.
-    pub fn leader_heard(&self) -> Option<Instant> {
-        match self.leader_heard.load(Relaxed) {
-            0 => None,
-            nanos => Some(Instant::from_nanos(nanos)),
-        }
-    }
-
-    /// This node follows a message of the leader's that arrived at `at`.
-    pub(super) fn hear_leader(&self, at: Instant) {
-        self.leader_heard.fetch_max(at.as_nanos(), Relaxed);
-    }
-
     /// Raft's own view of the group.
     pub(super) fn metrics(&self) -> RaftMetrics<Types> {
         self.raft.metrics().borrow_watched().clone()
@@ -290,6 +275,14 @@ impl Group {
     /// # Errors
     /// [`ProposeError`]; after `Unknown` the command may still be applied, or may have been.
     pub async fn propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
+        let outcome = self.try_propose(term, command).await;
+        if outcome.is_err() {
+            self.store.metrics().proposals_failed.inc();
+        }
+        outcome
+    }
+
+    async fn try_propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
         let (responder, answer) =
             ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
         self.raft
@@ -421,12 +414,9 @@ impl Group {
         let leads =
             seen.state.is_leader() && vote.committed && vote.leader_id.voted_for == self.node();
         let membership = seen.membership_config.membership();
-        let lease = leads.then(|| {
-            let quorums = Quorums::new(membership.get_joint_config().iter().cloned());
-            let lease = self.lease.begin(term, quorums.clone());
-            self.lease.set_quorums(quorums);
-            lease
-        });
+        self.network.follow(&seen.membership_config);
+        let quorums = Quorums::of(&seen.membership_config);
+        let lease = leads.then(|| self.lease.begin(term, quorums));
         if lease.is_none() {
             self.lease.void();
         }

@@ -28,6 +28,7 @@ use crate::{
     clock::{Clock, Instant},
     planted::{Bug, is_planted},
     sequence::NodeId,
+    storage::StoredMembership,
 };
 
 const VOID: u64 = 0;
@@ -37,15 +38,18 @@ const EXPIRED: u64 = 1;
 #[derive(Debug)]
 pub struct TermLease {
     term: u64,
+    /// When this node noticed that it leads.
+    began: Instant,
     /// Nanoseconds; `VOID` for good, `EXPIRED` before the first majority of acknowledgements.
     deadline: AtomicU64,
     changed: Notify,
 }
 
 impl TermLease {
-    fn new(term: u64) -> Self {
+    fn new(term: u64, began: Instant) -> Self {
         TermLease {
             term,
+            began,
             deadline: AtomicU64::new(EXPIRED),
             changed: Notify::new(),
         }
@@ -106,19 +110,43 @@ impl TermLease {
     }
 }
 
+/// For how long a peer has not been known to follow this leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Since that was sent which it last answered; since the term began, where it answered nothing.
+    pub lasts: Duration,
+    /// Whether it answered anything in this term.
+    pub in_term: bool,
+}
+
 /// The sets of voters whose majorities must all agree: one, or two while membership changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Quorums(Vec<BTreeSet<NodeId>>);
+pub struct Quorums {
+    sets: Vec<BTreeSet<NodeId>>,
+    /// The log index of the membership that they are of.
+    at: u64,
+}
 
 impl Quorums {
     /// From the voter sets of a membership.
     pub fn new(sets: impl IntoIterator<Item = BTreeSet<NodeId>>) -> Self {
-        Quorums(sets.into_iter().collect())
+        Quorums {
+            sets: sets.into_iter().collect(),
+            at: 0,
+        }
+    }
+
+    /// From a membership, as it stands in the log.
+    pub fn of(membership: &StoredMembership) -> Self {
+        Quorums {
+            sets: membership.membership().get_joint_config().clone(),
+            at: membership.log_id().as_ref().map_or(0, |id| id.index),
+        }
     }
 
     /// All voters.
     pub fn voters(&self) -> BTreeSet<NodeId> {
-        self.0.iter().flatten().copied().collect()
+        self.sets.iter().flatten().copied().collect()
     }
 
     /// Whether `who` is the one and only voter.
@@ -130,7 +158,7 @@ impl Quorums {
     /// `None` while some majority has not spoken at all.
     pub fn reached(&self, far: impl Fn(NodeId) -> Option<Instant>) -> Option<Instant> {
         let mut earliest = None;
-        for set in &self.0 {
+        for set in &self.sets {
             let mut stamps: Vec<Instant> = set.iter().filter_map(|&node| far(node)).collect();
             stamps.sort_unstable_by(|a, b| b.cmp(a));
             let majority = *stamps.get(set.len() / 2)?;
@@ -146,7 +174,10 @@ impl Quorums {
     }
 
     fn and(&self, other: Option<&BTreeSet<NodeId>>) -> Quorums {
-        Quorums(self.0.iter().chain(other).cloned().collect())
+        Quorums {
+            sets: self.sets.iter().chain(other).cloned().collect(),
+            at: self.at,
+        }
     }
 }
 
@@ -166,9 +197,53 @@ struct State {
     proposed: Option<BTreeSet<NodeId>>,
     acks_term: u64,
     acks: HashMap<NodeId, Instant>,
-    /// Raft was shown something of this term: no lease of an earlier one is valid, not even one that
-    /// is begun later, by a watcher that lags.
+    /// Raft may know of this term: no lease of an earlier one is valid, not even one that is begun
+    /// later, by a watcher that lags.
     void_before: u64,
+    /// The terms of what Raft is judging at present; they count as `void_before` does.
+    shown: Vec<u64>,
+}
+
+impl State {
+    /// Follows the membership in force. Within a term it only moves on; a watcher that lags may
+    /// bring an earlier one.
+    fn follow(&mut self, quorums: Quorums) {
+        if quorums.at >= self.quorums.at {
+            self.quorums = quorums;
+        }
+    }
+
+    fn void_before(&self) -> u64 {
+        let shown = self.shown.iter().copied().max();
+        self.void_before.max(shown.unwrap_or(0))
+    }
+}
+
+/// Raft is judging a message of a later term. Dropped, that term counts as known to Raft.
+#[must_use]
+pub struct Shown<'a> {
+    clock: &'a LeaseClock,
+    term: u64,
+    adopted: bool,
+}
+
+impl Shown<'_> {
+    /// Raft kept to an earlier term: leases that begin later are not affected.
+    pub fn refused(mut self) {
+        self.adopted = false;
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        let mut state = self.clock.state.lock();
+        if let Some(at) = state.shown.iter().position(|term| *term == self.term) {
+            state.shown.swap_remove(at);
+        }
+        if self.adopted {
+            state.void_before = self.term.max(state.void_before);
+        }
+    }
 }
 
 impl LeaseClock {
@@ -190,17 +265,19 @@ impl LeaseClock {
     /// Starts the lease of a term that this node leads, voiding any other.
     pub fn begin(&self, term: u64, quorums: Quorums) -> Arc<TermLease> {
         let mut state = self.state.lock();
-        state.quorums = quorums;
-        if let Some(current) = &state.current {
+        if let Some(current) = state.current.clone() {
             if current.term == term {
-                return current.clone();
+                state.follow(quorums);
+                self.recompute(&state);
+                return current;
             }
             current.void();
         }
+        state.quorums = quorums;
         // What was proposed in an earlier term is in our log, and so in `quorums`, or nowhere.
         state.proposed = None;
-        let lease = Arc::new(TermLease::new(term));
-        if term < state.void_before {
+        let lease = Arc::new(TermLease::new(term, self.now()));
+        if term < state.void_before() {
             lease.void();
         }
         state.current = Some(lease.clone());
@@ -211,16 +288,35 @@ impl LeaseClock {
     /// Voids the current lease if its term is before `term`; called before Raft is shown anything
     /// of a later term, so that no answer of ours can follow one of a successor.
     pub fn void_before(&self, term: u64) {
-        if is_planted(Bug::OpenDuringTransfer) {
-            return;
-        }
+        drop(self.show(term));
+    }
+
+    /// As [`LeaseClock::void_before`], for a message that Raft may refuse: leases that begin after
+    /// a refusal are valid again.
+    pub fn show(&self, term: u64) -> Shown<'_> {
+        let term = match is_planted(Bug::OpenDuringTransfer) {
+            true => 0,
+            false => term,
+        };
         let mut state = self.state.lock();
-        state.void_before = term.max(state.void_before);
+        state.shown.push(term);
         if let Some(current) = &state.current
             && current.term < term
         {
             current.void();
         }
+        Shown {
+            clock: self,
+            term,
+            adopted: true,
+        }
+    }
+
+    /// Whether this node holds a valid lease now: nobody else leads.
+    pub fn is_held(&self) -> bool {
+        let now = self.now();
+        let current = self.state.lock().current.clone();
+        current.is_some_and(|lease| lease.is_valid(now))
     }
 
     /// Voids the current lease, if there is one.
@@ -230,27 +326,27 @@ impl LeaseClock {
         }
     }
 
-    /// Follows the membership that is in force.
-    pub fn set_quorums(&self, quorums: Quorums) {
-        let mut state = self.state.lock();
-        if state.quorums != quorums {
-            state.quorums = quorums;
-            self.recompute(&state);
-        }
-    }
-
     /// Whose majorities count at present.
     pub fn quorums(&self) -> Quorums {
         let state = self.state.lock();
         state.quorums.and(state.proposed.as_ref())
     }
 
-    /// From before a membership is proposed until it is known to be in force (or refused), its
-    /// majority counts as well: Raft acts on a membership the moment it is in the log, before this
-    /// clock can hear of it.
-    pub fn set_proposed(&self, voters: Option<BTreeSet<NodeId>>) {
+    /// A membership change is about to be proposed to Raft, which acts on it the moment that it is
+    /// in the log, before this clock can hear of it: from now on the majority of `voters` counts as
+    /// well. `in_force` is the membership that Raft acts on at this moment.
+    pub fn propose(&self, in_force: Quorums, voters: BTreeSet<NodeId>) {
         let mut state = self.state.lock();
-        state.proposed = voters;
+        state.follow(in_force);
+        state.proposed = Some(voters);
+        self.recompute(&state);
+    }
+
+    /// Nothing that was proposed is on its way any more, and Raft acts on `in_force`.
+    pub fn settle(&self, in_force: Quorums) {
+        let mut state = self.state.lock();
+        state.follow(in_force);
+        state.proposed = None;
         self.recompute(&state);
     }
 
@@ -277,6 +373,20 @@ impl LeaseClock {
             .flatten()
     }
 
+    /// For how long `peer` has not been known to follow this leader; `None` where this node does not
+    /// lead.
+    pub fn silence(&self, peer: NodeId) -> Option<Silence> {
+        let now = self.now();
+        let state = self.state.lock();
+        let lease = state.current.as_ref().filter(|lease| !lease.is_void())?;
+        let of_this_term = state.acks_term == lease.term;
+        let heard = of_this_term.then(|| state.acks.get(&peer)).flatten();
+        Some(Silence {
+            lasts: now.since(*heard.unwrap_or(&lease.began)),
+            in_term: heard.is_some(),
+        })
+    }
+
     fn recompute(&self, state: &State) {
         let Some(current) = &state.current else {
             return;
@@ -300,136 +410,4 @@ impl LeaseClock {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Default)]
-    struct ManualClock(AtomicU64);
-
-    impl Clock for ManualClock {
-        fn now(&self) -> Instant {
-            ms(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    fn ms(ms: u64) -> Instant {
-        Instant::from_nanos(ms * 1_000_000)
-    }
-
-    fn quorums(sets: &[&[NodeId]]) -> Quorums {
-        Quorums::new(sets.iter().map(|set| set.iter().copied().collect()))
-    }
-
-    fn clock() -> LeaseClock {
-        LeaseClock::new(
-            Arc::new(ManualClock::default()),
-            1,
-            Duration::from_millis(200),
-        )
-    }
-
-    #[test]
-    fn the_lease_runs_from_the_sending_of_what_a_majority_acknowledged() {
-        let clock = clock();
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        assert!(!lease.is_valid(ms(0)), "nobody has spoken");
-        clock.credit(3, 2, ms(1_000));
-        assert!(lease.is_valid(ms(1_199)));
-        assert!(!lease.is_valid(ms(1_200)));
-        clock.credit(3, 3, ms(900));
-        assert_eq!(
-            lease.deadline(),
-            ms(1_200),
-            "an older one does not shorten it"
-        );
-    }
-
-    #[test]
-    fn of_five_voters_the_second_fastest_peer_counts() {
-        let clock = clock();
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3, 4, 5]]));
-        clock.credit(3, 2, ms(1_000));
-        assert!(!lease.is_valid(ms(0)));
-        clock.credit(3, 3, ms(500));
-        assert_eq!(lease.deadline(), ms(700));
-        clock.credit(3, 4, ms(800));
-        assert_eq!(lease.deadline(), ms(1_000));
-    }
-
-    #[test]
-    fn a_joint_membership_needs_both_majorities() {
-        let clock = clock();
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3], &[3, 4, 5]]));
-        clock.credit(3, 2, ms(1_000));
-        assert!(!lease.is_valid(ms(0)));
-        clock.credit(3, 4, ms(100));
-        clock.credit(3, 5, ms(90));
-        assert_eq!(lease.deadline(), ms(290));
-    }
-
-    #[test]
-    fn a_sole_voters_lease_never_ends_until_another_membership_is_proposed() {
-        let clock = clock();
-        let lease = clock.begin(3, quorums(&[&[1]]));
-        assert!(lease.is_valid(ms(u64::from(u32::MAX))));
-        clock.set_proposed(Some(BTreeSet::from([1, 2])));
-        assert!(!lease.is_valid(ms(0)));
-        clock.credit(3, 2, ms(1_000));
-        assert_eq!(lease.deadline(), ms(1_200));
-    }
-
-    #[test]
-    fn acknowledgements_of_another_term_extend_nothing() {
-        let clock = clock();
-        clock.credit(2, 2, ms(1_000));
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        assert!(!lease.is_valid(ms(0)));
-        clock.credit(2, 2, ms(1_100));
-        assert!(!lease.is_valid(ms(0)));
-        clock.credit(4, 2, ms(1_100));
-        assert!(!lease.is_valid(ms(0)));
-    }
-
-    #[test]
-    fn those_that_came_before_the_term_was_noticed_count() {
-        let clock = clock();
-        clock.credit(3, 2, ms(1_000));
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        assert_eq!(lease.deadline(), ms(1_200));
-    }
-
-    #[test]
-    fn a_void_lease_stays_void() {
-        let clock = clock();
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        clock.credit(3, 2, ms(1_000));
-        clock.void_before(3);
-        assert!(lease.is_valid(ms(1_000)), "of the same term");
-        clock.void_before(4);
-        assert!(lease.is_void());
-        clock.credit(3, 2, ms(2_000));
-        assert!(!lease.is_valid(ms(2_000)));
-        let again = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        assert!(again.is_void(), "the same term does not start over");
-        let next = clock.begin(5, quorums(&[&[1, 2, 3]]));
-        assert!(!next.is_void());
-    }
-
-    #[test]
-    fn a_lease_that_is_begun_after_a_later_term_was_seen_is_void() {
-        let clock = clock();
-        clock.credit(3, 2, ms(1_000));
-        clock.void_before(4);
-        let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-        assert!(lease.is_void());
-        assert!(!clock.begin(4, quorums(&[&[1, 2, 3]])).is_void());
-    }
-
-    #[test]
-    fn a_new_term_voids_the_last_one() {
-        let clock = clock();
-        let old = clock.begin(3, quorums(&[&[1]]));
-        clock.begin(5, quorums(&[&[1]]));
-        assert!(old.is_void());
-    }
-}
+mod tests;

@@ -5,20 +5,34 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::Ordering::{Acquire, Release},
+    fmt,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Release},
+    },
     time::Duration,
 };
 
 use openraft::{
-    ChangeMembers, Precondition, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver,
+    ChangeMembers, RaftMetrics, ServerState,
+    async_runtime::watch::WatchReceiver,
+    errors::{ClientWriteError, RaftError},
+    raft::Precondition,
 };
 
-use super::group::{Group, ProposeError, refused};
+use super::{
+    group::{Group, ProposeError, refused},
+    lease::{Quorums, Silence},
+};
 use crate::{
+    clock::Instant,
     sequence::NodeId,
-    storage::{Member, StoreError, Types},
+    storage::{Member, Membership, StoreError, StoredMembership, Types},
     watch,
 };
+
+/// A voter that is further behind has not caught up.
+const LAG_ENTRIES_MAX: u64 = 1_000;
 
 /// What is known of one node.
 #[derive(Debug, Clone)]
@@ -35,6 +49,19 @@ pub struct NodeState {
     pub log_index: Option<u64>,
     /// The last entry that it applied; known of this node alone.
     pub applied_index: Option<u64>,
+    /// For how long it has not been heard; known of the others, where this node leads.
+    pub silence: Option<Silence>,
+}
+
+/// How far this node's log is; `None` for no entry.
+#[derive(Debug, Clone, Copy)]
+pub struct LogState {
+    /// Its last entry.
+    pub last: Option<u64>,
+    /// The last entry that it knows to be committed.
+    pub committed: Option<u64>,
+    /// The last entry that it applied.
+    pub applied: Option<u64>,
 }
 
 /// The voters of a membership that is committed.
@@ -131,6 +158,7 @@ impl Group {
                 };
                 NodeState {
                     id,
+                    silence: self.lease.silence(id).filter(|_| !mine),
                     member,
                     voter,
                     role,
@@ -149,6 +177,16 @@ impl Group {
             .collect()
     }
 
+    /// How far this node's log is.
+    pub fn log_state(&self) -> LogState {
+        let metrics = self.metrics();
+        LogState {
+            last: metrics.last_log_index,
+            committed: metrics.local_committed.map(|log_id| log_id.index),
+            applied: metrics.last_applied.map(|log_id| log_id.index),
+        }
+    }
+
     /// The voter to hand the leadership of `term` to: one that was heard within a lease, with the
     /// longest log. Asked for `wanted`, that one or why not.
     ///
@@ -157,10 +195,9 @@ impl Group {
     pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, ProposeError> {
         let now = self.lease.now();
         let heard = |id: NodeId| {
-            let within = Duration::from_millis(self.config().election_timeout_ms);
             self.lease
                 .last_credit(term, id)
-                .is_some_and(|sent| now.since(sent) < within)
+                .is_some_and(|sent| now.since(sent) < self.follower_lease())
         };
         let others = self
             .nodes()
@@ -196,43 +233,31 @@ impl Group {
             })
     }
 
-    /// Adds a learner.
+    /// Changes the membership: one change at a time, and to its end, whether or not the caller
+    /// waits for it.
     ///
     /// # Errors
-    /// [`ProposeError`].
-    pub async fn add_learner(
-        &self,
+    /// [`ProposeError`]. After a failure on the way a voter may have been added or removed halfway
+    /// (both majorities count then): asked for again, the change is completed.
+    pub async fn change(
+        self: &Arc<Self>,
         term: u64,
-        id: NodeId,
-        member: Member,
+        change: MembershipChange,
     ) -> Result<(), ProposeError> {
-        let written = self.raft.add_learner(id, member, false).await;
-        written.map(drop).map_err(|e| refused(term, e))
+        let changing = tokio::spawn(self.clone().change_alone(term, change));
+        changing
+            .await
+            .map_err(|e| ProposeError::Stopped(e.to_string()))?
     }
 
-    /// Makes a learner a voter.
-    ///
-    /// # Errors
-    /// [`ProposeError`].
-    pub async fn promote(&self, term: u64, id: NodeId) -> Result<(), ProposeError> {
-        let mut voters = self.voter_ids();
-        voters.insert(id);
-        let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-        self.change_voters(term, voters, change).await
+    /// The instant that messages sent from now on are stamped with.
+    pub fn now(&self) -> Instant {
+        self.lease.now()
     }
 
-    /// Removes a node, voter or learner; not this one.
-    ///
-    /// # Errors
-    /// [`ProposeError`].
-    pub async fn remove(&self, term: u64, id: NodeId) -> Result<(), ProposeError> {
-        let mut voters = self.voter_ids();
-        let change = if voters.remove(&id) {
-            ChangeMembers::RemoveVoters(BTreeSet::from([id]))
-        } else {
-            ChangeMembers::RemoveNodes(BTreeSet::from([id]))
-        };
-        self.change_voters(term, voters, change).await
+    /// How long a follower keeps out of elections after it heard of a leader.
+    pub(super) fn follower_lease(&self) -> Duration {
+        Duration::from_millis(self.config().election_timeout_ms)
     }
 
     /// The last log entry that this node has purged; what lies before comes by snapshot alone.
@@ -245,48 +270,222 @@ impl Group {
         self.lease.quorums().is_sole(self.node())
     }
 
-    fn voter_ids(&self) -> BTreeSet<NodeId> {
-        let members = self.members().into_iter();
-        members
-            .filter(|(_, (_, voter))| *voter)
-            .map(|(id, _)| id)
-            .collect()
-    }
-
-    async fn change_voters(
-        &self,
+    /// Proposes a change, and keeps the lease within what may come into force.
+    ///
+    /// A membership is in force for Raft the moment that it stands in this leader's log, committed
+    /// or not. The lease must need its majority from then on, or a majority of the new voters could
+    /// elect a successor while the old one still answers. In any order of events it does:
+    ///
+    /// * *Before.* The membership that Raft acts on is read from Raft itself, not from what a
+    ///   watcher saw of it, and Raft proposes only if it still is the one
+    ///   (`Precondition::LastMembershipLogId`). The voters that follow from it count before the
+    ///   proposal is made.
+    /// * *On the way.* Raft puts a joint membership into the log, made of the old voters and the
+    ///   new, then the new voters alone. The lease needs a majority of either, more than each of
+    ///   these.
+    /// * *Done, or definitely refused* ([`is_definite`]): whatever was proposed stands in the log by
+    ///   then, or never will. Again Raft is asked for the membership that it acts on: the new one,
+    ///   the old one, or, if the second step was refused, the joint one. No other can come into
+    ///   force, since `changing` is held. That one alone counts from here.
+    /// * *Unknown*, or this node leads no longer: the proposed voters go on counting, until another
+    ///   change reads what is in force, or another term begins (it reads its log anew).
+    /// * The watcher of Raft's metrics may bring an older membership later. Within a term the lease
+    ///   follows only to a later log index, and a leader's log only grows.
+    async fn change_alone(
+        self: Arc<Self>,
         term: u64,
-        voters: BTreeSet<NodeId>,
-        change: ChangeMembers<NodeId, Member>,
+        change: MembershipChange,
     ) -> Result<(), ProposeError> {
-        let _one_at_a_time = self.changing.lock().await;
-        self.lease.set_proposed(Some(voters));
-        let in_this_term = Precondition::CommittedLeaderId {
-            committed_leader_id: term.into(),
-        };
+        // Whoever waited here could be gone long before it is its turn.
+        let _one_at_a_time = self.changing.try_lock().map_err(|_| {
+            let why = "another membership change is under way; ask again when it is done";
+            ProposeError::Refused(why.to_owned())
+        })?;
+        let before = self.in_force(term).await?;
+        let voters = change.voters_after(before.membership());
+        self.lease.propose(Quorums::of(&before), voters);
+        let unless_changed = [
+            Precondition::CommittedLeaderId {
+                committed_leader_id: term.into(),
+            },
+            Precondition::LastMembershipLogId {
+                last_membership_log_id: *before.log_id(),
+            },
+        ];
         let written = self
             .raft
-            .change_membership_if(change, false, [in_this_term])
+            .change_membership_if(change.into_raft(before.membership()), false, unless_changed)
             .await;
-        if let Ok(written) = &written {
-            // In force for Raft; wait until the watcher has told the lease as well.
-            let index = written.log_id.index;
-            let in_force = |seen: &RaftMetrics<Types>| {
-                seen.membership_config
-                    .log_id()
-                    .as_ref()
-                    .is_some_and(|id| id.index >= index)
-            };
-            let mut metrics = self.raft.metrics();
-            if let Ok(seen) = metrics.wait_until(in_force).await {
-                let sets = seen.membership_config.membership().get_joint_config();
-                self.lease
-                    .set_quorums(super::lease::Quorums::new(sets.iter().cloned()));
-            }
-            self.lease.set_proposed(None);
+        if written.as_ref().err().is_none_or(is_definite)
+            && let Ok(now) = self.in_force(term).await
+        {
+            self.lease.settle(Quorums::of(&now));
         }
-        // After a failure the change may still come into force: its majority goes on counting,
-        // until a change succeeds or another term begins.
-        written.map(drop).map_err(|e| refused(term, e))
+        let written = written.map_err(|e| refused(term, e))?;
+        // Whoever asks this node for its members from now on shall see the change.
+        let index = written.log_id.index;
+        let seen = |metrics: &RaftMetrics<Types>| {
+            let log_id = metrics.membership_config.log_id();
+            log_id.is_some_and(|id| id.index >= index)
+        };
+        match self.raft.metrics().wait_until(seen).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ProposeError::Stopped(error.to_string())),
+        }
+    }
+
+    /// Refuses a change of the voters after which no majority would be there to go on: the change
+    /// itself might still be committed, and nothing after it. Whoever did not answer a message that
+    /// was sent after `asked` (by the clock of [`Group::now`]) is not there.
+    ///
+    /// # Errors
+    /// No majority of the voters that there would be was heard since, or has caught up.
+    pub fn check_voters_after(
+        &self,
+        term: u64,
+        change: &MembershipChange,
+        asked: Instant,
+    ) -> Result<(), Unfit> {
+        let metrics = self.metrics();
+        let voters = change.voters_after(metrics.membership_config.membership());
+        let last = metrics.last_log_index.unwrap_or(0);
+        let now = self.lease.now();
+        let mut unfit = Unfit {
+            why: Vec::new(),
+            silent: false,
+        };
+        let fit: BTreeSet<NodeId> = voters
+            .iter()
+            .copied()
+            .filter(|&id| {
+                if id == self.node() {
+                    return true;
+                }
+                let heard = self.lease.last_credit(term, id);
+                if heard.is_none_or(|heard| heard < asked) {
+                    unfit.silent = true;
+                    unfit.why.push(match heard {
+                        Some(at) => format!("node {id} was last heard {:.1?} ago", now.since(at)),
+                        None => format!("node {id} was not heard in this term"),
+                    });
+                    return false;
+                }
+                let progress = metrics.replication.as_ref().and_then(|all| all.get(&id));
+                let has = progress.and_then(|at| at.as_ref().map(|at| at.index));
+                let behind = last.saturating_sub(has.unwrap_or(0));
+                if behind > LAG_ENTRIES_MAX || (has.is_none() && last > 0) {
+                    unfit
+                        .why
+                        .push(format!("node {id} is {behind} log entries behind"));
+                    return false;
+                }
+                true
+            })
+            .collect();
+        let promoted_is_fit = match change {
+            MembershipChange::Promote(id) => fit.contains(id),
+            _ => true,
+        };
+        if promoted_is_fit && (voters.is_empty() || Quorums::new([voters]).agree(&fit)) {
+            return Ok(());
+        }
+        Err(unfit)
+    }
+
+    /// The membership that Raft acts on at this moment, as the leader of `term`.
+    async fn in_force(&self, term: u64) -> Result<StoredMembership, ProposeError> {
+        let me = self.node();
+        let read = self.raft.with_raft_state(move |state| {
+            let vote = state.vote_ref();
+            let leads =
+                vote.committed && vote.leader_id.term == term && vote.leader_id.voted_for == me;
+            leads.then(|| state.membership_state.effective().as_ref().clone())
+        });
+        read.await
+            .map_err(|e| ProposeError::Stopped(e.to_string()))?
+            .ok_or(ProposeError::NotLeader(term))
+    }
+}
+
+/// Why the voters that there would be could not go on.
+#[derive(Debug, Clone)]
+pub struct Unfit {
+    /// Who does not answer or lags.
+    why: Vec<String>,
+    /// Whether somebody among them does not answer.
+    pub silent: bool,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a majority of the voters that there would be, and whoever is promoted, must answer \
+             and be at most {LAG_ENTRIES_MAX} log entries behind, but {}. Bring them back, wait \
+             until they have caught up, or remove them first; see ratchet status. --force changes \
+             the membership all the same: if they do not come back then, the cluster hands out \
+             nothing any more, until ratchet recover makes another one of what is left",
+            self.why.join(", ")
+        )
+    }
+}
+
+/// What an operator can change of a membership.
+#[derive(Debug, Clone)]
+pub enum MembershipChange {
+    /// A new node, as a learner.
+    Add(NodeId, Member),
+    /// A learner becomes a voter.
+    Promote(NodeId),
+    /// A node goes, voter or learner; not the leader.
+    Remove(NodeId),
+    /// A member is found elsewhere.
+    Move(NodeId, Member),
+}
+
+impl MembershipChange {
+    /// The voters once it is done. A change that was left halfway is completed by the next one:
+    /// what counts of a joint membership is its last set.
+    pub fn voters_after(&self, now: &Membership) -> BTreeSet<NodeId> {
+        let mut voters = now.get_joint_config().last().cloned().unwrap_or_default();
+        match self {
+            MembershipChange::Promote(id) => voters.insert(*id),
+            MembershipChange::Remove(id) => voters.remove(id),
+            MembershipChange::Add(..) | MembershipChange::Move(..) => false,
+        };
+        voters
+    }
+
+    fn into_raft(self, now: &Membership) -> ChangeMembers<NodeId, Member> {
+        let votes = |id: &NodeId| now.voter_ids().any(|voter| voter == *id);
+        match self {
+            MembershipChange::Add(id, member) => {
+                ChangeMembers::AddNodes(BTreeMap::from([(id, member)]))
+            }
+            MembershipChange::Promote(id) => ChangeMembers::AddVoterIds(BTreeSet::from([id])),
+            MembershipChange::Remove(id) if votes(&id) => {
+                ChangeMembers::RemoveVoters(BTreeSet::from([id]))
+            }
+            MembershipChange::Remove(id) => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
+            // Safe: it is the same node with the same data directory, as the caller has checked.
+            MembershipChange::Move(id, member) => {
+                ChangeMembers::SetNodes(BTreeMap::from([(id, member)]))
+            }
+        }
+    }
+}
+
+/// Whether a failed change left nothing on its way: Raft checks the leadership, the preconditions
+/// and the membership before it writes an entry, and answers these errors from there alone (the
+/// first step or the second). Of an entry that was written it says `LogEntryDiscarded` where it was
+/// replaced, and of all that was under way it says `Fatal` where Raft stopped.
+fn is_definite(error: &RaftError<Types, ClientWriteError<Types>>) -> bool {
+    match error {
+        RaftError::APIError(
+            ClientWriteError::ForwardToLeader(_)
+            | ClientWriteError::ChangeMembershipError(_)
+            | ClientWriteError::PreconditionFailed(_),
+        ) => true,
+        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => false,
     }
 }

@@ -10,6 +10,8 @@
 //! * A restarted node forgets the lease that it granted: whoever starts a [`Group`] on a store that
 //!   holds a vote keeps silent for one follower lease first.
 //! * Raft's clock of acknowledgements can run ahead: [`LeaseClock`] counts its own.
+//! * Raft obeys any sender and any term: senders must be members, and terms come step by step
+//!   ([`Group::answer`]).
 //! * Leadership transfer overrides leases, and an election can follow a vote that was granted while
 //!   the lease held: the lease is void before Raft is told ([`Group::answer`], [`Group::transfer`]).
 //! * Raft knows no margin for drift: the leader's lease is shorter than the followers', and every
@@ -26,12 +28,14 @@ pub mod log_limit;
 mod membership;
 mod network;
 mod state_machine;
+mod terms;
 mod transport;
 pub mod watchdog;
 
 pub use group::{Group, GroupConfig, Leadership, ProposeError};
-pub use lease::{LeaseClock, Quorums, TermLease};
-pub use membership::{NodeState, Role, Voters};
+pub use inbound::ArrivingSnapshot;
+pub use lease::{LeaseClock, Quorums, Silence, TermLease};
+pub use membership::{LogState, MembershipChange, NodeState, Role, Voters};
 pub use network::Sender;
 pub use state_machine::StateMachine;
 pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

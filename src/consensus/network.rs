@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 
 use super::{
     lease::LeaseClock,
+    terms,
     transport::{RaftRpc, Transport},
 };
 use crate::{
@@ -29,8 +30,9 @@ use crate::{
     proto::peer::{Header, RaftMessage},
     sequence::{NodeId, SetId},
     storage::{
-        Member, Snapshot, SnapshotData, Types, Vote,
+        LogId, Member, Snapshot, SnapshotData, StoredMembership, Types, Vote,
         codec::{self, CodecError},
+        replacing,
     },
 };
 
@@ -45,6 +47,8 @@ pub struct Sender {
     pub set: SetId,
     /// This node.
     pub node: NodeId,
+    /// Which data directory it has.
+    pub incarnation: u64,
     /// How long a follower keeps out of elections, in milliseconds.
     pub follower_lease_ms: u64,
 }
@@ -59,6 +63,7 @@ impl Sender {
             to,
             to_incarnation: member.incarnation,
             follower_lease_ms: self.follower_lease_ms,
+            from_incarnation: self.incarnation,
         }
     }
 }
@@ -71,6 +76,16 @@ pub struct Network {
     lease: Arc<LeaseClock>,
     metrics: Arc<Metrics>,
     acknowledged: Arc<Acknowledged>,
+    members: Arc<Mutex<Members>>,
+}
+
+/// Where the members are. Raft keeps a [`Peer`] when its node moves.
+#[derive(Default)]
+struct Members {
+    /// Of which membership.
+    at: Option<LogId>,
+    /// Peer addresses by data directory.
+    addresses: BTreeMap<u64, String>,
 }
 
 /// Up to where each peer acknowledged the log to this leader, by the peer's data directory.
@@ -111,7 +126,25 @@ impl Network {
             lease,
             metrics,
             acknowledged: Arc::default(),
+            members: Arc::default(),
         }
+    }
+
+    /// Follows the members to where they are, and lets go of connections to others.
+    pub fn follow(&self, membership: &StoredMembership) {
+        let mut members = self.members.lock();
+        if members.at == *membership.log_id() {
+            return;
+        }
+        let nodes = membership.membership().nodes();
+        *members = Members {
+            at: *membership.log_id(),
+            addresses: nodes
+                .map(|(_, member)| (member.incarnation, member.peer_address.clone()))
+                .collect(),
+        };
+        self.transport
+            .keep(members.addresses.values().cloned().collect());
     }
 
     /// Who this node is.
@@ -148,6 +181,7 @@ impl RaftNetworkFactory<Types> for Network {
 pub struct Peer {
     network: Network,
     target: NodeId,
+    /// Where it was.
     address: String,
     header: Header,
     /// How many snapshots in a row it could not be given, though it was there.
@@ -155,6 +189,38 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Where it is.
+    fn address(&self) -> String {
+        let members = self.network.members.lock();
+        let now = members.addresses.get(&self.header.to_incarnation);
+        now.unwrap_or(&self.address).clone()
+    }
+
+    /// Keeps the vote of a confused peer from Raft, which would obey it.
+    fn check_term(&self, asked: u64, answered: u64) -> Result<(), RPCError<Types>> {
+        terms::check(asked, answered).map_err(|why| {
+            let text = format!(
+                "the answer of node {} at {} is not taken: {why}",
+                self.target,
+                self.address()
+            );
+            tracing::error!("{text}");
+            RPCError::Unreachable(Unreachable::from_string(text))
+        })
+    }
+
+    async fn ask_for_vote(
+        &self,
+        rpc: RaftRpc,
+        request: &VoteRequest<Types>,
+        timeout: Duration,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let response: VoteResponse<Types> = self.ask(rpc, request, timeout).await?;
+        let asked = request.vote.leader_id.term;
+        self.check_term(asked, response.vote.leader_id.term)?;
+        Ok(response)
+    }
+
     async fn ask<Q: Serialize, A: DeserializeOwned>(
         &self,
         rpc: RaftRpc,
@@ -168,7 +234,7 @@ impl Peer {
         };
         let transport = &self.network.transport;
         let reply = transport
-            .raft(&self.address, rpc, message, timeout)
+            .raft(&self.address(), rpc, message, timeout)
             .await
             .map_err(|status| self.failed(rpc, &status))?;
         codec::decode(&reply.payload).map_err(|error| {
@@ -204,6 +270,7 @@ impl Peer {
                 self.network.lease.credit(term, self.target, sent);
             }
             AppendEntriesResponse::HigherVote(higher) => {
+                self.check_term(request.vote.leader_id.term, higher.leader_id.term)?;
                 self.network.lease.void_before(higher.leader_id.term);
             }
         }
@@ -212,7 +279,7 @@ impl Peer {
 
     /// A planted bug: an answer counts whenever it comes, from the latest message on.
     fn credit_late_answers(&self, request: &AppendEntriesRequest<Types>) {
-        let (network, address) = (self.network.clone(), self.address.clone());
+        let (network, address) = (self.network.clone(), self.address());
         let (target, term) = (self.target, request.vote.leader_id.term);
         let message = RaftMessage {
             header: Some(self.header.clone()),
@@ -264,17 +331,17 @@ impl Peer {
         let target = self.target;
         let text = format!(
             "node {target} at {} forgot entries that it had acknowledged (up to {up_to}): its data \
-             directory is an older copy, or its disk lost what it had synced. It gets no entries \
-             until it is removed from the cluster (ratchet node remove {target}) and added again \
-             with an empty directory",
-            self.address
+             directory is an older copy, or its disk lost what it had synced. It gets no more \
+             entries; {}",
+            self.address(),
+            replacing(target)
         );
         tracing::error!("{text}");
         RPCError::Unreachable(Unreachable::from_string(text))
     }
 
     fn failed(&self, rpc: RaftRpc, status: &Status) -> RPCError<Types> {
-        let (target, address) = (self.target, &self.address);
+        let (target, address) = (self.target, self.address());
         let text = format!(
             "{rpc:?} to node {target} at {address}: {}",
             status.message()
@@ -309,7 +376,8 @@ impl RaftNetworkV2<Types> for Peer {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.ask(RaftRpc::Vote, &request, option.soft_ttl()).await
+        self.ask_for_vote(RaftRpc::Vote, &request, option.soft_ttl())
+            .await
     }
 
     async fn pre_vote(
@@ -317,7 +385,7 @@ impl RaftNetworkV2<Types> for Peer {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.ask(RaftRpc::PreVote, &request, option.soft_ttl())
+        self.ask_for_vote(RaftRpc::PreVote, &request, option.soft_ttl())
             .await
     }
 

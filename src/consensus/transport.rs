@@ -4,7 +4,7 @@
 //! whether it is meant (the header of every message names it).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -80,12 +80,24 @@ pub trait Transport: Send + Sync + 'static {
         request: AdministerRequest,
         timeout: Duration,
     ) -> Result<AdministerReply, Status>;
+
+    /// The members are at these addresses now: connections to others need not be kept.
+    fn keep(&self, addresses: BTreeSet<String>) {
+        let _ = addresses;
+    }
 }
 
-/// The transport of production: gRPC over TCP, connections kept and shared.
+/// The transport of production: gRPC over TCP. Connections to members are kept and shared; one to
+/// anybody else is closed after use, so that whoever names addresses fills nothing.
 #[derive(Debug, Default)]
 pub struct GrpcTransport {
-    channels: Mutex<HashMap<(String, Lane), Channel>>,
+    channels: Mutex<Channels>,
+}
+
+#[derive(Debug, Default)]
+struct Channels {
+    members: BTreeSet<String>,
+    kept: HashMap<(String, Lane), Channel>,
 }
 
 /// Heartbeats and votes must not queue behind a snapshot: each lane is a connection of its own.
@@ -100,11 +112,13 @@ impl GrpcTransport {
     fn client(&self, address: &str, lane: Lane) -> Result<PeerClient<Channel>, Status> {
         let mut channels = self.channels.lock();
         let key = (address.to_owned(), lane);
-        let channel = match channels.get(&key) {
+        let channel = match channels.kept.get(&key) {
             Some(channel) => channel.clone(),
             None => {
                 let channel = connect(address)?;
-                channels.insert(key, channel.clone());
+                if channels.members.contains(address) {
+                    channels.kept.insert(key, channel.clone());
+                }
                 channel
             }
         };
@@ -228,5 +242,59 @@ impl Transport for GrpcTransport {
             client.administer(within(timeout, request)),
         )
         .await
+    }
+
+    fn keep(&self, addresses: BTreeSet<String>) {
+        let mut channels = self.channels.lock();
+        channels
+            .kept
+            .retain(|(address, _), _| addresses.contains(address));
+        channels.members = addresses;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt, net::TcpListener};
+
+    use super::*;
+
+    /// Asks somebody who accepts connections and never says a word; the connection.
+    async fn hello_to(transport: &GrpcTransport, listener: &TcpListener) -> tokio::net::TcpStream {
+        let address = listener.local_addr().unwrap().to_string();
+        let timeout = Duration::from_millis(100);
+        let asking = transport.hello(&address, HelloRequest::default(), timeout);
+        let (answer, accepted) = tokio::join!(asking, listener.accept());
+        assert!(answer.is_err());
+        accepted.unwrap().0
+    }
+
+    async fn is_closed_soon(mut connection: tokio::net::TcpStream) -> bool {
+        let mut sent = Vec::new();
+        let closing = connection.read_to_end(&mut sent);
+        let patience = Duration::from_secs(10);
+        tokio::time::timeout(patience, closing).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_somebody_who_is_no_member_is_closed_after_use() {
+        let transport = GrpcTransport::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connection = hello_to(&transport, &listener).await;
+        assert!(transport.channels.lock().kept.is_empty());
+        assert!(is_closed_soon(connection).await);
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_a_member_is_kept_until_it_is_removed() {
+        let transport = GrpcTransport::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        transport.keep(BTreeSet::from([address]));
+        let connection = hello_to(&transport, &listener).await;
+        assert_eq!(transport.channels.lock().kept.len(), 1);
+        transport.keep(BTreeSet::new());
+        assert!(transport.channels.lock().kept.is_empty());
+        assert!(is_closed_soon(connection).await);
     }
 }

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use super::{Failure, Origin, Shared, leader_of};
 use crate::{
-    consensus::{NodeState, ProposeError, Role},
+    consensus::{MembershipChange, NodeState, ProposeError, Role},
     proto::{
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
         v1,
@@ -18,10 +18,14 @@ use crate::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, NodeId,
         Outcome, check_steps,
     },
+    storage::Member,
 };
 
 /// How soon a leader that did not answer is asked again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// How long before the deadline an answer leaves at the latest.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// How long another node's view of the status is waited for.
 const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
@@ -134,11 +138,12 @@ impl Shared {
                 }))
             }
             Request::Status(_) => Ok(Reply::Status(self.status())),
-            Request::AddNode(add) => self.add_node(term, add.id, &add.peer_address).await,
+            Request::AddNode(add) => self.add_node(term, add, deadline).await,
+            Request::UpdateNode(update) => self.update_node(term, update, deadline).await,
             Request::PromoteNode(node) => {
                 self.known(node.id)?;
-                let done = self.group.promote(term, node.id).await;
-                self.membership(done)
+                let change = MembershipChange::Promote(node.id);
+                self.change_voters(term, change, node.force, deadline).await
             }
             Request::RemoveNode(node) => {
                 self.known(node.id)?;
@@ -148,8 +153,8 @@ impl Shared {
                         node.id
                     )));
                 }
-                let done = self.group.remove(term, node.id).await;
-                self.membership(done)
+                let change = MembershipChange::Remove(node.id);
+                self.change_voters(term, change, node.force, deadline).await
             }
             Request::TransferLeadership(transfer) => {
                 if let Some(to) = transfer.to {
@@ -177,7 +182,12 @@ impl Shared {
         }
     }
 
-    async fn add_node(&self, term: u64, id: NodeId, address: &str) -> Result<Reply, Status> {
+    async fn add_node(
+        &self,
+        term: u64,
+        v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
         if id == 0 {
             return Err(Status::invalid_argument("id is 0; node ids start at 1"));
         }
@@ -186,15 +196,81 @@ impl Shared {
                 "node {id} is a member already; remove it first, or choose another id"
             )));
         }
-        let member = self.introduce(id, address).await?;
-        let done = self.group.add_learner(term, id, member).await;
-        self.membership(done)
+        let member = self.introduce(id, &peer_address).await?;
+        let change = MembershipChange::Add(id, member);
+        self.change(term, change, deadline).await
     }
 
-    fn known(&self, id: NodeId) -> Result<(), Status> {
-        let members = self.group.members();
-        if members.contains_key(&id) {
-            return Ok(());
+    /// Has a change carried out. It goes on when the deadline passes.
+    async fn change(
+        &self,
+        term: u64,
+        change: MembershipChange,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let in_time = deadline.checked_sub(LAST_WORDS).unwrap_or(deadline);
+        let changing = self.group.change(term, change);
+        match tokio::time::timeout_at(in_time, changing).await {
+            Ok(done) => done.map_err(unproposed)?,
+            Err(_) => {
+                return Err(Status::unavailable(
+                    "the membership change is not through yet, and goes on: a majority of its \
+                     voters must write it down; see ratchet status",
+                ));
+            }
+        }
+        Ok(self.membership())
+    }
+
+    /// Takes in where a member is now. It must be there already, with the directory that the
+    /// cluster knows: a wrong address would take a voter away.
+    async fn update_node(
+        &self,
+        term: u64,
+        v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let known = self.known(id)?;
+        let address = peer_address.as_ref().unwrap_or(&known.peer_address);
+        let member = self.find(id, &known, address).await?;
+        if member == known {
+            return Ok(self.membership());
+        }
+        self.change(term, MembershipChange::Move(id, member), deadline)
+            .await
+    }
+
+    /// Promotes or removes, once the voters that there would be can go on without the others.
+    async fn change_voters(
+        &self,
+        term: u64,
+        change: MembershipChange,
+        force: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let (asked, asked_at) = (Instant::now(), self.group.now());
+        while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
+            let patience = match unfit.silent {
+                // Whoever is there is heard within a heartbeat or two.
+                true => asked + Duration::from_millis(2 * self.config.election_timeout_ms),
+                false => deadline,
+            };
+            if force {
+                tracing::warn!(?change, %unfit, "a membership change is forced");
+                break;
+            }
+            if Instant::now() + LAST_WORDS >= patience.min(deadline) {
+                return Err(Status::failed_precondition(unfit.to_string()));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        self.change(term, change, deadline).await
+    }
+
+    fn known(&self, id: NodeId) -> Result<Member, Status> {
+        let mut members = self.group.members();
+        if let Some((member, _)) = members.remove(&id) {
+            return Ok(member);
         }
         let ids: Vec<String> = members.keys().map(u64::to_string).collect();
         Err(Status::not_found(format!(
@@ -203,17 +279,16 @@ impl Shared {
         )))
     }
 
-    fn membership(&self, done: Result<(), ProposeError>) -> Result<Reply, Status> {
-        done.map_err(unproposed)?;
+    fn membership(&self) -> Reply {
         let ids = |voting: bool| {
             let members = self.group.members().into_iter();
             let chosen = members.filter(|(_, (_, voter))| *voter == voting);
             chosen.map(|(id, _)| id).collect()
         };
-        Ok(Reply::Membership(v1::MembershipResponse {
+        Reply::Membership(v1::MembershipResponse {
             voters: ids(true),
             learners: ids(false),
-        }))
+        })
     }
 
     /// What this node knows of the cluster.
@@ -225,6 +300,12 @@ impl Shared {
             .find(|node| node.id == self.config.node_id)
             .and_then(|node| node.log_index);
         let leads = leader_of(&now) == Some(self.config.node_id);
+        let serving = now
+            .own
+            .as_ref()
+            .is_some_and(|own| own.is_valid(self.clock.now()));
+        let missing_after = Duration::from_millis(self.config.election_timeout_ms);
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let lag = |node: &NodeState| {
             let behind = own_log
                 .unwrap_or(0)
@@ -237,6 +318,7 @@ impl Shared {
             node: self.config.node_id,
             leader: leader_of(&now),
             term: now.term,
+            serving,
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -248,6 +330,12 @@ impl Shared {
                     log_index: node.log_index,
                     applied_index: node.applied_index,
                     lag: lag(node),
+                    silent_ms: node.silence.map(|silence| millis(silence.lasts)),
+                    unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
+                    missing: node
+                        .silence
+                        .is_some_and(|silence| silence.lasts > missing_after),
+                    build: self.build_of(node.id),
                 })
                 .collect(),
         }
@@ -266,6 +354,7 @@ fn role(role: Role) -> v1::Role {
 fn unproposed(error: ProposeError) -> Status {
     match error {
         ProposeError::Refused(why) => Status::failed_precondition(why),
+        ProposeError::NotLeader(_) => Status::unavailable(format!("{error}; ask again")),
         other => Status::unavailable(format!("{other}; whether it takes effect is unknown")),
     }
 }

@@ -278,7 +278,8 @@ fn in_range(field: &str, value: u64, max: u64) -> Result<(), ConfigError> {
     }
 }
 
-fn check_address(field: &str, address: &str) -> Result<(), ConfigError> {
+/// Checks that an address has the form host:port.
+pub(super) fn check_address(field: &str, address: &str) -> Result<(), ConfigError> {
     let fits = address.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
     });

@@ -69,7 +69,7 @@ pub struct Forwarder {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     metrics: Arc<Metrics>,
-    links: Mutex<BTreeMap<(NodeId, u64), mpsc::Sender<Pending>>>,
+    links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
 }
 
 struct Pending {
@@ -123,7 +123,7 @@ impl Forwarder {
 
     fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<Pending> {
         let mut links = self.links.lock();
-        let key = (leader, member.incarnation);
+        let key = (leader, member.incarnation, member.peer_address.clone());
         if let Some(link) = links.get(&key)
             && !link.is_closed()
         {

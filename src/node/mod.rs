@@ -5,11 +5,13 @@
 
 mod administer;
 mod ask;
+mod builds;
 pub mod config;
 mod error;
 mod formation;
 mod forward;
 mod handover;
+mod measure;
 mod readiness;
 mod rejoin;
 mod request_memory;
@@ -17,7 +19,7 @@ mod requests;
 mod route;
 mod shared;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -27,7 +29,7 @@ use crate::{
     consensus::{self, Group, GroupConfig, GrpcTransport, Transport},
     metrics::Metrics,
     planted::{Bug, is_planted},
-    storage::{Store, StoreOptions},
+    storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };
 
@@ -65,6 +67,15 @@ impl Default for Seams {
             clock,
         }
     }
+}
+
+/// Makes a cluster of one out of the data directory of a node that survived its cluster, or tells
+/// what that would do. Blocks.
+///
+/// # Errors
+/// [`StoreError`]: the directory is in use, is none of a member, or cannot be read or trusted.
+pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, StoreError> {
+    storage::recover(dir, FIRST_SET, margin, dry_run)
 }
 
 /// A running node.
@@ -105,10 +116,12 @@ impl Node {
             config.cluster.clone(),
             config.node_id,
         );
+        let metrics = Metrics::new();
         let tasks = Tasks::default();
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,
             tasks: tasks.clone(),
+            metrics: metrics.clone(),
             ..seams.storage.clone()
         };
         let store = options
@@ -117,7 +130,6 @@ impl Node {
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
         rejoin::rejoin(&store, &config, &seams.transport).await?;
-        let metrics = Metrics::new();
         let group = Group::start(
             group_config(&config),
             store,
@@ -145,6 +157,8 @@ impl Node {
         node.run("stopping with raft", until_stopped(stopping.boxed()));
         let forming = formation::form(shared.clone());
         node.run("formation", until_stopped(forming.boxed()));
+        let greeting = shared.clone().greet_members();
+        node.run("greeting the members", until_stopped(greeting.boxed()));
         Ok(node)
     }
 

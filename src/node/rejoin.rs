@@ -17,7 +17,7 @@ use crate::{
     planted::{Bug, is_planted},
     proto::peer::{Acknowledged, HelloRequest},
     sequence::NodeId,
-    storage::{AppliedTable, LogStore, Store, StoreError},
+    storage::{AppliedTable, LogStore, Store, StoreError, replacing},
 };
 
 /// Comes back, if this node was there before.
@@ -60,11 +60,8 @@ async fn ask_peers(
     };
     let asked = peers(store, config)?.into_iter().map(|(to, address)| {
         let request = HelloRequest {
-            cluster: config.cluster.clone(),
-            from: config.node_id,
-            to,
-            follower_lease_ms: config.election_timeout_ms,
             acknowledged: Some(mine),
+            ..HelloRequest::from_node(config, to)
         };
         async move { transport.hello(&address, request, limit).await }
     });
@@ -102,10 +99,10 @@ impl Shared {
         }
         Err(Status::data_loss(format!(
             "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
-             {}: its data directory is an older copy, or its disk lost what it had synced. Remove \
-             the node from the cluster (ratchet node remove {from}), then start it with an empty \
-             directory, a new node_id and --join, and add it again",
-            now.log_index, self.config.node_id
+             {}: its data directory is an older copy, or its disk lost what it had synced; {}",
+            now.log_index,
+            self.config.node_id,
+            replacing(from)
         )))
     }
 }

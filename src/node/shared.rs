@@ -6,11 +6,12 @@ use arc_swap::ArcSwapOption;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Addresses, Config, Forwarder, Seams, handover::Handovers, request_memory::RequestMemory,
+    Addresses, Config, Forwarder, Seams, builds::Builds, handover::Handovers, measure::Reading,
+    request_memory::RequestMemory,
 };
 use crate::{
     allocator::Term,
-    clock::{Clock, Instant},
+    clock::Clock,
     consensus::{Group, Sender, TermLease, Transport},
     metrics::Metrics,
     sequence::{Command, NamespaceConfig, Outcome},
@@ -42,6 +43,8 @@ pub struct Shared {
     pub(super) handovers: Handovers,
     /// Cancelled before anything else is done when the node stops.
     pub(super) leaving: CancellationToken,
+    pub(super) builds: Builds,
+    pub(super) reading: Reading,
 }
 
 impl Shared {
@@ -77,6 +80,8 @@ impl Shared {
             changes: watch::Sender::default(),
             handovers: Handovers::default(),
             leaving: CancellationToken::new(),
+            builds: Builds::default(),
+            reading: Reading::default(),
         }
     }
 
@@ -99,6 +104,8 @@ impl Shared {
             let now = leadership.borrow_and_update().clone();
             self.metrics.term.set(now.term.cast_signed());
             self.metrics.leads.set(i64::from(now.own.is_some()));
+            let has_leader = i64::from(now.leader.is_some());
+            self.metrics.has_leader.set(has_leader);
             let current = self.allocator.load().as_ref().map(|term| term.term());
             match &now.own {
                 Some(lease) if current != Some(lease.term()) => {
@@ -126,6 +133,7 @@ impl Shared {
             if let Some((leader, member)) = &now.leader
                 && told != Some((now.term, *leader))
             {
+                self.metrics.leader_changes.inc();
                 let address = &member.client_address;
                 tracing::info!(term = now.term, leader, address, "leader");
             }
@@ -166,24 +174,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Brings the gauges of the lease up to date.
-    pub fn measure_lease(&self) {
-        let own = self.group.leadership().borrow().own.clone();
-        let (remaining, age) = match own {
-            // A sole voter's lease never ends.
-            Some(lease) if lease.deadline() == Instant::NEVER => (f64::INFINITY, 0.0),
-            Some(lease) => {
-                let now = self.clock.now().as_nanos() as f64 / 1e9;
-                let deadline = lease.deadline().as_nanos() as f64 / 1e9;
-                let lease_seconds = self.config.lease_ms as f64 / 1e3;
-                (deadline - now, now + lease_seconds - deadline)
-            }
-            None => (0.0, 0.0),
-        };
-        self.metrics.lease_remaining.set(remaining);
-        self.metrics.lease_age.set(age);
     }
 
     pub(super) async fn stop_with_group(self: Arc<Self>) {

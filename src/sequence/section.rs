@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lattice, NamespaceId};
+use super::{Lattice, NUMBER_MAX, NamespaceId};
 
 /// Which keys of a namespace share a ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,6 +102,18 @@ impl SectionRecord {
         })
     }
 
+    /// Raises the ceiling by `distance`: of what lies below nobody knows any more what was handed
+    /// out. No term can take it back.
+    pub fn raised(self, distance: u64) -> Self {
+        let max_seq = self.max_seq.saturating_add(distance).min(NUMBER_MAX);
+        SectionRecord {
+            max_seq,
+            floor: max_seq,
+            term: self.term,
+            unused_max: 0,
+        }
+    }
+
     /// The last number of the section that any term but `term` may have handed out.
     pub fn used_before(self, term: u64) -> u64 {
         if self.term == term {
@@ -114,7 +126,6 @@ impl SectionRecord {
 
 #[cfg(test)]
 mod tests {
-    use super::super::NUMBER_MAX;
     use super::*;
     use proptest::prelude::*;
 
@@ -170,6 +181,17 @@ mod tests {
         let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
         let (record, _) = record.bump(ONES, 4, 100, 100).unwrap();
         assert_eq!(record.trim(4, 0).unwrap().max_seq, 100);
+    }
+
+    #[test]
+    fn what_was_raised_is_nobodys_to_take_back() {
+        let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
+        let raised = record.raised(1_000);
+        assert_eq!(raised.max_seq, 1_100);
+        assert_eq!(raised.trim(3, 50).unwrap().max_seq, 1_100);
+        let (_, next) = raised.bump(ONES, 4, 10, 10).unwrap();
+        assert_eq!((next.old, next.new, next.left), (1_100, 1_110, 0));
+        assert_eq!(raised.raised(u64::MAX).max_seq, NUMBER_MAX);
     }
 
     #[test]

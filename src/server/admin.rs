@@ -64,6 +64,7 @@ methods! {
     add_node: AddNodeRequest => AddNode, Membership(MembershipResponse);
     promote_node: NodeRequest => PromoteNode, Membership(MembershipResponse);
     remove_node: NodeRequest => RemoveNode, Membership(MembershipResponse);
+    update_node: UpdateNodeRequest => UpdateNode, Membership(MembershipResponse);
     transfer_leadership: TransferLeadershipRequest
         => TransferLeadership, Transfer(TransferLeadershipResponse);
 }

@@ -22,9 +22,8 @@ pub fn routes(shared: Arc<Shared>) -> Router {
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    shared.measure_lease();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], shared.metrics.text())
+    ([(header::CONTENT_TYPE, kind)], shared.metrics_text().await)
 }
 
 /// Fails once the node must stop.

@@ -7,6 +7,7 @@ mod admin;
 mod connections;
 mod deadline;
 mod descriptors;
+mod errors;
 mod health;
 mod listeners;
 mod metrics;
@@ -115,6 +116,7 @@ impl Doors {
             ..self.limits("client", Protocol::Http2, self.client_connections_max)
         };
         let routes = Counted::new(routes, self.shared.request_memory.clone());
+        let routes = tower::Layer::layer(&errors::counting(metrics.clone()), routes);
         serve(listener, routes, limits, self.stop).await;
     }
 

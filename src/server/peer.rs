@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    consensus::RaftRpc,
+    consensus::{Group, RaftRpc},
     node::{Config, Failure, MERGED_BYTES_MAX, Origin, Reservation, Shared, leader_of},
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -42,8 +42,8 @@ impl Door {
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.shared.group;
-        group.check_header(message.header.as_ref())?;
-        let payload = group.answer(rpc, &message.payload).await?.into();
+        let answer = group.answer(rpc, message.header.as_ref(), &message.payload);
+        let payload = answer.await?.into();
         Ok(Response::new(RaftReply { payload }))
     }
 
@@ -56,17 +56,21 @@ impl Door {
         mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
     ) -> Result<RaftReply, Status> {
         let group = &self.shared.group;
-        let first = parts
-            .try_next()
+        let first = next_part(group, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
-        group.check_header(first.header.as_ref())?;
-        let (about, mut incoming) = group.snapshot_begins(&first.payload)?;
-        while let Some(part) = parts.try_next().await? {
-            incoming = group.snapshot_goes_on(incoming, part.payload).await?;
-        }
-        let payload = group.snapshot_arrived(about, incoming).await?.into();
-        Ok(RaftReply { payload })
+        let payload = match group.snapshot_begins(&first)? {
+            Ok(mut arriving) => {
+                while let Some(part) = next_part(group, &mut parts).await? {
+                    arriving = group.snapshot_goes_on(arriving, part.payload).await?;
+                }
+                group.snapshot_arrived(arriving).await?
+            }
+            Err(answer) => answer,
+        };
+        Ok(RaftReply {
+            payload: payload.into(),
+        })
     }
 
     /// Answers a stream of forwarded requests, whatever network it comes over.
@@ -171,6 +175,20 @@ type Reserved = (ForwardReply, Option<Reservation>);
 struct Together {
     replies: Vec<ForwardReply>,
     _reserved: Vec<Reservation>,
+}
+
+async fn next_part(
+    group: &Group,
+    parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
+) -> Result<Option<SnapshotPart>, Status> {
+    let patience = group.part_patience();
+    let part = tokio::time::timeout(patience, parts.try_next());
+    part.await.unwrap_or_else(|_| {
+        Err(Status::deadline_exceeded(format!(
+            "no part of the snapshot came for {} ms",
+            patience.as_millis()
+        )))
+    })
 }
 
 /// Answers one follower's stream: requests at once, each reply as soon as it is there, and those

@@ -23,7 +23,7 @@ use tokio_util::{
 };
 use tonic::Status;
 
-use super::{deadline::budget, sequencer::to_client};
+use super::{deadline::budget, errors::count_message, sequencer::to_client};
 use crate::{
     node::{Origin, Reservation, Shared},
     proto::v1::{NextStreamRequest, NextStreamResponse},
@@ -220,6 +220,7 @@ async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instan
         }
         Err(status) => (failed(status.into()), None),
     };
+    count_message(&shared.metrics, &answer);
     Answered {
         answer,
         keys,

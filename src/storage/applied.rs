@@ -35,14 +35,14 @@ const READERS_MAX: usize = 16;
 /// How far the table is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AppliedMeta {
-    generation: u32,
+    pub(super) generation: u32,
     /// The last entry that it holds.
     pub last_applied: Option<LogId>,
     /// The last membership among them.
     pub membership: StoredMembership,
 }
 
-fn meta_key(set: SetId) -> Vec<u8> {
+pub(super) fn meta_key(set: SetId) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &[0]].concat()
 }
 
@@ -61,16 +61,22 @@ pub(super) fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>
     (prefix(set, generation), prefix(set, generation + 1))
 }
 
-fn namespace_key(prefix: &[u8], id: NamespaceId) -> Vec<u8> {
+pub(super) fn namespace_key(prefix: &[u8], id: NamespaceId) -> Vec<u8> {
     [prefix, b"n", &id.0.to_be_bytes()].concat()
 }
 
-fn section_key(prefix: &[u8], id: &SectionId) -> Vec<u8> {
+pub(super) fn section_key(prefix: &[u8], id: &SectionId) -> Vec<u8> {
     let namespace = id.namespace.0.to_be_bytes();
     match &id.key {
         SectionKey::Id(number) => [prefix, b"s", &namespace, b"i", &number.to_be_bytes()].concat(),
         SectionKey::Name(name) => [prefix, b"s", &namespace, b"b", name].concat(),
     }
+}
+
+/// The namespace of a section that stands under `key`, without its prefix.
+pub(super) fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
+    let id = key.strip_prefix(b"s")?.first_chunk()?;
+    Some(NamespaceId(u32::from_be_bytes(*id)))
 }
 
 /// Whether `set` has a table.
@@ -276,7 +282,7 @@ pub(super) fn remove_generation(
     db.write(batch, false)
 }
 
-fn read_namespaces(db: &Database, prefix: &[u8]) -> Result<Namespaces, StoreError> {
+pub(super) fn read_namespaces(db: &Database, prefix: &[u8]) -> Result<Namespaces, StoreError> {
     let from = [prefix, b"n"].concat();
     let mut namespaces = Namespaces::default();
     let mode = IteratorMode::From(&from, Direction::Forward);

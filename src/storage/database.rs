@@ -11,6 +11,7 @@ use std::{
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
     DBRecoveryMode, Options, WriteBatch, WriteOptions,
+    properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE},
 };
 use serde::de::DeserializeOwned;
 
@@ -150,6 +151,17 @@ impl Database {
                 place: self.dir.clone(),
                 why: "it is missing".to_owned(),
             })
+    }
+
+    /// What a column family takes: its files, and what of it is in memory.
+    pub fn family_bytes(&self, family: Family) -> Result<u64, StoreError> {
+        let family = self.family(family)?;
+        let mut bytes = 0;
+        for part in [LIVE_SST_FILES_SIZE, CUR_SIZE_ALL_MEM_TABLES] {
+            let read = self.db.property_int_value_cf(family, part);
+            bytes += read.map_err(|error| self.failed(&error))?.unwrap_or(0);
+        }
+        Ok(bytes)
     }
 
     /// Reads a sealed record.

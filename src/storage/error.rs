@@ -3,6 +3,19 @@
 use std::{io, path::PathBuf};
 
 use super::codec::CodecError;
+use crate::sequence::NodeId;
+
+/// What to do with a node whose data directory is lost or cannot be trusted: the one advice there
+/// is, as part of a sentence. The id is not used again, since its peers may still hold something
+/// against it, or for it.
+pub fn replacing(node: NodeId) -> String {
+    REPLACE.replace("ID", &node.to_string())
+}
+
+/// The same where the node is not known.
+pub(super) const REPLACE: &str = "replace the node: ratchet node remove ID; start it with an empty \
+    data_dir, a node_id that was never used, and --join; then ratchet node add it (README.md, \
+    Replace a node)";
 
 /// Why the store cannot be used, or can no longer be.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +32,7 @@ pub enum StoreError {
     },
     /// RocksDB failed; its message names the file.
     #[error(
-        "the database in {dir} failed: {message}; check the disk; if the data is damaged, remove this \
-         node from the cluster, empty the directory, and add the node again",
+        "the database in {dir} failed: {message}; check the disk; if the data is damaged, {REPLACE}",
         dir = dir.display()
     )]
     Database {
@@ -31,8 +43,7 @@ pub enum StoreError {
     },
     /// A record is not what was written.
     #[error(
-        "{what} in {place} is damaged: {why}; do not start this node on this data again: remove it \
-         from the cluster, empty the directory, and add it again",
+        "{what} in {place} is damaged: {why}; do not start this node on this data again: {REPLACE}",
         place = place.display()
     )]
     Damaged {

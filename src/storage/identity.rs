@@ -16,13 +16,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     codec,
     database::{Database, Family},
-    error::StoreError,
+    error::{REPLACE, StoreError},
     release,
 };
 use crate::{random, sequence::NodeId};
 
 const FILE: &str = "NODE";
-const RECORD: &[u8] = b"identity";
+/// Where the identity stands in the database.
+pub const RECORD: &[u8] = b"identity";
 /// The format of the whole directory.
 const FORMAT_VERSION: u32 = 3;
 
@@ -167,9 +168,7 @@ pub fn establish(
 pub fn lost(dir: &Path, part: &str) -> StoreError {
     StoreError::Refused(format!(
         "data directory {} lost its files: {part} is missing. A voter that forgot its votes could \
-         elect a second leader, so it does not start. Restore the directory; or remove the node from \
-         the cluster (ratchet node remove), empty the directory, start it with --join and add it \
-         again",
+         elect a second leader, so it does not start. Restore the directory, or {REPLACE}",
         dir.display()
     ))
 }
@@ -197,7 +196,7 @@ fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
 }
 
 /// Writes the marker; with its name, those of all else in the data directory come to the disk.
-fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
+pub fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
     let dir = db.dir();
     let marker = Marker {
         format: Format {

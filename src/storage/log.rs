@@ -52,7 +52,7 @@ impl LogStore {
     /// [`StoreError`] if its last record cannot be read.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let log = LogStore {
-            reader: LogReader::new(store, set),
+            reader: LogReader::of(&store.db, set),
             store: store.clone(),
         };
         log.purge_what_a_snapshot_replaced()?;
@@ -106,7 +106,8 @@ pub fn vote_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b'v')
 }
 
-fn purged_key(set: SetId) -> [u8; 5] {
+/// Where the last purged place of `set` stands.
+pub fn purged_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b'p')
 }
 
@@ -115,7 +116,8 @@ fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
     [a, b, c, d, what]
 }
 
-fn log_key(set: SetId, index: u64) -> Vec<u8> {
+/// Where entry `index` of `set` stands.
+pub fn log_key(set: SetId, index: u64) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &index.to_be_bytes()].concat()
 }
 
@@ -138,8 +140,13 @@ fn purge(set: SetId, upto: LogId) -> Result<Vec<Change>, StoreError> {
 impl LogReader {
     /// A reader of the log of `set`.
     pub fn new(store: &Store, set: SetId) -> Self {
+        LogReader::of(&store.db, set)
+    }
+
+    /// The log of `set`.
+    pub(super) fn of(db: &Arc<Database>, set: SetId) -> Self {
         LogReader {
-            db: store.db.clone(),
+            db: db.clone(),
             set,
         }
     }
@@ -174,7 +181,7 @@ impl LogReader {
     }
 
     /// The last entry's place.
-    fn last(&self) -> Result<Option<LogId>, StoreError> {
+    pub(super) fn last(&self) -> Result<Option<LogId>, StoreError> {
         let from = log_key(self.set, u64::MAX);
         let mode = IteratorMode::From(&from, Direction::Reverse);
         let mut records = self.db.db.iterator_cf(self.db.family(Family::Log)?, mode);
@@ -204,7 +211,12 @@ impl LogReader {
 
     /// The entries from `start` up to and not including `end`, as many as fit `bytes_max` (at least
     /// one).
-    fn read(&self, start: u64, end: u64, bytes_max: usize) -> Result<Vec<Entry>, StoreError> {
+    pub(super) fn read(
+        &self,
+        start: u64,
+        end: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
         let (from, until) = (log_key(self.set, start), log_key(self.set, end));
         let mode = IteratorMode::From(&from, Direction::Forward);
         let mut entries: Vec<Entry> = Vec::new();

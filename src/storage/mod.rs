@@ -15,6 +15,7 @@ mod log;
 mod namespaces;
 mod raft_runtime;
 mod raft_types;
+mod recovery;
 mod release;
 mod room;
 mod snapshot;
@@ -25,12 +26,16 @@ mod writer;
 
 pub use applied::{AppliedMeta, AppliedTable, AppliedView};
 pub use database::Unsynced;
-pub use error::StoreError;
+pub use error::{StoreError, replacing};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
 pub use namespaces::Namespaces;
-pub use raft_types::{Entry, LogId, Member, Snapshot, SnapshotMeta, StoredMembership, Types, Vote};
+pub use raft_types::{
+    Entry, LogId, Member, Membership, Snapshot, SnapshotMeta, StoredMembership, Types, Vote,
+};
+pub use recovery::{Margin, RaisedNamespace, Recovery, recover};
 pub use snapshot::{ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SnapshotData};
-pub use store::{Store, StoreOptions};
+pub use snapshot_format::PART_BYTES_MAX as SNAPSHOT_PART_BYTES_MAX;
+pub use store::{Space, Store, StoreOptions};
 pub use work::Work;
 pub use writer::DiskHealth;

@@ -47,6 +47,8 @@ pub type Vote = alias::VoteOf<Types>;
 pub type LogId = alias::LogIdOf<Types>;
 /// A log entry.
 pub type Entry = alias::EntryOf<Types>;
+/// A membership: who belongs to the group, and who of them votes.
+pub type Membership = openraft::Membership<NodeId, Member>;
 /// A membership and where it stands in the log.
 pub type StoredMembership = alias::StoredMembershipOf<Types>;
 /// What a snapshot covers.

@@ -14,6 +14,8 @@ const END: u32 = u32::MAX;
 const RECORD_BYTES_MAX: u32 = 1 << 20;
 /// A part is sent as soon as it has so many bytes.
 const PART_BYTES: usize = 256 << 10;
+/// No part has more bytes: it is ended by the record that fills it.
+pub const PART_BYTES_MAX: usize = PART_BYTES + 3 * RECORD_BYTES_MAX as usize;
 
 /// Writes a snapshot, part by part.
 pub struct Writer {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 
 use super::{
     applied,
@@ -16,12 +16,13 @@ use super::{
     directories::Directories,
     error::StoreError,
     identity::{self, Identity},
-    log,
+    log, recovery,
     work::Work,
     writer::{DiskHealth, Writer},
 };
 use crate::{
     clock::Clock,
+    metrics::Metrics,
     sequence::{NodeId, SetId},
     tasks::Tasks,
 };
@@ -46,6 +47,8 @@ pub struct StoreOptions {
     pub block_cache_bytes: usize,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,
+    /// Where it is counted what the disk does.
+    pub metrics: Arc<Metrics>,
 }
 
 impl StoreOptions {
@@ -59,8 +62,22 @@ impl StoreOptions {
             unsynced: Unsynced::default(),
             block_cache_bytes: 64 << 20,
             tasks: Tasks::default(),
+            metrics: Metrics::new(),
         }
     }
+}
+
+/// What a store takes, and what is left on its disk.
+#[derive(Debug, Clone, Copy)]
+pub struct Space {
+    /// The Raft logs, in files and in memory.
+    pub log_bytes: u64,
+    /// The tables, in files and in memory.
+    pub table_bytes: u64,
+    /// What is left on the disk for this process.
+    pub disk_free_bytes: u64,
+    /// The disk.
+    pub disk_size_bytes: u64,
 }
 
 /// The store of one node.
@@ -68,6 +85,7 @@ pub struct Store {
     identity: Identity,
     pub(super) db: Arc<Database>,
     work: Work,
+    metrics: Arc<Metrics>,
     pub(super) writer: Writer,
 }
 
@@ -96,13 +114,15 @@ impl Store {
         remove_old_snapshots(dir);
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
+        recovery::check_complete(&db)?;
         let identity = identity::establish(&db, marker, cluster, node)?;
-        let work = options.work;
+        let (work, metrics) = (options.work, options.metrics.clone());
         let writer = Writer::start(db.clone(), options)?;
         Ok(Arc::new(Store {
             identity,
             db,
             work,
+            metrics,
             writer,
         }))
     }
@@ -117,9 +137,39 @@ impl Store {
         self.db.dir()
     }
 
+    /// How much room the disk has left, in bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn free_bytes(&self) -> Result<u64, StoreError> {
+        let disk = rustix::fs::statvfs(self.dir())
+            .map_err(|e| StoreError::io("cannot look at the disk of", self.dir())(e.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// Where work runs that blocks.
     pub fn work(&self) -> Work {
         self.work
+    }
+
+    /// Where it is counted what the node does.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// What the store takes, and what is left. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn space(&self) -> Result<Space, StoreError> {
+        let dir = self.dir();
+        let disk = statvfs(dir).map_err(|e| StoreError::io("cannot measure", dir)(e.into()))?;
+        Ok(Space {
+            log_bytes: self.db.family_bytes(Family::Log)?,
+            table_bytes: self.db.family_bytes(Family::Applied)?,
+            disk_free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+            disk_size_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+        })
     }
 
     /// How the disk does.
@@ -138,7 +188,7 @@ impl Store {
 }
 
 /// Takes the directory for this process.
-fn lock(dir: &Path) -> Result<File, StoreError> {
+pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(StoreError::io("cannot create", &path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -166,7 +216,7 @@ fn remove_old_snapshots(dir: &Path) {
 }
 
 /// Refuses a directory that holds somebody else's files.
-fn check_contents(dir: &Path) -> Result<(), StoreError> {
+pub(super) fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // lost+found: the directory may be a file system of its own.
     const OURS: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", "snapshots", "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {

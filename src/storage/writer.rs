@@ -190,6 +190,8 @@ impl Serving {
         {
             return;
         }
+        let clock = &self.options.clock;
+        let started = clock.now();
         let synced = (self.options.before_sync)()
             .await
             .map_err(|message| StoreError::Database {
@@ -200,6 +202,8 @@ impl Serving {
                 true => Ok(()),
                 false => self.db.sync(),
             });
+        let fsyncs = &self.options.metrics.fsync_seconds;
+        fsyncs.observe(clock.now().since(started), 1);
         match synced {
             Ok(()) => writes.into_iter().for_each(|write| match write.durable {
                 Durable::Nobody => {}

@@ -140,6 +140,10 @@ impl Transport for Breakable {
         let exchange = self.inner.administer(address, request, timeout);
         self.over(address, timeout, exchange).await
     }
+
+    fn keep(&self, addresses: std::collections::BTreeSet<String>) {
+        self.inner.keep(addresses);
+    }
 }
 
 /// Flips a bit in the middle of the second part: the first that holds records.

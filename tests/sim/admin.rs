@@ -61,11 +61,15 @@ async fn see_to_one(world: &World, job: Job) -> String {
             }
             outcome(
                 world,
-                &ask(asked, Request::PromoteNode(NodeRequest { id })).await,
+                &ask(
+                    asked,
+                    Request::PromoteNode(NodeRequest { id, force: false }),
+                )
+                .await,
             )
         }
         Job::Shrink { asked, id } => {
-            let removed = ask(asked, Request::RemoveNode(NodeRequest { id })).await;
+            let removed = ask(asked, Request::RemoveNode(NodeRequest { id, force: false })).await;
             if removed.is_ok() {
                 // Its process goes on, as one does that nobody stops.
                 world.with(id, |machine| machine.condition = Condition::Gone);

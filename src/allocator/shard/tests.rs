@@ -277,3 +277,35 @@ fn what_was_used_in_a_namespace_that_is_not_known_is_not_told() {
     assert_eq!(one.took(KEY, 2), (1, 2));
     assert_eq!(one.shard.close(|_| None), []);
 }
+
+#[test]
+fn what_a_shard_holds_is_known_without_a_look_at_its_keys() {
+    let mut one = One::new(|_| ());
+    assert_eq!(one.shard.footprint().keys, 0);
+    for id in 0..1_000 {
+        let _ = one.take(Key::Id(id), 1);
+    }
+    let ids = one.shard.footprint();
+    assert_eq!((ids.keys, ids.sections), (1_000, 1_000));
+    let least = 1_000 * (size_of::<Cursor>() + size_of::<Section>());
+    assert!((least..4 * least).contains(&ids.bytes), "{ids:?}");
+    one.namespace.config.key_kind = KeyKind::Name;
+    let name = [b'n'; 256];
+    let _ = one.take(Key::Name(&name), 1);
+    let all = one.shard.footprint();
+    assert_eq!((all.keys, all.sections), (1_001, 1_001));
+    assert!(all.bytes >= ids.bytes + 2 * name.len(), "{ids:?} {all:?}");
+    let _ = one.close();
+    let none = one.shard.footprint();
+    assert!(none.keys == 0 && none.bytes < 1_000, "{none:?}");
+}
+
+#[test]
+fn keys_that_share_a_section_are_counted_beside_it() {
+    let mut one = One::new(|config| config.section_size = 100);
+    for id in 0..250 {
+        let _ = one.take(Key::Id(id), 1);
+    }
+    let footprint = one.shard.footprint();
+    assert_eq!((footprint.keys, footprint.sections), (250, 3));
+}

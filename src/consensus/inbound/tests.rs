@@ -12,7 +12,8 @@ use crate::{
     clock::{BootClock, Clock},
     consensus::{GroupConfig, GrpcTransport, StateMachine},
     metrics::Metrics,
-    storage::{Entry, LogId, Member, Store, StoreOptions},
+    proto::peer::SnapshotPart,
+    storage::{Entry, LogId, Member, SnapshotData, Store, StoreOptions},
     tasks::Tasks,
 };
 
@@ -64,6 +65,19 @@ async fn follower(dir: &Path) -> Arc<Group> {
     .unwrap()
 }
 
+/// Of a message from the leader.
+fn header(group: &Group) -> Header {
+    Header {
+        cluster: "test".to_owned(),
+        set: 1,
+        from: LEADER,
+        to: group.node(),
+        to_incarnation: group.store().identity().incarnation,
+        from_incarnation: 7,
+        follower_lease_ms: group.config().election_timeout_ms,
+    }
+}
+
 async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
     let request = AppendEntriesRequest::<Types> {
         vote: vote(),
@@ -72,7 +86,9 @@ async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u
         leader_commit: Some(log_id(commit)),
     };
     let request = codec::encode(&request).unwrap();
-    group.answer(RaftRpc::Append, &request).await.unwrap();
+    let header = header(group);
+    let answer = group.answer(RaftRpc::Append, Some(&header), &request);
+    answer.await.unwrap();
 }
 
 /// Gives the follower a snapshot of the leader's table as of `last`.
@@ -86,14 +102,17 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
     let SnapshotData::Outgoing(mut parts) = snapshot.snapshot else {
         panic!("it is its own");
     };
-    let about = codec::encode(&(vote(), snapshot.meta)).unwrap();
-    let (about, mut incoming) = group.snapshot_begins(&about)?;
+    let first = SnapshotPart {
+        header: Some(header(&group)),
+        payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
+    };
+    let mut arriving = group.snapshot_begins(&first)?.expect("it leads");
     while let Some(part) = parts.next_part().await {
-        incoming = group
-            .snapshot_goes_on(incoming, part.unwrap().into())
+        arriving = group
+            .snapshot_goes_on(arriving, part.unwrap().into())
             .await?;
     }
-    group.snapshot_arrived(about, incoming).await
+    group.snapshot_arrived(arriving).await
 }
 
 /// Waits until Raft knows that everything up to `index` is committed.

@@ -13,7 +13,7 @@ use openraft::{
 use tokio::{sync::mpsc, time::Instant};
 use tonic::{Code, Status};
 
-use super::Peer;
+use super::{Peer, terms, unreadable};
 use crate::{
     proto::peer::SnapshotPart,
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
@@ -85,7 +85,7 @@ impl Peer {
         let parts = stream::iter([first]).chain(parts_of(data, told));
         let transport = &self.network.transport;
         let reply = transport
-            .install_snapshot(&self.address, parts.boxed())
+            .install_snapshot(&self.address(), parts.boxed())
             .await;
         let mut bytes = 0;
         while let Ok(read) = progress.try_recv() {
@@ -97,8 +97,11 @@ impl Peer {
             let text = format!("snapshot to node {target}: {}", status.message());
             Status::new(status.code(), text)
         })?;
-        let response: SnapshotResponse<Types> =
-            codec::decode(&reply.payload).map_err(|e| Status::internal(e.to_string()))?;
+        let response: SnapshotResponse<Types> = codec::decode(&reply.payload).map_err(|error| {
+            Status::internal(unreadable("the answer to a snapshot", self.target, &error))
+        })?;
+        terms::check(vote.leader_id.term, response.vote.leader_id.term)
+            .map_err(Status::internal)?;
         if let (Some(index), true) = (covered, response.vote == vote) {
             let term = vote.leader_id.term;
             let acknowledged = &self.network.acknowledged;

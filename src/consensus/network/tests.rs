@@ -109,6 +109,7 @@ impl Bench {
             cluster: "test".into(),
             set: 1,
             node: 1,
+            incarnation: 1,
             follower_lease_ms: 300,
         });
         Bench {

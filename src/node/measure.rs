@@ -1,0 +1,105 @@
+//! What is measured when somebody looks.
+//!
+//! Invariant: a look at the metrics waits for nothing that hangs: what a disk does not tell in time
+//! keeps its last value.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use super::Shared;
+use crate::{
+    clock::Instant,
+    metrics::{PROCESS, whole},
+};
+
+/// How long a look waits for what must be read.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Held by whoever reads: a disk that hangs holds one thread, however often somebody looks.
+pub type Reading = Arc<tokio::sync::Mutex<()>>;
+
+impl Shared {
+    /// All metrics as a text, up to date.
+    pub async fn metrics_text(self: &Arc<Self>) -> String {
+        self.measure_lease();
+        self.measure_group();
+        let read = async {
+            let alone = self.reading.clone().lock_owned().await;
+            let shared = self.clone();
+            let work = self.group.store().work();
+            work.run(move || {
+                shared.measure_machine();
+                drop(alone);
+            })
+            .await
+        };
+        match timeout(PATIENCE, read).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "reading figures for the metrics failed"),
+            Err(_) => tracing::warn!("the disk does not answer; some metrics are out of date"),
+        }
+        self.metrics.text()
+    }
+
+    /// Brings the gauges of the lease up to date.
+    fn measure_lease(&self) {
+        let own = self.group.leadership().borrow().own.clone();
+        let (remaining, age) = match own {
+            // A sole voter's lease never ends.
+            Some(lease) if lease.deadline() == Instant::NEVER => (f64::INFINITY, 0.0),
+            Some(lease) => {
+                let now = self.clock.now().as_nanos() as f64 / 1e9;
+                let deadline = lease.deadline().as_nanos() as f64 / 1e9;
+                let lease_seconds = self.config.lease_ms as f64 / 1e3;
+                (deadline - now, now + lease_seconds - deadline)
+            }
+            None => (0.0, 0.0),
+        };
+        self.metrics.lease_remaining_seconds.set(remaining);
+        self.metrics.lease_age_seconds.set(age);
+    }
+
+    /// Where the log stands, here and at the peers.
+    fn measure_group(&self) {
+        let metrics = &self.metrics;
+        let (me, nodes) = (self.config.node_id, self.group.nodes());
+        let log = self.group.log_state();
+        metrics.log_index.set(log.last.map_or(0, whole));
+        metrics.committed_index.set(log.committed.map_or(0, whole));
+        metrics.applied_index.set(log.applied.map_or(0, whole));
+        let peers = nodes.iter().filter(|node| node.id != me);
+        // Known of a leader's peers alone.
+        let silences = peers.filter_map(|node| Some((node, node.silence?)));
+        let lag = |index: Option<u64>| {
+            let last = log.last.unwrap_or(0);
+            last.saturating_sub(index.unwrap_or(0))
+        };
+        let lags = silences
+            .clone()
+            .map(|(node, _)| (node.id, lag(node.log_index)));
+        metrics.peer_lag_entries.set(lags);
+        let seconds = silences.map(|(node, silence)| (node.id, silence.lasts.as_secs_f64()));
+        metrics.peer_silent_seconds.set(seconds);
+    }
+
+    /// What must be read: the memory, the disk, the process. Blocks.
+    fn measure_machine(&self) {
+        let metrics = &self.metrics;
+        let term = self.allocator.load_full();
+        let memory = term.map(|term| term.footprint()).unwrap_or_default();
+        metrics.memory_keys.set(whole(memory.keys));
+        metrics.memory_sections.set(whole(memory.sections));
+        metrics.memory_bytes.set(whole(memory.bytes));
+        PROCESS.measure();
+        match self.group.store().space() {
+            Ok(space) => {
+                metrics.log_bytes.set(whole(space.log_bytes));
+                metrics.table_bytes.set(whole(space.table_bytes));
+                metrics.disk_free_bytes.set(whole(space.disk_free_bytes));
+                metrics.disk_size_bytes.set(whole(space.disk_size_bytes));
+            }
+            Err(error) => tracing::warn!(%error, "reading figures for the metrics failed"),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Counts the errors that callers get.
+//!
+//! Invariant: each is counted once, where it leaves this node for a caller; not at the node that a
+//! request was forwarded to.
+
+use std::sync::Arc;
+
+use tonic::{
+    Code,
+    codegen::http::{HeaderMap, Response},
+};
+use tower::util::MapResponseLayer;
+
+use crate::{metrics::Metrics, proto::v1::NextStreamResponse};
+
+/// A layer that counts calls which end in an error, whoever refused them.
+pub fn counting<B>(
+    metrics: Arc<Metrics>,
+) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone> {
+    MapResponseLayer::new(move |response: Response<B>| {
+        count_call(&metrics, response.headers());
+        response
+    })
+}
+
+/// A call that failed has its code in the headers: nothing follows them.
+fn count_call(metrics: &Metrics, headers: &HeaderMap) {
+    if let Some(code) = headers.get("grpc-status") {
+        count(metrics, Code::from_bytes(code.as_bytes()), 1);
+    }
+}
+
+/// Counts the errors in a message of a stream.
+pub fn count_message(metrics: &Metrics, answer: &NextStreamResponse) {
+    if let Some(failure) = &answer.failure {
+        count(metrics, Code::from_i32(failure.code), 1);
+    }
+    if let Some(exhausted) = &answer.exhausted {
+        let keys = exhausted.places.len() as u64;
+        count(metrics, Code::OutOfRange, keys);
+    }
+}
+
+fn count(metrics: &Metrics, code: Code, n: u64) {
+    if code != Code::Ok {
+        metrics.errors.add(code, n);
+    }
+}

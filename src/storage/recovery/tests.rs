@@ -1,0 +1,222 @@
+//! Recoveries that are cut short, and logs that were not applied.
+
+use openraft::entry::RaftEntry;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    clock::BootClock,
+    sequence::{Bump, NamespaceConfig, SectionKey, Trim},
+    storage::{Store, StoreOptions},
+};
+
+const SET: SetId = 1;
+
+fn open(dir: &Path) -> Result<Arc<Store>, StoreError> {
+    Store::open(dir, "test", 1, StoreOptions::new(Arc::new(BootClock)))
+}
+
+fn id(at: u64) -> LogId {
+    LogId::new(3.into(), at)
+}
+
+fn section(id: u64) -> SectionId {
+    SectionId {
+        namespace: NamespaceId(1),
+        key: SectionKey::Id(id),
+    }
+}
+
+/// The directory of node 1 of three: sections 0 to `sections` at 100 in a table up to entry 5, and
+/// entries 6 and on that nobody applied.
+fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path()).unwrap();
+    let (db, seal) = (&store.db, codec::seal::<SectionRecord>);
+    let mut batch = WriteBatch::default();
+    let applied = db.family(Family::Applied).unwrap();
+    let prefix = applied::prefix(SET, 0);
+    let book = Namespace {
+        id: NamespaceId(1),
+        config: NamespaceConfig {
+            step: 10,
+            max: 100_000,
+            ..NamespaceConfig::new("book")
+        },
+    };
+    let key = applied::namespace_key(&prefix, book.id);
+    batch.put_cf(applied, key, codec::seal(&book).unwrap());
+    for number in 0..sections {
+        let record = SectionRecord {
+            max_seq: 100,
+            floor: 90,
+            term: 3,
+            unused_max: 10,
+        };
+        let key = applied::section_key(&prefix, &section(number));
+        batch.put_cf(applied, key, seal(&record).unwrap());
+    }
+    let members = BTreeMap::from([1, 2, 3].map(|id| (id, Member::default())));
+    let membership = Membership::new(vec![BTreeSet::from([1, 2, 3])], members).unwrap();
+    let meta = AppliedMeta {
+        generation: 0,
+        last_applied: Some(id(5)),
+        membership: StoredMembership::new(Some(id(1)), membership),
+    };
+    batch.put_cf(applied, applied::meta_key(SET), codec::seal(&meta).unwrap());
+    for (at, command) in (6..).zip(unapplied) {
+        let entry = Entry::new(id(at), EntryPayload::Normal(command));
+        let log = db.family(Family::Log).unwrap();
+        batch.put_cf(log, log::log_key(SET, at), codec::seal(&entry).unwrap());
+    }
+    let hard_state = db.family(Family::HardState).unwrap();
+    let vote = codec::seal(&Vote::new_committed(4, 2)).unwrap();
+    batch.put_cf(hard_state, log::vote_key(SET), vote);
+    db.write(batch, true).unwrap();
+    drop(store);
+    dir
+}
+
+/// The database alone, as a recovery opens it.
+fn database(dir: &Path) -> Result<Database, StoreError> {
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let newest = identity::newest_release(identity::read_marker(dir)?.as_ref());
+    Database::open(dir, store::lock(dir)?, newest, &options)
+}
+
+fn steps(steps: u64) -> Margin {
+    Margin {
+        steps,
+        of: BTreeMap::new(),
+    }
+}
+
+/// The ceiling of a section in the table in use.
+fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
+    let meta: AppliedMeta = store
+        .db
+        .get(Family::Applied, &applied::meta_key(SET))
+        .unwrap()
+        .unwrap();
+    let key = applied::section_key(&applied::prefix(SET, meta.generation), &section(of));
+    let record: Option<SectionRecord> = store.db.get(Family::Applied, &key).unwrap();
+    record.map_or(0, |record| record.max_seq)
+}
+
+#[test]
+fn ceilings_are_raised_and_the_old_members_are_gone() {
+    let dir = directory(3, Vec::new());
+    let done = recover(dir.path(), SET, &steps(50), false).unwrap();
+    let book = &done.namespaces[0];
+    assert_eq!((book.sections, book.raised_by, book.start), (3, 500, 501));
+    assert_eq!((done.last_log_index, done.left_behind), (5, vec![2, 3]));
+    let store = open(dir.path()).unwrap();
+    assert_eq!(ceiling(&store, 1), 600);
+    let vote: Vote = store
+        .db
+        .get(Family::HardState, &log::vote_key(SET))
+        .unwrap()
+        .unwrap();
+    assert_eq!(vote, Vote::new(5, 1));
+    let namespaces = applied::read_namespaces(&store.db, &applied::prefix(SET, 1)).unwrap();
+    assert_eq!(namespaces.by_name("book").unwrap().config.start, 501);
+    assert!(LogReader::of(&store.db, SET).last().unwrap().is_none());
+}
+
+/// Perhaps they were committed: numbers of the bumps may have been handed out. What was given back
+/// may have been handed out by others.
+#[test]
+fn bumps_that_were_not_applied_count_and_trims_do_not() {
+    let bump = |of, numbers| Bump {
+        section: section(of),
+        numbers,
+        unused_max: numbers,
+    };
+    let trim = Trim {
+        section: section(0),
+        used: 95,
+    };
+    let dir = directory(
+        2,
+        vec![
+            Command::create_namespace(NamespaceConfig::new("late")),
+            Command::Bump(vec![bump(1, 1_000), bump(7, 20)]),
+            Command::Trim(vec![trim]),
+        ],
+    );
+    let margin = Margin {
+        steps: 50,
+        of: BTreeMap::from([("late".to_owned(), 1)]),
+    };
+    let done = recover(dir.path(), SET, &margin, false).unwrap();
+    assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
+    assert_eq!(done.namespaces[1].start, 10_001);
+    let store = open(dir.path()).unwrap();
+    assert_eq!(ceiling(&store, 0), 600);
+    assert_eq!(ceiling(&store, 1), 1_600);
+    assert_eq!(ceiling(&store, 7), 520, "of a section that was new");
+}
+
+#[test]
+fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
+    let dir = directory(3, Vec::new());
+    let before = open(dir.path()).unwrap().identity().clone();
+    let raise = || -> Result<(), StoreError> {
+        let db = database(dir.path())?;
+        let copy = Copy::read(&Arc::new(db), SET, before.clone(), &steps(50))?.raise(false);
+        copy.map(drop)
+    };
+    raise().unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_eq!((store.identity(), ceiling(&store, 1)), (&before, 100));
+    drop(store);
+    // Another run, with another margin, finds nothing of the first.
+    recover(dir.path(), SET, &steps(1), false).unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_eq!(ceiling(&store, 1), 110);
+    assert_ne!(store.identity().incarnation, before.incarnation);
+}
+
+#[test]
+fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
+    let dir = directory(3, Vec::new());
+    let before = open(dir.path()).unwrap().identity().clone();
+    let switch = || -> Result<Pending, StoreError> {
+        let db = database(dir.path())?;
+        let db = Arc::new(db);
+        let copy = Copy::read(&db, SET, before.clone(), &steps(50))?;
+        copy.switch(copy.raise(false)?)
+    };
+    let pending = switch().unwrap();
+    let refused = open(dir.path()).err().expect("refused").to_string();
+    assert!(refused.contains("ratchet recover"), "{refused}");
+    // The marker was written, and then the power went.
+    let db = database(dir.path()).unwrap();
+    identity::write_marker(&db, &pending.identity).unwrap();
+    drop(db);
+    assert!(open(dir.path()).is_err());
+    let would = recover(dir.path(), SET, &steps(7), true).unwrap();
+    let done = recover(dir.path(), SET, &steps(7), false).unwrap();
+    assert!(would == done && done.completed_only);
+    let store = open(dir.path()).unwrap();
+    assert_eq!(ceiling(&store, 1), 600, "raised once, as it began");
+    assert_eq!(store.identity(), &pending.identity);
+}
+
+#[test]
+fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
+    let dir = directory(1, Vec::new());
+    let refused = recover(dir.path(), SET, &steps(10_001), false).unwrap_err();
+    assert!(
+        refused.to_string().contains("--margin book=9999"),
+        "{refused}"
+    );
+    let done = recover(dir.path(), SET, &steps(9_999), false).unwrap();
+    assert_eq!(done.namespaces[0].exhausted, 1);
+    let store = open(dir.path()).unwrap();
+    assert_eq!(
+        ceiling(&store, 0),
+        100_090,
+        "a greater max makes room above it"
+    );
+}

@@ -1,0 +1,217 @@
+//! Members of different releases notice each other.
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use common::{PATIENCE, links::Cluster};
+use futures::stream::BoxStream;
+use ratchet::{
+    consensus::{RaftRpc, Transport},
+    node::Seams,
+    proto::{
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+            HelloResponse, RaftMessage, RaftReply, SnapshotPart,
+        },
+        v1::Build,
+    },
+    version,
+};
+use tonic::Status;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// What the nodes log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn lines(&self, with: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().filter(|line| line.contains(with));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// Waits for `n` lines.
+    async fn wait(&self, with: &str, n: usize) {
+        let waiting = async {
+            while self.lines(with).len() < n {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        waited.unwrap_or_else(|_| panic!("{with:?} not {n} times: {:?}", self.lines("runs")));
+    }
+}
+
+/// Where nodes of another release are, and which.
+type Others = Arc<Mutex<BTreeMap<String, Build>>>;
+
+/// A network on which some nodes say that they are of another release.
+struct Disguised {
+    inner: Arc<dyn Transport>,
+    me: String,
+    others: Others,
+}
+
+impl Disguised {
+    fn of(&self, address: &str) -> Option<Build> {
+        self.others.lock().unwrap().get(address).cloned()
+    }
+}
+
+#[async_trait]
+impl Transport for Disguised {
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status> {
+        self.inner.raft(address, rpc, message, timeout).await
+    }
+
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status> {
+        self.inner.install_snapshot(address, parts).await
+    }
+
+    async fn hello(
+        &self,
+        address: &str,
+        mut request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status> {
+        request.build = self.of(&self.me).or(request.build);
+        let mut response = self.inner.hello(address, request, timeout).await?;
+        response.build = self.of(address).or(response.build);
+        Ok(response)
+    }
+
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+        self.inner.forward(address, requests).await
+    }
+
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status> {
+        self.inner.administer(address, request, timeout).await
+    }
+}
+
+async fn start(cluster: &mut Cluster, others: &Others, id: u64) {
+    let config = cluster.configs[&id].clone();
+    let seams = cluster.seams(id);
+    let transport = Arc::new(Disguised {
+        me: config.peer_listen.to_string(),
+        inner: seams.transport.clone(),
+        others: others.clone(),
+    });
+    let seams = Seams { transport, ..seams };
+    let starting = async {
+        loop {
+            match ratchet::server::start(config.clone(), seams.clone()).await {
+                // Parts of its last run are still letting go of the directory.
+                Err(error) if error.to_string().contains("in use by another process") => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                started => return started.expect("the node starts"),
+            }
+        }
+    };
+    let node = tokio::time::timeout(PATIENCE, starting).await;
+    cluster.nodes.insert(id, node.expect("in time"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
+    let log = Log::default();
+    let to_log = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false);
+    to_log.with_max_level(tracing::Level::WARN).init();
+    let mut cluster = Cluster::configured(3, |_| {});
+    let others = Others::default();
+    let addresses: BTreeMap<u64, String> = (cluster.configs.iter())
+        .map(|(id, config)| (*id, config.peer_listen.to_string()))
+        .collect();
+    let disguise = |id: u64, version: &str| {
+        let build = Build {
+            version: version.to_owned(),
+            commit: "c0ffee".to_owned(),
+        };
+        others.lock().unwrap().insert(addresses[&id].clone(), build);
+    };
+    for (id, version) in [(1, "9.9.1"), (2, "9.9.2"), (3, "9.9.3")] {
+        disguise(id, version);
+    }
+    for id in 1..=3 {
+        start(&mut cluster, &others, id).await;
+    }
+    let runs = |id: u64, version: &str| format!("node {id} runs ratchet {version} (c0ffee)");
+    for (id, version) in [(1, "9.9.1"), (2, "9.9.2"), (3, "9.9.3")] {
+        log.wait(&runs(id, version), 2).await;
+    }
+    let leader = cluster.leader().await;
+    let status = cluster.client(leader).status().await.unwrap();
+    let builds = status
+        .nodes
+        .into_iter()
+        .map(|node| (node.id, node.build.unwrap_or_default()));
+    for (id, build) in builds {
+        let version = format!("9.9.{id}");
+        let own = id == leader;
+        assert_eq!(build.version, if own { version::VERSION } else { &version });
+    }
+    cluster.crash(3).await;
+    disguise(3, "9.9.33");
+    start(&mut cluster, &others, 3).await;
+    log.wait(&runs(3, "9.9.33"), 2).await;
+    // The one that was started again has forgotten the others, and names them once more.
+    log.wait(&runs(1, "9.9.1"), 3).await;
+    log.wait(&runs(2, "9.9.2"), 3).await;
+    let lines = log.lines(" runs ");
+    assert_eq!(lines.len(), 6 + 2 + 2, "each is named once: {lines:#?}");
+    for line in lines {
+        assert!(
+            line.contains("WARN") && line.contains(version::LONG),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,432 @@
+//! What `/metrics` says: in the format and by the naming rules of Prometheus, as docs/metrics.md says
+//! it, and what moves when something happens.
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
+
+use common::{PATIENCE, id, links::Cluster};
+use ratchet::proto::v1::{CreateNamespaceRequest, NextStreamRequest, TransferLeadershipRequest};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tonic::Code;
+
+/// A family of samples.
+#[derive(Debug, Default, PartialEq)]
+struct Family {
+    help: String,
+    kind: String,
+    unit: Option<String>,
+    /// By what stands before the value.
+    samples: BTreeMap<String, f64>,
+}
+
+/// Reads the whole text; panics where it is not as OpenMetrics says.
+fn parse(text: &str) -> BTreeMap<String, Family> {
+    let text = text.strip_suffix("# EOF\n").expect("an end");
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if let Some(about) = line.strip_prefix("# ") {
+            let (what, rest) = about.split_once(' ').expect(line);
+            let (name, told) = rest.split_once(' ').expect(line);
+            if name != current {
+                let fresh = families.insert(name.to_owned(), Family::default());
+                assert!(fresh.is_none(), "{name} comes twice");
+                current = name.to_owned();
+            }
+            let family = families.get_mut(name).unwrap();
+            assert!(family.samples.is_empty(), "{line} comes after samples");
+            let field = match what {
+                "HELP" => &mut family.help,
+                "TYPE" => &mut family.kind,
+                "UNIT" => family.unit.get_or_insert_default(),
+                _ => panic!("{line}"),
+            };
+            assert!(field.is_empty(), "{line} comes twice");
+            told.clone_into(field);
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').expect(line);
+        let family = families.get_mut(&current).expect("a family first");
+        let name = sample.split('{').next().unwrap();
+        let end = name.strip_prefix(current.as_str()).expect(line);
+        let ends: &[&str] = match family.kind.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "info" => &["_info"],
+            "histogram" => &["_sum", "_count", "_bucket"],
+            kind => panic!("{current} is of kind {kind:?}"),
+        };
+        assert!(ends.contains(&end), "{line}");
+        let value = value.parse().unwrap_or_else(|_| panic!("{line}"));
+        let twice = family.samples.insert(sample.to_owned(), value);
+        assert!(twice.is_none(), "{sample} comes twice");
+    }
+    families
+}
+
+async fn scrape(address: SocketAddr) -> String {
+    let asking = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = "GET /metrics HTTP/1.1\r\nHost: ratchet\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = tokio::time::timeout(PATIENCE, asking).await;
+    let answer = answer.expect("in time").expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(
+        head.contains("application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    body.to_owned()
+}
+
+/// Three nodes with metrics.
+async fn cluster() -> Cluster {
+    Cluster::start(3, |config| {
+        config.metrics_listen = Some(SocketAddr::new(config.listen.ip(), 0));
+    })
+    .await
+}
+
+async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
+    let address = cluster.nodes[&id].addresses().metrics.expect("a port");
+    parse(&scrape(address).await)
+}
+
+/// One sample's value.
+fn value(metrics: &BTreeMap<String, Family>, sample: &str) -> f64 {
+    let samples = metrics.values().flat_map(|family| &family.samples);
+    let mut found = samples.filter(|(name, _)| *name == sample);
+    *found.next().unwrap_or_else(|| panic!("no {sample}")).1
+}
+
+/// Scrapes until it `fits`.
+async fn until(cluster: &Cluster, node: u64, fits: impl Fn(&BTreeMap<String, Family>) -> bool) {
+    let looking = async {
+        while !fits(&metrics(cluster, node).await) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking)
+        .await
+        .expect("metrics that fit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_is_named_as_prometheus_wants_it() {
+    let cluster = cluster().await;
+    let metrics = metrics(&cluster, cluster.leader().await).await;
+    assert!(metrics.len() > 30, "{}", metrics.len());
+    for (name, family) in &metrics {
+        let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        assert!(
+            letters && !name.contains("__") && !name.ends_with('_'),
+            "{name}"
+        );
+        assert!(
+            name.starts_with("ratchet_") || name.starts_with("process_"),
+            "{name}"
+        );
+        let words: Vec<&str> = name.split('_').collect();
+        for reserved in ["total", "count", "sum", "bucket", "info"] {
+            assert_ne!(
+                words.last(),
+                Some(&reserved),
+                "{name}: the format's own ending"
+            );
+        }
+        for unit in [
+            "ms",
+            "millis",
+            "milliseconds",
+            "us",
+            "micros",
+            "microseconds",
+            "nanos",
+            "nanoseconds",
+            "minutes",
+            "hours",
+            "second",
+            "byte",
+            "kb",
+            "kib",
+            "mb",
+            "mib",
+            "kilobytes",
+            "megabytes",
+            "percent",
+        ] {
+            assert!(!words.contains(&unit), "{name}: {unit} is no base unit");
+        }
+        // A unit is a suffix, and told.
+        for unit in ["seconds", "bytes"] {
+            let told = family.unit.as_deref() == Some(unit);
+            assert_eq!(words.contains(&unit), told, "{name}");
+            assert_eq!(words.last() == Some(&unit), told, "{name}");
+        }
+        if family.kind == "histogram" {
+            check_histogram(name, family);
+            assert_eq!(family.unit.as_deref(), Some("seconds"), "{name}");
+        }
+        let help = &family.help;
+        let sentence = help.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit());
+        let ends = help.ends_with('.') && !help.ends_with("..");
+        assert!(sentence && ends && !help.contains("  "), "{name}: {help:?}");
+        assert!(!family.samples.is_empty(), "{name} has no sample");
+    }
+}
+
+fn check_histogram(name: &str, family: &Family) {
+    let of = |sample: &str| family.samples[&format!("{name}{sample}")];
+    let mut buckets: Vec<(f64, f64)> = (family.samples.iter())
+        .filter_map(|(sample, count)| {
+            let bound = sample.split_once("_bucket{le=\"")?.1.strip_suffix("\"}")?;
+            Some((bound.parse().unwrap(), *count))
+        })
+        .collect();
+    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(
+        buckets.is_sorted_by_key(|(_, count)| *count),
+        "{name} is not cumulative"
+    );
+    assert_eq!(
+        buckets.last(),
+        Some(&(f64::INFINITY, of("_count"))),
+        "{name}"
+    );
+    assert!(of("_sum") >= 0.0);
+}
+
+/// The rows of the tables in docs/metrics.md: name, kind, labels, help.
+fn documented() -> BTreeMap<String, [String; 3]> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let page = std::fs::read_to_string(page).expect("docs/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let mut documented = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, help] = cells[..] else {
+            panic!("{row}");
+        };
+        let rest = [kind, labels, help].map(|cell| cell.replace('`', ""));
+        let twice = documented.insert(name.replace('`', ""), rest);
+        assert!(twice.is_none(), "{name} is listed twice");
+    }
+    documented
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
+    let cluster = cluster().await;
+    let metrics = metrics(&cluster, cluster.leader().await).await;
+    let real = metrics.into_iter().map(|(name, family)| {
+        // As a query writes it.
+        let name = match family.kind.as_str() {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name,
+        };
+        let labels: BTreeSet<String> = (family.samples.keys())
+            .filter_map(|sample| sample.split_once('{'))
+            .flat_map(|(_, labels)| labels.split("\","))
+            .filter_map(|label| label.split_once('='))
+            .map(|(label, _)| label.to_owned())
+            .filter(|label| label != "le")
+            .collect();
+        let labels: Vec<String> = labels.into_iter().collect();
+        (name, [family.kind, labels.join(", "), family.help])
+    });
+    let (real, documented): (BTreeMap<_, _>, _) = (real.collect(), documented());
+    for (name, row) in &real {
+        let [kind, labels, help] = row;
+        let line = format!("| `{name}` | {kind} | {labels} | {help} |");
+        assert_eq!(
+            documented.get(name),
+            Some(row),
+            "docs/metrics.md lacks this row:\n{line}"
+        );
+    }
+    let gone: Vec<&String> = documented
+        .keys()
+        .filter(|name| !real.contains_key(*name))
+        .collect();
+    assert!(
+        gone.is_empty(),
+        "docs/metrics.md lists what is not there: {gone:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_counted_by_code_where_the_caller_asked() {
+    let cluster = cluster().await;
+    let leader = cluster.leader().await;
+    let follower = leader % 3 + 1;
+    let mut client = cluster.client(follower);
+    let full = CreateNamespaceRequest {
+        name: "full".into(),
+        max: Some(3),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(full.clone()).await.unwrap();
+    let before = metrics(&cluster, follower).await;
+    let at_leader = metrics(&cluster, leader).await;
+
+    let code = |status: tonic::Status| status.code();
+    assert_eq!(
+        client.try_next("none", id(1), 1).await.map_err(code),
+        Err(Code::NotFound)
+    );
+    assert_eq!(
+        client.try_next("book", None, 1).await.map_err(code),
+        Err(Code::InvalidArgument)
+    );
+    let again = client.admin.create_namespace(full).await;
+    assert_eq!(again.map(drop).map_err(code), Err(Code::AlreadyExists));
+    let message = |namespace: &str, ids: &[u64]| NextStreamRequest {
+        namespace: namespace.to_owned(),
+        ids: ids.to_vec(),
+        counts: vec![2; ids.len()],
+        ..NextStreamRequest::default()
+    };
+    // Of key 1 there are two numbers, and then one; and a message fails as a whole.
+    let messages = [
+        message("full", &[1]),
+        message("full", &[1, 2]),
+        message("none", &[1]),
+    ];
+    let requests = tokio_stream::iter(messages);
+    let mut answers = client
+        .sequencer
+        .next_stream(requests)
+        .await
+        .unwrap()
+        .into_inner();
+    while answers.message().await.unwrap().is_some() {}
+
+    let after = metrics(&cluster, follower).await;
+    let grown = |code: &str| {
+        let sample = format!("ratchet_errors_total{{code=\"{code}\"}}");
+        value(&after, &sample) - value(&before, &sample)
+    };
+    assert_eq!(grown("INVALID_ARGUMENT"), 1.0);
+    assert_eq!(grown("ALREADY_EXISTS"), 1.0);
+    assert_eq!(grown("NOT_FOUND"), 2.0, "a call, and a message of a stream");
+    assert_eq!(grown("OUT_OF_RANGE"), 1.0, "a key of a message");
+    assert_eq!(grown("UNAVAILABLE"), 0.0);
+    assert_eq!(grown("OK"), 0.0);
+    let errors = |metrics: &BTreeMap<String, Family>| metrics["ratchet_errors"].samples.clone();
+    assert_eq!(
+        errors(&at_leader),
+        errors(&metrics(&cluster, leader).await),
+        "nobody asked there"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_the_disk_and_the_memory_are_measured() {
+    let cluster = cluster().await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let before = metrics(&cluster, leader).await;
+    for key in 0..100 {
+        client.next(key).await.unwrap();
+    }
+    let after = metrics(&cluster, leader).await;
+    let of = |sample: &str| value(&after, sample);
+    let grown = |sample: &str| of(sample) - value(&before, sample);
+    assert_eq!(grown("ratchet_memory_keys"), 100.0);
+    assert_eq!(grown("ratchet_memory_sections"), 100.0);
+    assert!(
+        of("ratchet_memory_bytes") > 100.0 * 64.0,
+        "{}",
+        of("ratchet_memory_bytes")
+    );
+    assert!(grown("ratchet_log_index") > 0.0);
+    assert_eq!(of("ratchet_log_index"), of("ratchet_committed_index"));
+    assert_eq!(of("ratchet_log_index"), of("ratchet_applied_index"));
+    assert!(grown("ratchet_fsync_seconds_count") > 0.0);
+    assert!(grown("ratchet_fsync_seconds_sum") > 0.0);
+    assert!(of("ratchet_log_bytes") > 0.0 && of("ratchet_table_bytes") > 0.0);
+    let (free, size) = (of("ratchet_disk_free_bytes"), of("ratchet_disk_size_bytes"));
+    assert!(0.0 < free && free < size, "{free} of {size}");
+    assert_eq!(of("ratchet_leads") + of("ratchet_has_leader"), 2.0);
+    assert!(of("ratchet_leader_changes_total") >= 1.0);
+    assert!(of("process_open_fds") > 10.0 && of("process_resident_memory_bytes") > 1e6);
+    let (version, commit) = (ratchet::version::VERSION, ratchet::version::COMMIT);
+    let build = format!("ratchet_build_info{{version=\"{version}\",commit=\"{commit}\"}}");
+    assert_eq!(of(&build), 1.0);
+
+    // Memory is the leader's alone, and goes with its term.
+    let next = leader % 3 + 1;
+    let to = TransferLeadershipRequest { to: Some(next) };
+    client.admin.transfer_leadership(to).await.unwrap();
+    until(&cluster, leader, |now| {
+        value(now, "ratchet_memory_keys") == 0.0
+            && now["ratchet_peer_lag_entries"].samples.is_empty()
+            && value(now, "ratchet_leader_changes_total") > of("ratchet_leader_changes_total")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fails_proposals() {
+    let cluster = cluster().await;
+    let leader = cluster.leader().await;
+    let away = leader % 3 + 1;
+    let mut client = cluster.client(leader);
+    cluster.cut_off(away);
+    for key in 0..10 {
+        client.next(key).await.unwrap();
+    }
+    let of = |name: &str, peer: u64| format!("ratchet_peer_{name}{{peer=\"{peer}\"}}");
+    until(&cluster, leader, |now| {
+        value(now, &of("lag_entries", away)) >= 5.0 && value(now, &of("silent_seconds", away)) > 0.3
+    })
+    .await;
+    let now = metrics(&cluster, leader).await;
+    let mine = of("lag_entries", leader);
+    assert!(
+        !now["ratchet_peer_lag_entries"].samples.contains_key(&mine),
+        "of the others alone"
+    );
+    cluster.mend();
+    until(&cluster, leader, |now| {
+        value(now, &of("lag_entries", away)) == 0.0 && value(now, &of("silent_seconds", away)) < 0.3
+    })
+    .await;
+
+    // What a leader proposes while it is alone is lost with its term. (It can lose that before it
+    // proposes anything: then once more.)
+    let failing = async {
+        for cold in 1_000_000.. {
+            let leader = cluster.leader().await;
+            cluster.cut_off(leader);
+            let mut client = cluster.client(leader).patient(Duration::from_millis(500));
+            assert!(client.next(cold).await.is_err());
+            let other = leader % 3 + 1;
+            cluster.leader_seen_by(other, |now| now != leader).await;
+            cluster.mend();
+            cluster.client(leader).next_at_last(1).await;
+            let failed = metrics(&cluster, leader).await;
+            if value(&failed, "ratchet_proposals_failed_total") > 0.0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, failing)
+        .await
+        .expect("a proposal that failed");
+}

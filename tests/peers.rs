@@ -1,0 +1,379 @@
+//! The peer port is for members, and one confused node harms nobody.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{PATIENCE, links::Cluster};
+use futures::{StreamExt, stream};
+use openraft::{
+    raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},
+    storage::{RaftSnapshotBuilder, RaftStateMachine},
+    vote::RaftLeaderId,
+};
+use ratchet::{
+    clock::BootClock,
+    consensus::{GrpcTransport, RaftRpc, StateMachine, Transport},
+    proto::{
+        peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
+        v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
+    },
+    storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
+};
+use serde::Serialize;
+use tonic::{Code, Status};
+
+fn incarnation(cluster: &Cluster, id: u64) -> u64 {
+    let group = &cluster.nodes[&id].shared().group;
+    group.store().identity().incarnation
+}
+
+/// A header from `from`, who knows `to` as a member does.
+fn header(cluster: &Cluster, from: u64, to: u64) -> Header {
+    Header {
+        cluster: "test".into(),
+        set: 1,
+        from,
+        to,
+        to_incarnation: incarnation(cluster, to),
+        follower_lease_ms: cluster.configs[&to].election_timeout_ms,
+        from_incarnation: match cluster.nodes.contains_key(&from) {
+            true => incarnation(cluster, from),
+            false => 1,
+        },
+    }
+}
+
+async fn send(
+    cluster: &Cluster,
+    header: Header,
+    rpc: RaftRpc,
+    request: &impl Serialize,
+) -> Result<RaftReply, Status> {
+    let address = cluster.configs[&header.to].peer_listen.to_string();
+    let message = RaftMessage {
+        header: Some(header),
+        payload: codec::encode(request).unwrap().into(),
+    };
+    let transport = GrpcTransport::default();
+    transport.raft(&address, rpc, message, PATIENCE).await
+}
+
+/// A request for a vote by a candidate whose log is as long as it can be.
+fn vote(term: u64, candidate: u64) -> VoteRequest<Types> {
+    let last = LogId::new(Vote::new(term - 1, 1).leader_id.to_committed(), 1_000_000);
+    VoteRequest::new(Vote::new(term, candidate), Some(last))
+}
+
+fn append(term: u64, leader: u64) -> AppendEntriesRequest<Types> {
+    AppendEntriesRequest {
+        vote: Vote::new_committed(term, leader),
+        prev_log_id: None,
+        entries: Vec::new(),
+        leader_commit: None,
+    }
+}
+
+fn refused(reply: Result<RaftReply, Status>, says: &str) {
+    let status = reply.expect_err("refused");
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+    assert!(status.message().contains(says), "{status:?}");
+}
+
+/// The term of `leader`, whose lease is held now and for as long as the test looks.
+async fn steady(cluster: &Cluster, leader: u64) -> u64 {
+    cluster.client(leader).next_at_last(1).await;
+    cluster.client(leader).status().await.unwrap().term
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_vote_leaves_the_leader_its_lease() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let other = leader % 3 + 1;
+    let term = steady(&cluster, leader).await;
+    let lease = cluster.nodes[&leader].shared().group.leadership();
+    let lease = lease.borrow().own.clone().expect("it leads");
+    let mine = header(&cluster, other, leader);
+    // Of the next term, as an honest candidate asks: a majority is heard, so it is refused.
+    let reply = send(
+        &cluster,
+        mine.clone(),
+        RaftRpc::Vote,
+        &vote(term + 1, other),
+    )
+    .await;
+    let reply = codec::decode::<VoteResponse<Types>>(&reply.unwrap().payload);
+    assert!(!reply.unwrap().vote_granted);
+    // And of terms that no cluster comes to.
+    for far in [u64::MAX, term + (1 << 41)] {
+        let reply = send(&cluster, mine.clone(), RaftRpc::Vote, &vote(far, other)).await;
+        refused(reply, "speaks of term");
+    }
+    assert!(!lease.is_void());
+    let mut client = cluster.client(leader);
+    client.next(1).await.unwrap();
+    assert_eq!(client.status().await.unwrap().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leaders_message_of_an_absurd_term_is_neither_obeyed_nor_written_down() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let (follower, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let term = steady(&cluster, leader).await;
+    for to in [leader, follower] {
+        let mine = header(&cluster, other, to);
+        let reply = send(&cluster, mine, RaftRpc::Append, &append(u64::MAX, other)).await;
+        refused(reply, "speaks of term");
+    }
+    let mut client = cluster.client(follower);
+    client.next(1).await.unwrap();
+    assert_eq!(client.status().await.unwrap().term, term);
+    // Elections go on.
+    cluster.crash(leader).await;
+    cluster.client(follower).next_at_last(1).await;
+    let now = cluster.client(follower).status().await.unwrap().term;
+    assert!(now > term && now < term + 1_000, "term {now}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_messages_of_a_stranger_are_refused_while_a_leader_is_heard() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let follower = leader % 3 + 1;
+    let term = steady(&cluster, leader).await;
+    for to in [leader, follower] {
+        let stranger = header(&cluster, 9, to);
+        let reply = send(
+            &cluster,
+            stranger.clone(),
+            RaftRpc::Append,
+            &append(term + 1, 9),
+        )
+        .await;
+        refused(reply, "not a member");
+        let reply = send(&cluster, stranger, RaftRpc::Vote, &vote(term + 1, 9)).await;
+        refused(reply, "not a member");
+        // A member's id with another directory is a stranger, too.
+        let mut replaced = header(&cluster, to % 3 + 1, to);
+        replaced.from_incarnation += 1;
+        let from = replaced.from;
+        let reply = send(&cluster, replaced, RaftRpc::PreVote, &vote(term + 1, from)).await;
+        refused(reply, "with this data directory");
+        // Nobody speaks for another.
+        let honest = header(&cluster, to % 3 + 1, to);
+        let reply = send(&cluster, honest, RaftRpc::Vote, &vote(term + 1, 7)).await;
+        assert_eq!(reply.unwrap_err().code(), Code::InvalidArgument);
+    }
+    let mut client = cluster.client(leader);
+    client.next(1).await.unwrap();
+    assert_eq!(client.status().await.unwrap().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_tells_nobody_which_directory_a_member_has() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.configure(2).join = true;
+    cluster.start_node(2).await;
+    let transport = GrpcTransport::default();
+    let ask = |to: u64, to_incarnation: u64| {
+        let address = cluster.configs[&to].peer_listen.to_string();
+        let request = HelloRequest {
+            cluster: "test".into(),
+            from: 9,
+            to,
+            follower_lease_ms: 300,
+            to_incarnation,
+            ..HelloRequest::default()
+        };
+        let transport = &transport;
+        async move { transport.hello(&address, request, PATIENCE).await }
+    };
+    let fresh = ask(2, 0).await.unwrap();
+    assert_eq!(
+        (fresh.formed, fresh.incarnation),
+        (false, incarnation(&cluster, 2))
+    );
+    let member = ask(1, 0).await.unwrap();
+    assert_eq!((member.formed, member.incarnation), (true, 0));
+    let own = incarnation(&cluster, 1);
+    assert_eq!(ask(1, own).await.unwrap().incarnation, 0);
+    let other = ask(1, own ^ 1).await.unwrap_err();
+    assert_eq!(other.code(), Code::FailedPrecondition);
+    // Nor does a refusal.
+    for status in [
+        other,
+        send(
+            &cluster,
+            Header {
+                to_incarnation: own ^ 1,
+                ..header(&cluster, 1, 1)
+            },
+            RaftRpc::Append,
+            &append(1, 1),
+        )
+        .await
+        .unwrap_err(),
+    ] {
+        assert!(
+            !status.message().contains(&format!("{own:x}")),
+            "{status:?}"
+        );
+    }
+}
+
+/// Starts node `id`, and has `leader` add it and make it a voter.
+async fn join(cluster: &mut Cluster, leader: u64, id: u64) {
+    cluster.configure(id).join = true;
+    cluster.start_node(id).await;
+    let peer_address = cluster.configs[&id].peer_listen.to_string();
+    let mut admin = cluster.client(leader).admin;
+    admin
+        .add_node(AddNodeRequest { id, peer_address })
+        .await
+        .unwrap();
+    admin
+        .promote_node(NodeRequest { id, force: false })
+        .await
+        .unwrap();
+}
+
+/// While node 3 is away, nodes 1 and 2 are replaced by 4 and 5. It knows neither; and the cluster
+/// needs its vote for one, and its acknowledgements.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_elects_and_follows_those_it_does_not_know() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let transfer = |to| TransferLeadershipRequest { to: Some(to) };
+    if cluster.leader().await == 3 {
+        let mut admin = cluster.client(3).admin;
+        admin.transfer_leadership(transfer(1)).await.unwrap();
+    }
+    cluster.crash(3).await;
+    for (stays, leaves, new) in [(2, 1, 4), (4, 2, 5)] {
+        let leader = cluster.leader().await;
+        join(&mut cluster, leader, new).await;
+        let mut admin = cluster.client(stays).admin;
+        admin.transfer_leadership(transfer(new)).await.unwrap();
+        let gone = NodeRequest {
+            id: leaves,
+            force: false,
+        };
+        let now = admin.remove_node(gone).await.unwrap().into_inner();
+        assert!(now.voters.contains(&3) && now.voters.contains(&new));
+        cluster.crash(leaves).await;
+    }
+    let highest = cluster.client(5).next_at_last(7).await;
+    cluster.crash(4).await;
+    cluster.crash(5).await;
+    cluster.start_node(3).await;
+    cluster.start_node(5).await;
+    assert!(cluster.client(5).next_at_last(7).await > highest);
+}
+
+/// The first part of a snapshot, and those after it.
+fn parts(header: Header, vote: Vote, meta: SnapshotMeta, bytes: &[u8]) -> Vec<SnapshotPart> {
+    let first = SnapshotPart {
+        header: Some(header),
+        payload: codec::encode(&(vote, meta)).unwrap().into(),
+    };
+    let rest = bytes.chunks(256 << 10).map(|bytes| SnapshotPart {
+        payload: bytes.to_vec().into(),
+        ..SnapshotPart::default()
+    });
+    [first].into_iter().chain(rest).collect()
+}
+
+async fn install(
+    cluster: &Cluster,
+    to: u64,
+    parts: impl futures::Stream<Item = SnapshotPart> + Send + 'static,
+) -> Result<RaftReply, Status> {
+    let address = cluster.configs[&to].peer_listen.to_string();
+    let transport = GrpcTransport::default();
+    let sending = transport.install_snapshot(&address, parts.boxed());
+    tokio::time::timeout(PATIENCE, sending)
+        .await
+        .expect("an answer")
+}
+
+/// A snapshot of an empty table, as it is sent.
+async fn empty_snapshot() -> (SnapshotMeta, Vec<u8>) {
+    let dir = tempfile::TempDir::new().unwrap();
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let store = Store::open(dir.path(), "test", 9, options).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    let mut builder = machine.get_snapshot_builder().await;
+    let snapshot = builder.build_snapshot().await.unwrap();
+    let SnapshotData::Outgoing(mut outgoing) = snapshot.snapshot else {
+        panic!("it is its own");
+    };
+    let mut bytes = Vec::new();
+    while let Some(part) = outgoing.next_part().await {
+        bytes.extend(part.unwrap());
+    }
+    (snapshot.meta, bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_is_taken_in_only_as_announced_and_from_a_leader() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let to = leader % 3 + 1;
+    let mut client = cluster.client(leader);
+    let term = client.status().await.unwrap().term;
+    let (meta, bytes) = empty_snapshot().await;
+    let mine = || header(&cluster, leader, to);
+    let vote = Vote::new_committed(term, leader);
+
+    let stale = Vote::new_committed(term.saturating_sub(1), leader);
+    let sent = parts(mine(), stale, meta.clone(), &bytes);
+    let reply = install(&cluster, to, stream::iter(sent)).await.unwrap();
+    let answer: SnapshotResponse<Types> = codec::decode(&reply.payload).unwrap();
+    assert_eq!(answer.vote.leader_id.term, term, "it says who leads now");
+
+    let refused = async |sent: Vec<SnapshotPart>, code, says: &str| {
+        let refused = install(&cluster, to, stream::iter(sent)).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused:?}");
+        assert!(refused.message().contains(says), "{refused:?}");
+    };
+    let last = LogId::new(Vote::new(term, leader).leader_id.to_committed(), 1_000_000);
+    let other = SnapshotMeta {
+        last_log_id: Some(last),
+        ..meta.clone()
+    };
+    let sent = parts(mine(), vote, other, &bytes);
+    refused(sent, Code::InvalidArgument, "announced").await;
+    let mut large = parts(mine(), vote, meta.clone(), &[7]);
+    large[1].payload = vec![7; 8 << 20].into();
+    refused(large, Code::InvalidArgument, "at most").await;
+    let cut = parts(mine(), vote, meta.clone(), &bytes[..bytes.len() - 1]);
+    refused(cut, Code::Internal, "ends too early").await;
+    let stranger = parts(header(&cluster, 9, to), vote, meta, &bytes);
+    refused(stranger, Code::FailedPrecondition, "not a member").await;
+    client.next(1).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_never_goes_on_is_given_up() {
+    let cluster = Cluster::start(3, |config| {
+        config.election_timeout_ms = 100;
+        config.lease_ms = 60;
+        config.drift_margin_ms = 10;
+        config.heartbeat_ms = 20;
+    })
+    .await;
+    let (from, to) = (1, 2);
+    // Of a term that is not over soon.
+    let vote = Vote::new_committed(1_000, from);
+    let begun = parts(
+        header(&cluster, from, to),
+        vote,
+        SnapshotMeta::default(),
+        &[7; 1_000],
+    );
+    let begun = begun.into_iter().take(1);
+    let stalls = stream::iter(begun).chain(stream::pending());
+    let status = install(&cluster, to, stalls).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+}

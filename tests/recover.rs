@@ -1,0 +1,239 @@
+//! One node survived its cluster.
+
+mod common;
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use common::{PATIENCE, id, links::Cluster, name, processes};
+use ratchet::{
+    consensus::{GrpcTransport, RaftRpc, Transport},
+    node,
+    proto::{
+        peer::RaftMessage,
+        v1::{
+            AddNodeRequest, CreateNamespaceRequest, KeyKind, NodeRequest, TransferLeadershipRequest,
+        },
+    },
+    storage::{Margin, Recovery},
+};
+
+/// More than the twenty that node 3 does not hear of.
+const STEPS: u64 = 25;
+
+fn margin(steps: u64) -> Margin {
+    Margin {
+        steps,
+        of: BTreeMap::new(),
+    }
+}
+
+/// Recovers once the last part of a node that stopped has let go of the directory.
+async fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
+    let trying = async {
+        loop {
+            match node::recover(dir, margin, dry_run) {
+                Err(error) if error.to_string().contains("in use") => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                done => return done.expect("it is recovered"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, trying)
+        .await
+        .expect("in time")
+}
+
+/// Node 3 knows nothing of the last numbers, of some sections nothing at all; then the others burn.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    if cluster.leader().await == 3 {
+        let to = TransferLeadershipRequest { to: Some(1) };
+        let mut admin = cluster.client(3).admin;
+        admin.transfer_leadership(to).await.unwrap();
+    }
+    let mut client = cluster.client(1);
+    let room = CreateNamespaceRequest {
+        name: "room".into(),
+        key_kind: KeyKind::Name.into(),
+        start: Some(100),
+        increment: Some(100),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(room).await.unwrap();
+    let keys = |from: u64, to: u64| {
+        (from..to).flat_map(|key| {
+            let letters = name(format!("room {key}").as_bytes());
+            [
+                ("book", id(key)),
+                ("uid", id(key * 1_000_000)),
+                ("room", letters),
+            ]
+        })
+    };
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    for (namespace, key) in keys(0, 20) {
+        let answer = client
+            .try_next(namespace, key.clone(), 1_000_000)
+            .await
+            .unwrap();
+        seen.insert(format!("{namespace} {key:?}"), answer.last);
+    }
+    cluster.cut_off(3);
+    for (namespace, key) in keys(0, 40) {
+        // Some twenty steps that node 3 never hears of.
+        let answer = client
+            .try_next(namespace, key.clone(), 200_000)
+            .await
+            .unwrap();
+        seen.insert(format!("{namespace} {key:?}"), answer.last);
+    }
+    let term = client.status().await.unwrap().term;
+    for id in [1, 2, 3] {
+        cluster.crash(id).await;
+    }
+    cluster.mend();
+    for id in [1, 2] {
+        fs::remove_dir_all(cluster.data_dir(id)).unwrap();
+    }
+    let dir = cluster.data_dir(3).to_owned();
+    let would = recover(&dir, &margin(STEPS), true).await;
+    let done = recover(&dir, &margin(STEPS), false).await;
+    assert_eq!(would, done);
+    assert_eq!(
+        (done.node, done.left_behind.as_slice()),
+        (3, [1, 2].as_slice())
+    );
+    assert_eq!(done.namespaces.len(), 3);
+    cluster.start_node(3).await;
+    cluster.client(3).next_at_last(u64::MAX).await;
+    let mut client = cluster.client(3);
+    for (namespace, key) in keys(0, 60) {
+        let answer = client.try_next(namespace, key.clone(), 1).await.unwrap();
+        let before = seen.get(&format!("{namespace} {key:?}")).copied();
+        assert!(
+            Some(answer.first) > before,
+            "{namespace} {key:?}: {answer:?} after {before:?}"
+        );
+        if namespace == "room" {
+            assert_eq!(answer.first % 100, 0, "its remainder stays");
+        }
+    }
+    let status = client.status().await.unwrap();
+    assert_eq!(
+        status.nodes.iter().map(|node| node.id).collect::<Vec<_>>(),
+        [3]
+    );
+    assert!(status.term > term);
+    // It is a cluster as any: it stops, starts, and grows.
+    cluster.crash(3).await;
+    cluster.start_node(3).await;
+    let first = cluster.client(3).next_at_last(7).await;
+    cluster.configure(4).join = true;
+    cluster.start_node(4).await;
+    let peer_address = cluster.configs[&4].peer_listen.to_string();
+    let mut admin = cluster.client(3).admin;
+    let add = AddNodeRequest {
+        id: 4,
+        peer_address,
+    };
+    admin.add_node(add).await.unwrap();
+    let promote = NodeRequest {
+        id: 4,
+        force: false,
+    };
+    admin.promote_node(promote).await.unwrap();
+    let to = TransferLeadershipRequest { to: Some(4) };
+    admin.transfer_leadership(to).await.unwrap();
+    assert!(cluster.client(4).next_at_last(7).await > first);
+}
+
+/// A survivor that was not destroyed after all cannot take part.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    for id in [1, 2, 3] {
+        cluster.crash(id).await;
+    }
+    recover(cluster.data_dir(3), &margin(STEPS), false).await;
+    cluster.start_node(3).await;
+    let first = cluster.client(3).next_at_last(7).await;
+    assert!(first > STEPS * 10_000);
+    // Alone it had no majority; with the recovered node it would.
+    cluster.start_node(1).await;
+    let mut leadership = cluster.nodes[&1].shared().group.leadership();
+    let elected = leadership.wait_for(|now| now.leader.is_some());
+    let several_elections = Duration::from_secs(2);
+    let elected = tokio::time::timeout(several_elections, elected).await;
+    assert!(elected.is_err(), "it leads, or follows");
+    // It speaks to the directory that was.
+    let group = cluster.nodes[&1].shared().group.clone();
+    let member = group.members()[&3].0.clone();
+    let message = RaftMessage {
+        header: Some(group.sender().header(3, &member)),
+        ..RaftMessage::default()
+    };
+    let transport = GrpcTransport::default();
+    let sent = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE);
+    let refused = sent.await.unwrap_err();
+    assert!(
+        refused.message().contains("another data directory"),
+        "{refused:?}"
+    );
+    assert!(cluster.client(3).next_at_last(7).await > first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_recovered_is_refused_with_the_reason() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let mut client = cluster.client(1);
+    client.next(7).await.unwrap();
+    let dir = cluster.data_dir(1).to_str().unwrap().to_owned();
+    let recover = |args: &[&str]| {
+        let args = [&["recover", "--data-dir"], args].concat();
+        let output = processes::run(&args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text)
+    };
+    let (code, text) = recover(&[&dir]);
+    assert_eq!(code, Some(74));
+    assert!(text.contains("in use by another process"), "{text}");
+    let small = CreateNamespaceRequest {
+        name: "small".into(),
+        max: Some(1_000_000),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(small).await.unwrap();
+    let first = client.try_next("small", id(1), 1).await.unwrap().first;
+    cluster.crash(1).await;
+    // The lock is let go when the last part of the node is.
+    let (code, text) = loop {
+        let (code, text) = recover(&[&dir, "--dry-run"]);
+        if !text.contains("in use") {
+            break (code, text);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(code, Some(74));
+    assert!(
+        text.contains("\"small\"") && text.contains("--margin small="),
+        "{text}"
+    );
+    let (code, text) = recover(&[&dir, "--margin", "smal=3"]);
+    assert_eq!(code, Some(74));
+    assert!(text.contains("no namespace \"smal\""), "{text}");
+    assert_eq!(recover(&[&dir, "--margin", "small"]).0, Some(2));
+    let nowhere = cluster.data_dir(1).with_extension("no");
+    let (code, text) = recover(&[nowhere.to_str().unwrap()]);
+    assert_eq!(code, Some(74));
+    assert!(text.contains("no file NODE") && !nowhere.exists(), "{text}");
+    // None of it changed anything.
+    let (code, _) = recover(&[&dir, "--margin", "small=20", "--dry-run"]);
+    assert_eq!(code, Some(0));
+    cluster.start_node(1).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(7).await;
+    let next = client.try_next("small", id(1), 1).await.unwrap().first;
+    assert!(next > first && next <= 20_002, "{next}");
+}

@@ -1,0 +1,242 @@
+//! `ratchet status` says who is missing, and since when.
+
+mod common;
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdout, Output, Stdio},
+    time::Duration,
+};
+
+use common::{
+    PATIENCE,
+    links::Cluster,
+    processes::{Process, Processes, ratchet},
+};
+use ratchet::proto::v1::{AddNodeRequest, NodeStatus, StatusResponse, TransferLeadershipRequest};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// What node `id` says, once it `fits`.
+async fn status_at_last(
+    cluster: &Processes,
+    id: u64,
+    args: &[&str],
+    fits: impl Fn(&Output) -> bool,
+) -> Output {
+    let server = cluster.places[&id].listen.to_string();
+    let asking = async {
+        loop {
+            let mut command = ratchet();
+            command
+                .arg("status")
+                .args(args)
+                .env("RATCHET_SERVER", &server);
+            let asked = tokio::task::spawn_blocking(move || command.output());
+            let output = asked.await.unwrap().unwrap();
+            if fits(&output) {
+                return output;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .expect("a status that fits")
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| {
+        panic!("{error}: {}", String::from_utf8_lossy(bytes));
+    })
+}
+
+fn node(status: &Value, id: u64) -> &Value {
+    let mut nodes = status["nodes"].as_array().unwrap().iter();
+    nodes.find(|node| node["id"] == id).expect("a member")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_learns_that_a_voter_is_missing_and_that_no_leader_is_left() {
+    let mut cluster = Processes::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    // The members greet each other within moments.
+    let all_known = |output: &Output| {
+        let nodes = json(&output.stdout)["nodes"].clone();
+        let mut nodes = nodes.as_array().unwrap().iter();
+        output.status.success() && nodes.all(|node| node["commit"] == ratchet::version::COMMIT)
+    };
+    let output = status_at_last(&cluster, others[0], &["--json"], all_known).await;
+    let status = json(&output.stdout);
+    assert_eq!(status["serving"], true);
+    assert_eq!(node(&status, leader)["version"], ratchet::version::VERSION);
+    assert_eq!(node(&status, leader)["silent_ms"], Value::Null);
+    assert_eq!(node(&status, others[1])["missing"], false);
+
+    cluster.kill(others[1]);
+    let exit = |code| move |output: &Output| output.status.code() == Some(code);
+    let output = status_at_last(&cluster, others[0], &["--json"], exit(7)).await;
+    let status = json(&output.stdout);
+    let killed = node(&status, others[1]);
+    assert_eq!(
+        (&killed["missing"], &killed["role"]),
+        (&true.into(), &"follower".into())
+    );
+    assert!(killed["silent_ms"].as_u64() >= Some(300), "{killed}");
+    assert_eq!(node(&status, others[0])["missing"], false);
+    assert_eq!(json(&output.stderr)["error"]["code"], "VOTER_MISSING");
+    let output = status_at_last(&cluster, others[0], &[], exit(7)).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("missing voter") && text.contains(" ago "),
+        "{text}"
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains(&format!("node {} was not heard for", others[1])),
+        "{error}"
+    );
+
+    cluster.kill(others[0]);
+    let output = status_at_last(&cluster, leader, &["--json"], exit(5)).await;
+    let status = json(&output.stdout);
+    assert_eq!(status["serving"], false);
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 3, "in full");
+    assert_eq!(json(&output.stderr)["error"]["code"], "UNAVAILABLE");
+}
+
+/// What the leader tells of a node, once it `fits`.
+async fn seen(
+    cluster: &Cluster,
+    leader: u64,
+    id: u64,
+    fits: impl Fn(&NodeStatus) -> bool,
+) -> NodeStatus {
+    let looking = async {
+        loop {
+            let status: StatusResponse = cluster.nodes[&leader].shared().status();
+            let node = status.nodes.into_iter().find(|node| node.id == id);
+            match node {
+                Some(node) if fits(&node) => return node,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking)
+        .await
+        .expect("a node that fits")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_is_missed_and_a_node_that_a_new_leader_never_heard() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let config = cluster.configure(4);
+    config.join = true;
+    let peer_address = config.peer_listen.to_string();
+    cluster.start_node(4).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let learner = AddNodeRequest {
+        id: 4,
+        peer_address,
+    };
+    client.admin.add_node(learner).await.unwrap();
+    seen(&cluster, leader, 4, |node| {
+        node.silent_ms.is_some() && !node.unheard_in_term
+    })
+    .await;
+    cluster.crash(4).await;
+    let learner = seen(&cluster, leader, 4, |node| node.missing).await;
+    assert!(!learner.voter && !learner.unheard_in_term, "{learner:?}");
+
+    let next = leader % 3 + 1;
+    let to = TransferLeadershipRequest { to: Some(next) };
+    client.admin.transfer_leadership(to).await.unwrap();
+    assert_eq!(cluster.leader().await, next);
+    let learner = seen(&cluster, next, 4, |node| node.missing).await;
+    assert!(learner.unheard_in_term, "{learner:?}");
+    // The leader's own promise to itself needs no answer; the others answer.
+    let own = seen(&cluster, next, next, |_| true).await;
+    assert_eq!((own.silent_ms, own.missing), (None, false));
+    seen(&cluster, next, leader, |node| {
+        !node.missing && !node.unheard_in_term
+    })
+    .await;
+    // A follower knows nothing of the others.
+    let status = cluster.nodes[&leader].shared().status();
+    assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
+}
+
+/// `ratchet status --watch`, and what it writes.
+fn watch(cluster: &Processes, args: &[&str]) -> (Process, BufReader<ChildStdout>) {
+    let mut child: Child = ratchet()
+        .args(["status", "--watch", "1"])
+        .args(args)
+        .env("RATCHET_SERVER", cluster.places[&1].listen.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let reader = BufReader::new(child.stdout.take().unwrap());
+    (Process(child), reader)
+}
+
+async fn ended(mut watching: Process) -> std::process::ExitStatus {
+    let ended = tokio::task::spawn_blocking(move || watching.0.wait().unwrap());
+    tokio::time::timeout(PATIENCE, ended)
+        .await
+        .expect("it ends")
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_until_it_is_interrupted_or_nobody_reads() {
+    let mut cluster = Processes::start(1, &[]).await;
+    let (watching, reader) = watch(&cluster, &["--json"]);
+    let mut lines = reader.lines();
+    let mut next = || json(lines.next().expect("a line").unwrap().as_bytes());
+    let first = next();
+    assert_eq!(first["serving"], true);
+    // A cluster that is gone for a while does not end it.
+    cluster.kill(1);
+    cluster.spawn(1);
+    while next()["term"] == first["term"] {}
+    kill_process(Pid::from_child(&watching.0), Signal::INT).unwrap();
+    assert!(ended(watching).await.success());
+
+    let (watching, mut reader) = watch(&cluster, &[]);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert!(
+        line.starts_with("cluster test"),
+        "no screen is cleared in a pipe: {line:?}"
+    );
+    drop(reader);
+    assert!(ended(watching).await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_servers_one_on_the_better_side_of_a_partition_is_shown() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    cluster.cut_off(leader);
+    let other = leader % 3 + 1;
+    cluster.leader_seen_by(other, |now| now != leader).await;
+    cluster.client(other).next_at_last(1).await;
+    let ask = async |servers: Vec<u64>| -> Output {
+        let servers = servers.iter().map(|id| cluster.address(*id).to_string());
+        let servers = servers.collect::<Vec<_>>().join(",");
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut command = ratchet();
+            command.args(["status", "--json", "--server", &servers]);
+            command.output().unwrap()
+        });
+        asked.await.unwrap()
+    };
+    let alone = ask(vec![leader]).await;
+    assert_eq!(alone.status.code(), Some(5), "{alone:?}");
+    assert_eq!(json(&alone.stdout)["serving"], false);
+    let both = ask(vec![leader, other]).await;
+    assert_eq!(json(&both.stdout)["serving"], true, "{both:?}");
+    assert_ne!(json(&both.stdout)["leader"], leader);
+}
