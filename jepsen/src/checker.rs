@@ -195,6 +195,8 @@ pub struct GapBound {
     pub step: u64,
     /// How many leader changes may have been unclean.
     pub unclean_changes: u64,
+    /// No fewer than the nodes skipped since the fence failed after numbers were taken.
+    pub fence_skips: u64,
     /// How often a call may have been tried on its way, burning its numbers each time.
     pub attempts_max: u64,
     /// A call that took this long may have been tried more than once.
@@ -203,8 +205,9 @@ pub struct GapBound {
 
 /// Counts the gaps of the keys that have a section of their own.
 ///
-/// The promise allows one step per key and unclean leader change; and a call that failed, or took so
-/// long that it was tried more than once, may have burnt its numbers once per attempt.
+/// The promise allows one step per key and unclean leader change, and what was taken before a fence
+/// that failed; and a call that failed, or took so long that it was tried more than once, may have
+/// burnt its numbers once per attempt.
 pub fn gaps(
     history: &History,
     bound: &GapBound,
@@ -236,7 +239,7 @@ pub fn gaps(
         let span = (tally.high - tally.low?) / bound.increment + 1;
         let gap = Gap {
             missing: span.saturating_sub(tally.given),
-            allowed: bound.unclean_changes * bound.step + tally.burnt,
+            allowed: bound.unclean_changes * bound.step + bound.fence_skips + tally.burnt,
         };
         Some((key.to_owned(), gap))
     });
@@ -323,12 +326,13 @@ mod tests {
             increment: 1,
             step: 10,
             unclean_changes: 1,
+            fence_skips: 3,
             attempts_max: 2,
             slow_ns: 50,
         };
         let found = gaps(&History { ops }, &bound, |_| true);
         let gap = found["k"];
-        assert_eq!((gap.missing, gap.allowed), (20, 18));
+        assert_eq!((gap.missing, gap.allowed), (20, 21));
     }
 
     /// Tries every order that the times allow, and every value for what has an unknown outcome.

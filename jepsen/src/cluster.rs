@@ -23,7 +23,8 @@ use crate::{
 
 const CLIENT_PORT: u16 = 7_600;
 const PEER_PORT: u16 = 7_601;
-const METRICS_PORT: u16 = 7_602;
+/// Where a node tells its metrics, at the host where it answers callers.
+pub const METRICS_PORT: u16 = 7_602;
 
 /// What is under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

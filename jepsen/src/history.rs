@@ -3,6 +3,8 @@
 //! Invariant: an operation's times come from one monotonic clock, and a process never has two
 //! operations under way: whoever does not know how one ended goes on under a new process id.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 /// What was asked for.
@@ -83,6 +85,12 @@ impl History {
     /// Adds an operation.
     pub fn push(&mut self, op: Op) {
         self.ops.push(op);
+    }
+
+    /// How many keys something was answered for.
+    pub fn keys(&self) -> usize {
+        let keys: HashSet<&str> = self.answered().map(|op| op.key.as_str()).collect();
+        keys.len()
     }
 
     /// The answered operations.

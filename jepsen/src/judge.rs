@@ -4,7 +4,11 @@
 //! its work (an error of its own), and whether the product kept its promise (the verdict). A run in
 //! which the fault never happened proves nothing, and is not a pass.
 
-use std::{collections::BTreeSet, fmt, process::ExitCode};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fmt,
+    process::ExitCode,
+};
 
 use serde::Serialize;
 
@@ -79,6 +83,8 @@ pub struct Measure {
     pub nemesis: Nemesis,
     /// How many answered operations make a run worth judging.
     pub ops_min: u64,
+    /// How many keys they must be for.
+    pub keys_min: u64,
     /// How many leader changes do.
     pub changes_min: u64,
     /// The step of the namespaces.
@@ -87,6 +93,9 @@ pub struct Measure {
     pub unclean_changes: u64,
     /// How many leader changes were seen.
     pub changes: u64,
+    /// How many numbers the nodes say they skipped since the fence failed after they were taken. A
+    /// call that this happened to was tried again, and may have been quick all the same.
+    pub fence_skips: u64,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
 }
@@ -121,6 +130,7 @@ fn gaps(history: &History, measure: &Measure) -> Vec<String> {
             increment: 1,
             step: measure.step,
             unclean_changes: measure.unclean_changes,
+            fence_skips: measure.fence_skips,
             attempts_max: ATTEMPTS_MAX,
             slow_ns: SLOW_NS,
         },
@@ -133,8 +143,13 @@ fn gaps(history: &History, measure: &Measure) -> Vec<String> {
         .map(|(key, gap)| {
             format!(
                 "key {key}: {} numbers were skipped; the promise allows {} ({} unclean leader \
-                 changes at most, step {}, and what failed calls may have burnt)",
-                gap.missing, gap.allowed, measure.unclean_changes, measure.step
+                 changes at most, step {}, {} numbers whose fence failed, and what failed calls may \
+                 have burnt)",
+                gap.missing,
+                gap.allowed,
+                measure.unclean_changes,
+                measure.step,
+                measure.fence_skips
             )
         })
         .collect()
@@ -143,15 +158,22 @@ fn gaps(history: &History, measure: &Measure) -> Vec<String> {
 /// Every final read must have been answered, and lie above all that was acknowledged before.
 fn final_reads(history: &History, finals: &[Op]) -> Vec<String> {
     let mut wrong = Vec::new();
+    let read: HashSet<&str> = finals.iter().map(|last| last.key.as_str()).collect();
+    let mut answered: HashMap<&str, Vec<&Op>> = HashMap::new();
+    for op in history
+        .answered()
+        .filter(|op| read.contains(op.key.as_str()))
+    {
+        answered.entry(&op.key).or_default().push(op);
+    }
     for last in finals {
         if !last.is_ok() {
             let (key, node) = (&last.key, last.node);
             wrong.push(format!("final read of {key} at node {node}: {}", last.note));
             continue;
         }
-        let before = history.answered().filter(|op| {
-            op.key == last.key && op.returned() < last.invoked_ns && op.last > last.last
-        });
+        let of_key = answered.get(last.key.as_str()).into_iter().flatten();
+        let before = of_key.filter(|op| op.returned() < last.invoked_ns && op.last > last.last);
         if let Some(above) = before.max_by_key(|op| op.last) {
             wrong.push(format!(
                 "final read of {} at node {} answered {}, though {} had been acknowledged",
@@ -162,6 +184,17 @@ fn final_reads(history: &History, finals: &[Op]) -> Vec<String> {
     wrong
 }
 
+/// The longest time between two of these moments, and between them and the ends, in nanoseconds.
+pub fn longest_silence(answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64) -> u64 {
+    let mut moments: Vec<u64> = answered
+        .filter(|moment| (from_ns..=to_ns).contains(moment))
+        .chain([from_ns, to_ns])
+        .collect();
+    moments.sort_unstable();
+    let silences = moments.windows(2).map(|pair| pair[1] - pair[0]);
+    silences.max().unwrap_or(0)
+}
+
 /// What did not happen that must have, for the run to say anything.
 fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<String> {
     let mut missing = Vec::new();
@@ -170,6 +203,13 @@ fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<Stri
         missing.push(format!(
             "{answered} operations were answered; at least {} are worth judging",
             measure.ops_min
+        ));
+    }
+    let keys = history.keys() as u64;
+    if keys < measure.keys_min {
+        missing.push(format!(
+            "{keys} keys were answered for; at least {} are worth judging",
+            measure.keys_min
         ));
     }
     if measure.changes < measure.changes_min {
@@ -195,4 +235,18 @@ fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<Stri
         missing.push("no number was handed out".to_owned());
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_begins_and_ends_with_an_answer_or_with_the_time_that_is_looked_at() {
+        let silence = |answered: &[u64]| longest_silence(answered.iter().copied(), 100, 200);
+        assert_eq!(silence(&[90, 130, 110, 195, 300]), 65);
+        assert_eq!(silence(&[150, 155]), 50);
+        assert_eq!(silence(&[101]), 99);
+        assert_eq!(silence(&[]), 100);
+    }
 }

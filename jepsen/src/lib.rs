@@ -22,4 +22,5 @@ pub mod proto;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod slow_reader;
 pub mod workload;

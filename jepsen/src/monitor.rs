@@ -1,13 +1,25 @@
 //! Watches from outside who leads.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::timeout,
+};
 
-use crate::{client::Client, proto::Role, record::Recorder, workload::Nodes};
+use crate::{
+    client::Client, cluster::METRICS_PORT, proto::Role, record::Recorder, workload::Nodes,
+};
 
 const EVERY: Duration = Duration::from_millis(25);
+/// How often a node's metrics are read, and how long that may take.
+const SCRAPE_EVERY: Duration = Duration::from_millis(100);
+const SCRAPE_MAX: Duration = Duration::from_millis(500);
+/// What a node counts of numbers that were taken and whose fence then failed.
+const FENCE_SKIPS: &str = "ratchet_numbers_skipped_total{cause=\"fence\"} ";
 
 /// A node that was seen to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +38,27 @@ pub struct Terms {
     led: BTreeMap<u64, Led>,
     highest: u64,
     lowest: Option<u64>,
+    fence_skips: BTreeMap<u64, Counter>,
+}
+
+/// A counter of a process that may be started again, and then begins at 0.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counter {
+    last: u64,
+    of_earlier_processes: u64,
+}
+
+impl Counter {
+    fn read(&mut self, value: u64) {
+        if value < self.last {
+            self.of_earlier_processes += self.last;
+        }
+        self.last = value;
+    }
+
+    fn total(&self) -> u64 {
+        self.of_earlier_processes + self.last
+    }
 }
 
 /// The watch.
@@ -44,6 +77,8 @@ impl Monitor {
                         let mut task = JoinSet::new();
                         let client = Client::new(*address);
                         task.spawn(monitor.clone().watch_one(*id, client, recorder.clone()));
+                        let metrics = SocketAddr::new(address.ip(), METRICS_PORT);
+                        task.spawn(monitor.clone().scrape_one(*id, metrics));
                         task
                     });
                 }
@@ -61,6 +96,16 @@ impl Monitor {
                 self.note(status.term, leads.then_some(id), asked);
             }
             tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    async fn scrape_one(self, id: u64, metrics: SocketAddr) {
+        loop {
+            if let Ok(Ok(skips)) = timeout(SCRAPE_MAX, fence_skips(metrics)).await {
+                let mut terms = self.0.lock();
+                terms.fence_skips.entry(id).or_default().read(skips);
+            }
+            tokio::time::sleep(SCRAPE_EVERY).await;
         }
     }
 
@@ -94,8 +139,40 @@ impl Monitor {
         terms.highest - terms.lowest.unwrap_or(terms.highest)
     }
 
+    /// How many numbers the nodes say they skipped since the fence failed after they were taken.
+    /// What a node counted less than 100 ms before it ended is not in it.
+    pub fn fence_skips(&self) -> u64 {
+        let terms = self.0.lock();
+        terms.fence_skips.values().map(Counter::total).sum()
+    }
+
     /// Who led when.
     pub fn led(&self) -> Vec<Led> {
         self.0.lock().led.values().copied().collect()
+    }
+}
+
+async fn fence_skips(metrics: SocketAddr) -> io::Result<u64> {
+    let mut stream = TcpStream::connect(metrics).await?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let value = text.lines().find_map(|line| line.strip_prefix(FENCE_SKIPS));
+    value
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("{metrics} shows no line {FENCE_SKIPS:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_goes_on_where_its_earlier_process_ended() {
+        let mut counter = Counter::default();
+        for value in [3, 5, 5, 1, 4] {
+            counter.read(value);
+        }
+        assert_eq!(counter.total(), 9);
     }
 }

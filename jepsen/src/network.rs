@@ -160,12 +160,6 @@ impl Network {
         }
     }
 
-    /// Sets both directions.
-    pub fn set_both(&self, one: Port, other: Port, link: Link) {
-        self.set(one, other, link);
-        self.set(other, one, link);
-    }
-
     /// Makes all links perfect again.
     pub fn mend(&self) {
         self.0.links.lock().clear();

@@ -17,6 +17,7 @@ pub struct Recorder {
     next_process: AtomicU64,
     /// When the latest answered operation was invoked.
     answered: watch::Sender<u64>,
+    recorded: AtomicU64,
     acknowledged: AtomicU64,
 }
 
@@ -27,6 +28,7 @@ impl Default for Recorder {
             history: Mutex::default(),
             next_process: AtomicU64::new(0),
             answered: watch::Sender::new(0),
+            recorded: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
         }
     }
@@ -45,6 +47,7 @@ impl Recorder {
 
     /// Adds an operation that ended.
     pub fn push(&self, op: Op) {
+        self.recorded.fetch_add(1, Ordering::Relaxed);
         if op.is_ok() {
             self.acknowledged.fetch_add(1, Ordering::Relaxed);
             self.answered.send_if_modified(|latest| {
@@ -54,6 +57,11 @@ impl Recorder {
             });
         }
         self.history.lock().push(op);
+    }
+
+    /// How many operations ended.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     /// How many operations were answered.

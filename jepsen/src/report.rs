@@ -97,7 +97,10 @@ fn reasons(verdict: &Verdict) -> String {
 fn figures(run: &Run) -> String {
     let (plan, summary) = (&run.options.plan, &run.summary);
     let rows = [
-        ("operations answered", summary.answered.to_string()),
+        (
+            "operations answered, and their keys",
+            format!("{}, {}", summary.answered, summary.keys),
+        ),
         ("of unknown outcome", summary.unknown.to_string()),
         ("surely not done", summary.failed.to_string()),
         ("leader changes seen", summary.leader_changes.to_string()),

@@ -1,6 +1,7 @@
 //! One run: a cluster, callers, faults, a verdict.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io::{self, BufWriter},
     path::{Path, PathBuf},
@@ -12,6 +13,7 @@ use parking_lot::RwLock;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 use tokio::{task::JoinSet, time::Instant};
+use tonic::{Code, Status};
 
 use crate::{
     checker,
@@ -19,14 +21,14 @@ use crate::{
     cluster::{Cluster, Plan, Product},
     export,
     history::{Action, History, Op, Outcome},
-    judge::{Measure, Verdict, judge},
+    judge::{Measure, Verdict, judge, longest_silence},
     monitor::{Led, Monitor},
     nemesis::{Nemesis, Stage, Strike},
     network::Port,
     proto::CreateNamespaceRequest,
     record::Recorder,
-    report,
-    workload::{self, Callers, Nodes, OWN, SHARED, SHARED_SECTION_SIZE, Workload},
+    report, slow_reader,
+    workload::{self, Asked, Callers, Nodes, OWN, SHARED, SHARED_SECTION_SIZE, Workload},
 };
 
 const STARTING: Duration = Duration::from_secs(30);
@@ -42,6 +44,8 @@ pub struct Options {
     pub nemesis: Nemesis,
     /// What callers ask for.
     pub workload: Workload,
+    /// How many keys the workloads of many keys have.
+    pub keys: u64,
     /// How many callers.
     pub callers: usize,
     /// For how long faults go on.
@@ -50,6 +54,8 @@ pub struct Options {
     pub step: u64,
     /// How many answered operations make the run worth judging.
     pub ops_min: u64,
+    /// How many operations the history has at most: callers are held back so that it lasts.
+    pub ops_max: u64,
     /// How many leader changes do.
     pub changes_min: u64,
     /// Whether to stop at the first violation.
@@ -85,6 +91,8 @@ pub struct Summary {
     pub verdict: String,
     /// Operations answered.
     pub answered: u64,
+    /// The keys of those.
+    pub keys: usize,
     /// Operations that surely did not happen.
     pub failed: u64,
     /// Operations of unknown outcome.
@@ -142,6 +150,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         rng: StdRng::seed_from_u64(options.plan.seed),
         members,
         handed_over: 0,
+        cold_keys: 0,
     };
     let done = perform(options, &mut stage).await;
     save_logs(&stage.cluster, &options.out);
@@ -150,10 +159,12 @@ async fn attempt(options: &Options) -> io::Result<Run> {
     let measure = Measure {
         nemesis: options.nemesis,
         ops_min: options.ops_min,
+        keys_min: options.workload.keys_min(options.keys),
         changes_min: options.changes_min,
         step: options.step,
         unclean_changes: monitor.terms_passed().saturating_sub(stage.handed_over),
         changes: monitor.changes(),
+        fence_skips: monitor.fence_skips(),
         own_section: |key| key.starts_with(OWN),
     };
     let verdict = judge(&history, &strikes, &finals, &measure);
@@ -173,15 +184,30 @@ async fn attempt(options: &Options) -> io::Result<Run> {
 type Done = (Vec<Strike>, Vec<Op>, Option<f64>);
 
 async fn perform(options: &Options, stage: &mut Stage) -> io::Result<Done> {
-    make_namespaces(options, stage).await?;
+    let mut strikes: Vec<Strike> = Vec::new();
+    if options.nemesis == Nemesis::DiskNames && options.plan.faulty_disks {
+        strikes.push(stage.cut_power_at_birth().await?);
+    }
+    if let Err(error) = make_namespaces(options, stage).await {
+        let Some(cut) = strikes.first_mut() else {
+            return Err(error);
+        };
+        // From what the power cut left, the cluster must be able to start.
+        cut.broken.get_or_insert(error.to_string());
+        return Ok((strikes, Vec::new(), None));
+    }
     let (recorder, nodes) = (stage.recorder.clone(), stage.nodes.clone());
     let mut watching = JoinSet::new();
     stage.monitor.watch(&nodes, &recorder, &mut watching);
-    let (workload, count, seed) = (options.workload, options.callers, options.plan.seed);
-    let callers = Callers::start(workload, count, &nodes, &recorder, seed);
+    let asked = Asked {
+        workload: options.workload,
+        keys: options.keys,
+        per_second_max: options.ops_max / options.seconds.max(1),
+        seed: options.plan.seed,
+    };
+    let callers = Callers::start(asked, options.callers, &nodes, &recorder);
     let began = Instant::now();
     let end = began + Duration::from_secs(options.seconds);
-    let mut strikes: Vec<Strike> = Vec::new();
     let mut caught = None;
     tokio::time::sleep(Duration::from_millis(500)).await;
     while Instant::now() < end {
@@ -231,34 +257,17 @@ fn progress(options: &Options, stage: &Stage, strikes: &[Strike], began: Instant
 
 async fn make_namespaces(options: &Options, stage: &Stage) -> io::Result<()> {
     let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
+    let ours = sizes.map(|(name, section_size)| CreateNamespaceRequest {
+        name: name.to_owned(),
+        step: Some(options.step),
+        section_size: Some(section_size),
+        ..CreateNamespaceRequest::default()
+    });
     let mut last = String::new();
     let making = async {
-        for (name, section_size) in sizes {
-            loop {
-                let mut client = stage.cluster.client(1);
-                if options.plan.product == Product::MaxWins {
-                    // It knows no namespaces; it only has to be there.
-                    let target = Target {
-                        namespace: name,
-                        id: u64::MAX,
-                    };
-                    match client.ask(&target, Action::Current).await {
-                        Ok(_) => break,
-                        Err(status) => last = status.to_string(),
-                    }
-                } else {
-                    let request = CreateNamespaceRequest {
-                        name: name.to_owned(),
-                        step: Some(options.step),
-                        section_size: Some(section_size),
-                        ..CreateNamespaceRequest::default()
-                    };
-                    match client.admin().create_namespace(request).await {
-                        Ok(_) => break,
-                        Err(status) if status.code() == tonic::Code::AlreadyExists => break,
-                        Err(status) => last = status.to_string(),
-                    }
-                }
+        for namespace in ours.into_iter().chain([slow_reader::namespace()]) {
+            while let Err(status) = make_namespace(options, stage, &namespace).await {
+                last = status.to_string();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -270,6 +279,26 @@ async fn make_namespaces(options: &Options, stage: &Stage) -> io::Result<()> {
             "the cluster did not start within {limit} s: {last}"
         ))
     })
+}
+
+async fn make_namespace(
+    options: &Options,
+    stage: &Stage,
+    namespace: &CreateNamespaceRequest,
+) -> Result<(), Status> {
+    let mut client = stage.cluster.client(1);
+    if options.plan.product == Product::MaxWins {
+        // It knows no namespaces; it only has to be there.
+        let target = Target {
+            namespace: OWN,
+            id: u64::MAX,
+        };
+        return client.ask(&target, Action::Current).await.map(drop);
+    }
+    match client.admin().create_namespace(namespace.clone()).await {
+        Err(status) if status.code() == Code::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
 }
 
 /// Reads every key through every node, and takes a number of each.
@@ -335,6 +364,7 @@ fn summary(
         nemesis: format!("{:?}", options.nemesis),
         verdict: verdict.word().to_owned(),
         answered: count(Outcome::Ok),
+        keys: history.keys(),
         failed: count(Outcome::Fail),
         unknown: count(Outcome::Info),
         leader_changes,
@@ -347,10 +377,9 @@ fn summary(
 
 /// The longest time between two answers.
 fn longest_outage(history: &History) -> u64 {
-    let mut answered: Vec<u64> = history.answered().map(Op::returned).collect();
-    answered.sort_unstable();
-    let waits = answered.windows(2).map(|pair| pair[1] - pair[0]);
-    waits.max().unwrap_or(0)
+    let answered = || history.answered().map(Op::returned);
+    let (first, last) = (answered().min(), answered().max());
+    longest_silence(answered(), first.unwrap_or(0), last.unwrap_or(0))
 }
 
 impl Recorder {
@@ -361,13 +390,16 @@ impl Recorder {
 
     /// Some of the keys that were asked for, the busiest first.
     fn targets(&self, max: usize) -> Vec<Target> {
-        let mut count: std::collections::BTreeMap<String, usize> = Default::default();
-        self.with(|history| {
+        let mut busiest: Vec<(usize, String)> = self.with(|history| {
+            let mut count: HashMap<&str, usize> = HashMap::new();
             for op in &history.ops {
-                *count.entry(op.key.clone()).or_default() += 1;
+                *count.entry(&op.key).or_default() += 1;
             }
+            let named = count
+                .into_iter()
+                .map(|(key, times)| (times, key.to_owned()));
+            named.collect()
         });
-        let mut busiest: Vec<(usize, String)> = count.into_iter().map(|(k, n)| (n, k)).collect();
         busiest.sort_unstable_by(|one, other| other.cmp(one));
         let parse = |(_, name): (usize, String)| {
             let (namespace, id) = name.split_once('/')?;

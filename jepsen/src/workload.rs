@@ -28,8 +28,10 @@ pub const SHARED_SECTION_SIZE: u64 = 50;
 pub enum Workload {
     /// All callers want the same key.
     HotKey,
-    /// A hundred keys with a section each.
+    /// Many keys with a section each, all as often.
     ManyKeys,
+    /// Many keys with a section each, few of them often and most of them rarely.
+    Skewed,
     /// A hundred keys in two sections.
     Sections,
     /// Ranges of up to 50 numbers.
@@ -41,13 +43,27 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// What the next call asks for.
-    fn draw(self, rng: &mut StdRng) -> (Target, Action) {
+    /// For how many of its keys something must be answered, for a run to say anything of many keys.
+    pub fn keys_min(self, keys: u64) -> u64 {
+        match self {
+            Workload::ManyKeys | Workload::Skewed => keys / 10,
+            _ => 0,
+        }
+    }
+
+    /// What the next call asks for, of so many keys where there are many.
+    fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
         let own = |id| Target { namespace: OWN, id };
         let one = Action::Next { count: 1 };
         match self {
             Workload::HotKey => (own(1), one),
-            Workload::ManyKeys => (own(rng.random_range(1..=100)), one),
+            Workload::ManyKeys => (own(rng.random_range(1..=keys)), one),
+            Workload::Skewed => {
+                // The first key takes part in one of twenty calls where there are 200 000, and the
+                // first hundredth of the keys in three of ten.
+                let place = rng.random::<f64>().powi(4) * keys as f64;
+                (own(1 + place as u64), one)
+            }
             Workload::Sections => {
                 let id = rng.random_range(0..2 * SHARED_SECTION_SIZE);
                 let namespace = SHARED;
@@ -73,7 +89,7 @@ impl Workload {
                     Workload::Ranges,
                     Workload::Reads,
                 ];
-                all[rng.random_range(0..all.len())].draw(rng)
+                all[rng.random_range(0..all.len())].draw(keys, rng)
             }
         }
     }
@@ -81,6 +97,47 @@ impl Workload {
 
 /// The nodes that callers know, which may change during a run.
 pub type Nodes = Arc<RwLock<Known>>;
+
+/// What callers ask for, all together.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The kind.
+    pub workload: Workload,
+    /// How many keys the kinds with many keys have.
+    pub keys: u64,
+    /// How many operations may end in a second: it bounds the history.
+    pub per_second_max: u64,
+    /// What all chance comes from.
+    pub seed: u64,
+}
+
+impl Asked {
+    /// How many keys a message on a stream asks for.
+    fn message_keys(&self) -> u64 {
+        if self.keys > MANY_KEYS {
+            MESSAGE_KEYS_OF_MANY
+        } else {
+            MESSAGE_KEYS
+        }
+    }
+
+    /// How many ids are asked for in [`SHARED`].
+    fn shared_ids(&self) -> u64 {
+        self.keys.max(2 * SHARED_SECTION_SIZE)
+    }
+
+    /// Waits while more has ended than may have.
+    async fn hold_back(&self, recorder: &Recorder) {
+        loop {
+            // A second's worth may come at once.
+            let seconds = 1.0 + recorder.now() as f64 / 1e9;
+            if recorder.recorded() as f64 <= seconds * self.per_second_max as f64 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
 
 /// Callers at work.
 pub struct Callers {
@@ -100,8 +157,10 @@ enum Door {
     Library,
 }
 
-/// How many keys a message on a stream asks for.
+/// How many keys a message on a stream asks for, and from how many keys on it asks for more.
 const MESSAGE_KEYS: u64 = 3;
+const MANY_KEYS: u64 = 1_000;
+const MESSAGE_KEYS_OF_MANY: u64 = 64;
 
 /// Nodes and where they listen.
 type Known = Vec<(u64, SocketAddr)>;
@@ -127,6 +186,7 @@ impl Library {
 
 /// A caller: one operation at a time, or one for each key of a message.
 struct Caller {
+    asked: Asked,
     recorder: Arc<Recorder>,
     nodes: Nodes,
     door: Door,
@@ -143,13 +203,7 @@ struct Caller {
 
 impl Callers {
     /// Starts `count` callers, half of them stuck to a node, half roaming.
-    pub fn start(
-        workload: Workload,
-        count: usize,
-        nodes: &Nodes,
-        recorder: &Arc<Recorder>,
-        seed: u64,
-    ) -> Callers {
+    pub fn start(asked: Asked, count: usize, nodes: &Nodes, recorder: &Arc<Recorder>) -> Callers {
         let stop = watch::Sender::new(false);
         let product = Arc::new(Library {
             nodes: nodes.clone(),
@@ -158,22 +212,26 @@ impl Callers {
         let mut tasks = JoinSet::new();
         for place in 0..count {
             let mut caller = Caller {
+                asked,
                 recorder: recorder.clone(),
                 nodes: nodes.clone(),
                 // Those that stay and those that roam, by each door.
                 door: [Door::Unary, Door::Stream, Door::Library][place / 2 % 3],
                 product: product.clone(),
                 process: recorder.new_process(),
-                others: (1..MESSAGE_KEYS).map(|_| recorder.new_process()).collect(),
+                others: (1..asked.message_keys())
+                    .map(|_| recorder.new_process())
+                    .collect(),
                 place,
                 client: None,
-                rng: StdRng::seed_from_u64(seed.wrapping_add(place as u64)),
+                rng: StdRng::seed_from_u64(asked.seed.wrapping_add(place as u64)),
                 calls: 0,
             };
             let mut stopped = stop.subscribe();
             tasks.spawn(async move {
                 while !*stopped.borrow_and_update() {
-                    let (target, action) = workload.draw(&mut caller.rng);
+                    asked.hold_back(&caller.recorder).await;
+                    let (target, action) = asked.workload.draw(asked.keys, &mut caller.rng);
                     caller.call(&target, action).await;
                 }
             });
@@ -218,16 +276,15 @@ impl Caller {
         };
         let ok = match (self.door, action) {
             (Door::Stream, Action::Next { count }) => {
-                let targets: Vec<Target> = (0..MESSAGE_KEYS)
+                let targets: Vec<Target> = (0..self.asked.message_keys())
                     .map(|more| Target {
                         id: target.id + more,
                         ..target.clone()
                     })
                     .collect();
                 let invoked_ns = self.recorder.now();
-                let answers = client
-                    .ask_many(&targets, &[count; MESSAGE_KEYS as usize])
-                    .await;
+                let counts = vec![count; targets.len()];
+                let answers = client.ask_many(&targets, &counts).await;
                 let processes = [&mut self.process].into_iter().chain(&mut self.others);
                 let mut outcome = Outcome::Ok;
                 for (place, (process, target)) in processes.zip(&targets).enumerate() {
@@ -259,7 +316,7 @@ impl Caller {
     async fn call_library(&mut self, target: &Target, count: u64) {
         let target = Target {
             namespace: SHARED,
-            id: target.id % (2 * SHARED_SECTION_SIZE),
+            id: target.id % self.asked.shared_ids(),
         };
         let Some(client) = self.product.client() else {
             return;

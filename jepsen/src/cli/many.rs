@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use ratchet_jepsen::{cluster::Fence, nemesis::Nemesis};
+use ratchet_jepsen::{cluster::Fence, nemesis::Nemesis, workload::Workload};
 use serde_json::Value;
 
 /// A run of every nemesis.
@@ -70,6 +70,8 @@ fn run(arguments: &[String], out: &Path) -> io::Result<(u8, Value)> {
 }
 
 const UNKNOWN: u8 = 3;
+/// How many keys a run has that is to show what many keys do.
+const MANY_KEYS: u64 = 200_000;
 
 fn word(code: u8) -> &'static str {
     match code {
@@ -106,28 +108,47 @@ impl Matrix {
             if !self.only.is_empty() && !self.only.contains(nemesis) {
                 continue;
             }
-            // The clocks are part of one fence's argument and of none of the other's.
+            // The clocks are part of one fence's argument and of none of the other's; and under the
+            // other, all answers wait.
             let fences = match nemesis {
-                Nemesis::ClockRate | Nemesis::PeersCut | Nemesis::PauseLeader => {
-                    &[Fence::Lease, Fence::Quorum][..]
-                }
+                Nemesis::ClockRate
+                | Nemesis::PeersCut
+                | Nemesis::PauseLeader
+                | Nemesis::SlowReader => &[Fence::Lease, Fence::Quorum][..],
                 _ => &[Fence::Lease][..],
             };
             for fence in fences {
-                let code = self.row(*nemesis, *fence)?;
+                let code = self.row(*nemesis, *fence, None)?;
                 worst = worse(worst, code);
+            }
+            if *nemesis == Nemesis::KillLeader {
+                for workload in [Workload::ManyKeys, Workload::Skewed] {
+                    let code = self.row(*nemesis, Fence::Lease, Some(workload))?;
+                    worst = worse(worst, code);
+                }
             }
         }
         Ok(worst)
     }
 
-    fn row(&self, nemesis: Nemesis, fence: Fence) -> io::Result<u8> {
+    /// One run, of [`MANY_KEYS`] keys where a workload is named.
+    fn row(&self, nemesis: Nemesis, fence: Fence, many: Option<Workload>) -> io::Result<u8> {
         let (name, fence) = (value(nemesis), value(fence));
+        let (shown, dir) = match many {
+            None => (name.clone(), format!("{name}-{fence}")),
+            Some(workload) => {
+                let workload = value(workload);
+                (
+                    format!("{name}, {MANY_KEYS} keys, {workload}"),
+                    format!("{name}-{fence}-{workload}"),
+                )
+            }
+        };
         let seconds = match nemesis {
             Nemesis::Composed => self.composed_seconds,
             _ => self.seconds,
         };
-        let out = self.out.join(format!("{name}-{fence}"));
+        let out = self.out.join(dir);
         let arguments = |seed: u64, seconds: u64| {
             let mut arguments = vec![
                 format!("--nemesis={name}"),
@@ -137,6 +158,11 @@ impl Matrix {
             ];
             if nemesis == Nemesis::Composed && seconds >= 300 {
                 arguments.extend(["--ops-min=100000".to_owned(), "--changes-min=30".to_owned()]);
+            }
+            if let Some(workload) = many {
+                let workload = value(workload);
+                arguments.push(format!("--workload={workload}"));
+                arguments.push(format!("--keys={MANY_KEYS}"));
             }
             let binary = self.binary.iter();
             arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
@@ -149,7 +175,7 @@ impl Matrix {
         }
         let of = |field| cell(&summary, field);
         println!(
-            "| {name} | {fence} | {} | {} | {} ({}) | {} | {} |",
+            "| {shown} | {fence} | {} | {} | {} ({}) | {} | {} |",
             of("answered"),
             of("leader_changes"),
             of("strikes"),
@@ -157,8 +183,21 @@ impl Matrix {
             of("longest_outage_ms"),
             word(code)
         );
+        if code != 0 {
+            // Where the report is thrown away, this is all that is left.
+            eprintln!("{shown}, {fence}:\n{}", account(&out));
+        }
         Ok(code)
     }
+}
+
+/// What a run said: its verdict, and its progress with the errors of the harness.
+fn account(out: &Path) -> String {
+    let files = ["verdict.txt", "progress.log"].map(|name| {
+        let path = out.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()))
+    });
+    files.concat()
 }
 
 /// A violation is worse than a harness error, which is worse than not knowing.
@@ -220,6 +259,10 @@ const CONTROLS: &[Control] = &[
         bug: "write-not-synced",
         arguments: &["--nemesis=power-cut"],
     },
+    Control {
+        bug: "names-not-synced",
+        arguments: &["--nemesis=disk-names"],
+    },
 ];
 
 impl Controls {
@@ -276,6 +319,7 @@ impl Controls {
                     word(code),
                     out.display()
                 );
+                eprintln!("{name}:\n{}", account(&out));
                 return Ok(false);
             }
         }

@@ -21,6 +21,9 @@ pub struct Arguments {
     /// What callers ask for.
     #[arg(long, value_enum, default_value = "mixed")]
     pub workload: Workload,
+    /// How many keys the workloads many-keys and skewed have.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: u64,
     /// For how long faults go on.
     #[arg(long, default_value_t = 30)]
     pub seconds: u64,
@@ -51,6 +54,10 @@ pub struct Arguments {
     /// How many answered operations make the run worth judging.
     #[arg(long, default_value_t = 1_000)]
     pub ops_min: u64,
+    /// How many operations the history has at most, some 200 bytes each: callers are held back so that
+    /// it lasts.
+    #[arg(long, default_value_t = 3_000_000)]
+    pub ops_max: u64,
     /// How many leader changes do; at least 1 where the nemesis changes leaders.
     #[arg(long)]
     pub changes_min: Option<u64>,
@@ -91,10 +98,11 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Err(error) => return super::failed(error),
     };
     println!(
-        "{}\n{} answered, {} unknown, {} leader changes, {} faults of which {} bit, longest outage \
+        "{}\n{} answered for {} keys, {} unknown, {} leader changes, {} faults of which {} bit, longest outage \
          {} ms\nreport: {}",
         run.verdict,
         run.summary.answered,
+        run.summary.keys,
         run.summary.unknown,
         run.summary.leader_changes,
         run.summary.strikes,
@@ -140,21 +148,19 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             spare: if nemesis.needs_fresh_nodes() { 12 } else { 0 },
             fence: arguments.fence,
             bug: arguments.bug,
-            log_keep_bytes: if nemesis == Nemesis::SnapshotStorm {
-                1_500
-            } else {
-                50_000
-            },
+            log_keep_bytes: nemesis.log_keep_bytes(),
             isolated,
             faulty_disks,
             seed,
         },
         nemesis,
         workload: arguments.workload,
+        keys: arguments.keys,
         callers: arguments.callers,
         seconds: arguments.seconds,
         step: arguments.step.unwrap_or_else(|| nemesis.step(seed)),
         ops_min: arguments.ops_min,
+        ops_max: arguments.ops_max,
         changes_min: arguments
             .changes_min
             .unwrap_or(u64::from(nemesis.changes_leader())),

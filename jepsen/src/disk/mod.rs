@@ -1,14 +1,16 @@
 //! A file system in memory that does to a node what bad disks and power cuts do.
 //!
 //! It is mounted over FUSE, so that the node's process uses it through the kernel like any other. A
-//! file remembers how to undo what was written to it since its last fsync; a power cut undoes it. The
-//! page cache of a real machine survives `kill -9`, and so hides a missing fsync: this one does not.
-//! Directories (names, renames, removals) are durable at once, as on a journaling file system.
+//! file remembers how to undo what was written to it since its last fsync, and a directory what was done
+//! to its names; a power cut undoes it. The page cache of a real machine survives `kill -9`, and so
+//! hides a missing fsync: this one does not.
 
+mod content;
+mod names;
 mod served;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
     io,
     path::{Path, PathBuf},
@@ -18,7 +20,10 @@ use std::{
 
 use fuser::{BackgroundSession, Config, Errno, FileAttr, INodeNo, MountOption};
 use parking_lot::Mutex;
+use rand::rngs::StdRng;
 
+use content::Content;
+use names::{Loss, Names};
 use served::{Served, attributes};
 
 /// What a disk does wrong from now on.
@@ -46,86 +51,30 @@ pub struct Tally {
     pub refused: u64,
     /// Bytes that a power cut took.
     pub lost_bytes: u64,
-}
-
-#[derive(Clone)]
-struct Undo {
-    at: usize,
-    overwritten: Vec<u8>,
-    length: usize,
-}
-
-#[derive(Clone, Default)]
-struct Content {
-    bytes: Vec<u8>,
-    /// Since the last fsync, oldest first.
-    undo: Vec<Undo>,
-    poisoned: bool,
-}
-
-impl Content {
-    fn write(&mut self, at: usize, data: &[u8]) {
-        let length = self.bytes.len();
-        let end = at + data.len();
-        let overwritten = self.bytes[at.min(length)..end.min(length)].to_vec();
-        self.undo.push(Undo {
-            at,
-            overwritten,
-            length,
-        });
-        if length < end {
-            self.bytes.resize(end, 0);
-        }
-        self.bytes[at..end].copy_from_slice(data);
-    }
-
-    fn resize(&mut self, to: usize) {
-        let length = self.bytes.len();
-        self.undo.push(Undo {
-            at: to,
-            overwritten: self.bytes[to.min(length)..].to_vec(),
-            length,
-        });
-        self.bytes.resize(to, 0);
-    }
-
-    fn sync(&mut self) {
-        if !self.poisoned {
-            self.undo.clear();
-        }
-    }
-
-    /// Undoes the writes after the first `kept`; answers how many bytes went.
-    fn lose(&mut self, kept: usize) -> u64 {
-        let mut lost = 0;
-        for undo in self.undo.drain(kept.min(self.undo.len())..).rev() {
-            lost +=
-                (self.bytes.len().saturating_sub(undo.length)).max(undo.overwritten.len()) as u64;
-            self.bytes.resize(undo.length, 0);
-            self.bytes[undo.at.min(undo.length)..][..undo.overwritten.len()]
-                .copy_from_slice(&undo.overwritten);
-        }
-        self.undo.clear();
-        self.poisoned = false;
-        lost
-    }
+    /// Names that a power cut took, brought back, or made stand for what they stood for before.
+    pub lost_names: u64,
 }
 
 #[derive(Clone)]
 enum Inode {
-    Dir(BTreeMap<OsString, u64>),
+    Dir(Names),
     File(Content),
 }
 
 /// All that a disk holds at one moment.
 #[derive(Clone)]
 pub struct Image {
-    inodes: HashMap<u64, Inode>,
+    inodes: BTreeMap<u64, Inode>,
+    /// The next inode that was never used.
     next: u64,
+    /// How often names changed.
+    changes: u64,
 }
 
 struct State {
     image: Image,
+    /// How often each file is open.
+    open: HashMap<u64, u32>,
     faults: Faults,
     tally: Tally,
 }
@@ -143,15 +92,7 @@ impl Disk {
     /// # Errors
     /// There is no FUSE here, or no right to mount.
     pub fn mount(mount: &Path) -> io::Result<Disk> {
-        let root = HashMap::from([(u64::from(INodeNo::ROOT), Inode::Dir(BTreeMap::new()))]);
-        let state = Arc::new(Mutex::new(State {
-            image: Image {
-                inodes: root,
-                next: 2,
-            },
-            faults: Faults::default(),
-            tally: Tally::default(),
-        }));
+        let state = Arc::new(Mutex::new(State::empty()));
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("ratchet-jepsen".to_owned())];
         let session = fuser::spawn_mount(Served(state.clone()), mount, &config)?;
@@ -191,6 +132,12 @@ impl Disk {
         lost
     }
 
+    /// What a power cut does to names: those that their directory's last fsync did not save are lost,
+    /// as some file system might lose them. Only while no process has the disk in use. Answers which.
+    pub fn lose_names(&self, rng: &mut StdRng) -> Vec<OsString> {
+        self.state.lock().lose_names(rng)
+    }
+
     /// What it holds now, as a copy taken at this moment would.
     pub fn image(&self) -> Image {
         self.state.lock().image.clone()
@@ -203,20 +150,45 @@ impl Disk {
 }
 
 impl State {
-    fn dir(&mut self, ino: INodeNo) -> Result<&mut BTreeMap<OsString, u64>, Errno> {
-        match self.image.inodes.get_mut(&u64::from(ino)) {
-            Some(Inode::Dir(entries)) => Ok(entries),
-            Some(Inode::File(_)) => Err(Errno::ENOTDIR),
-            None => Err(Errno::ENOENT),
+    fn empty() -> State {
+        let root = Inode::Dir(Names::default());
+        State {
+            image: Image {
+                inodes: BTreeMap::from([(u64::from(INodeNo::ROOT), root)]),
+                next: 2,
+                changes: 0,
+            },
+            open: HashMap::new(),
+            faults: Faults::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn inode(&mut self, ino: INodeNo) -> Result<&mut Inode, Errno> {
+        let inode = self.image.inodes.get_mut(&u64::from(ino));
+        inode.ok_or(Errno::ENOENT)
+    }
+
+    fn dir(&mut self, ino: INodeNo) -> Result<&mut Names, Errno> {
+        match self.inode(ino)? {
+            Inode::Dir(names) => Ok(names),
+            Inode::File(_) => Err(Errno::ENOTDIR),
         }
     }
 
     fn file(&mut self, ino: INodeNo) -> Result<&mut Content, Errno> {
-        match self.image.inodes.get_mut(&u64::from(ino)) {
-            Some(Inode::File(content)) => Ok(content),
-            Some(Inode::Dir(_)) => Err(Errno::EISDIR),
-            None => Err(Errno::ENOENT),
+        match self.inode(ino)? {
+            Inode::File(content) => Ok(content),
+            Inode::Dir(_) => Err(Errno::EISDIR),
         }
+    }
+
+    fn dirs(&mut self) -> impl Iterator<Item = (u64, &mut Names)> {
+        let inodes = self.image.inodes.iter_mut();
+        inodes.filter_map(|(ino, inode)| match inode {
+            Inode::Dir(names) => Some((*ino, names)),
+            Inode::File(_) => None,
+        })
     }
 
     fn attributes(&self, ino: u64) -> Result<FileAttr, Errno> {
@@ -225,7 +197,19 @@ impl State {
     }
 
     fn find(&mut self, parent: INodeNo, name: &OsStr) -> Result<u64, Errno> {
-        self.dir(parent)?.get(name).copied().ok_or(Errno::ENOENT)
+        self.dir(parent)?.get(name).ok_or(Errno::ENOENT)
+    }
+
+    /// Changes what names of a directory stand for.
+    fn change(
+        &mut self,
+        parent: INodeNo,
+        names: Vec<(OsString, Option<u64>)>,
+    ) -> Result<(), Errno> {
+        let at = self.image.changes;
+        self.dir(parent)?.change(at, names);
+        self.image.changes += 1;
+        Ok(())
     }
 
     fn make(&mut self, parent: INodeNo, name: &OsStr, inode: Inode) -> Result<FileAttr, Errno> {
@@ -234,26 +218,50 @@ impl State {
             return Err(Errno::ENOSPC);
         }
         let ino = self.image.next;
-        let entries = self.dir(parent)?;
-        if entries.contains_key(name) {
+        if self.dir(parent)?.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
-        entries.insert(name.to_owned(), ino);
+        self.change(parent, vec![(name.to_owned(), Some(ino))])?;
         self.image.next += 1;
         self.image.inodes.insert(ino, inode);
         self.attributes(ino)
     }
 
+    fn link(&mut self, ino: INodeNo, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
+        let attr = self.attributes(ino.into())?;
+        if self.dir(parent)?.get(name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.change(parent, vec![(name.to_owned(), Some(ino.into()))])?;
+        Ok(attr)
+    }
+
     fn remove(&mut self, parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
         let ino = self.find(parent, name)?;
-        if let Some(Inode::Dir(entries)) = self.image.inodes.get(&ino)
-            && !entries.is_empty()
+        if let Some(Inode::Dir(names)) = self.image.inodes.get(&ino)
+            && !names.entries().is_empty()
         {
             return Err(Errno::ENOTEMPTY);
         }
-        // A file that is still open keeps its content: it just has no name any more.
-        self.dir(parent)?.remove(name);
-        Ok(())
+        // What is still open keeps its content: it just has no name any more.
+        self.change(parent, vec![(name.to_owned(), None)])
+    }
+
+    /// A rename from one directory to another is two changes, one of each: either may be lost.
+    fn rename(
+        &mut self,
+        (from, name): (INodeNo, &OsStr),
+        (to, new_name): (INodeNo, &OsStr),
+    ) -> Result<(), Errno> {
+        let ino = self.find(from, name)?;
+        self.dir(to)?;
+        let gone = (name.to_owned(), None);
+        let come = (new_name.to_owned(), Some(ino));
+        if from == to {
+            return self.change(from, vec![gone, come]);
+        }
+        self.change(to, vec![come])?;
+        self.change(from, vec![gone])
     }
 
     fn write(&mut self, ino: INodeNo, at: u64, data: &[u8]) -> Result<u32, Errno> {
@@ -266,65 +274,214 @@ impl State {
         Ok(data.len() as u32)
     }
 
+    /// Syncs a file's bytes or a directory's names; answers how long that takes.
     fn sync(&mut self, ino: INodeNo) -> Result<Duration, Errno> {
         if self.faults.sync_fails {
             self.tally.sync_failed += 1;
-            self.file(ino)?.poisoned = true;
+            match self.inode(ino)? {
+                Inode::Dir(names) => names.poison(),
+                Inode::File(content) => content.poison(),
+            }
             return Err(Errno::EIO);
         }
-        self.file(ino)?.sync();
+        match self.inode(ino)? {
+            Inode::Dir(names) => {
+                names.sync();
+                self.sweep();
+            }
+            Inode::File(content) => content.sync(),
+        }
+        self.note_synced(ino.into());
         self.tally.synced += 1;
         let takes = self.faults.sync_takes;
         self.tally.sync_delayed += u64::from(!takes.is_zero());
         Ok(takes)
     }
 
-    fn rename(
-        &mut self,
-        (from, name): (INodeNo, &OsStr),
-        (to, new_name): (INodeNo, &OsStr),
-    ) -> Result<(), Errno> {
-        let ino = self.find(from, name)?;
-        self.dir(to)?;
-        self.dir(from)?.remove(name);
-        self.dir(to)?.insert(new_name.to_owned(), ino);
-        Ok(())
+    /// `ino` was synced: its directory may remember that, and so on up to the root.
+    fn note_synced(&mut self, ino: u64) {
+        let noting = self
+            .dirs()
+            .filter_map(|(dir, names)| names.note_synced(ino).then_some(dir));
+        for dir in noting.collect::<Vec<_>>() {
+            self.note_synced(dir);
+        }
+    }
+
+    fn lose_names(&mut self, rng: &mut StdRng) -> Vec<OsString> {
+        let spans: Vec<(u64, u64)> = self.dirs().filter_map(|(_, dir)| dir.unsynced()).collect();
+        let oldest = spans.iter().map(|span| span.0).min();
+        let newest = spans.iter().map(|span| span.1).max();
+        let (Some(oldest), Some(newest)) = (oldest, newest) else {
+            return Vec::new();
+        };
+        let loss = Loss::draw(oldest, newest, rng);
+        let lost: Vec<OsString> = self
+            .dirs()
+            .flat_map(|(_, names)| names.lose(&loss, rng))
+            .collect();
+        self.tally.lost_names += lost.len() as u64;
+        self.sweep();
+        lost
+    }
+
+    /// Lets go of what has no name, can get none back, and is not open.
+    fn sweep(&mut self) {
+        let mut needed: BTreeSet<u64> = self.open.keys().copied().collect();
+        needed.insert(INodeNo::ROOT.into());
+        let mut dirs = vec![u64::from(INodeNo::ROOT)];
+        while let Some(dir) = dirs.pop() {
+            if let Some(Inode::Dir(names)) = self.image.inodes.get(&dir) {
+                dirs.extend(names.targets().filter(|ino| needed.insert(*ino)));
+            }
+        }
+        self.image.inodes.retain(|ino, _| needed.contains(ino));
+    }
+
+    fn opened(&mut self, ino: u64) {
+        *self.open.entry(ino).or_default() += 1;
+    }
+
+    fn released(&mut self, ino: u64) {
+        if let Some(times) = self.open.get_mut(&ino) {
+            *times -= 1;
+            if *times == 0 {
+                self.open.remove(&ino);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::{self, File},
+        io::Write,
+    };
+
+    use rand::SeedableRng;
+
     use super::*;
 
-    #[test]
-    fn a_power_cut_takes_what_was_not_synced_and_leaves_what_was() {
-        let mut content = Content::default();
-        content.write(0, b"durable");
-        content.sync();
-        content.write(7, b" lost");
-        content.write(0, b"DUR");
-        content.resize(4);
-        assert_eq!(content.bytes, b"DURa");
-        assert!(content.lose(0) > 0);
-        assert_eq!(content.bytes, b"durable");
+    fn state() -> (State, INodeNo) {
+        (State::empty(), INodeNo::ROOT)
+    }
+
+    fn file(state: &mut State, dir: INodeNo, name: &str) -> INodeNo {
+        let made = state.make(dir, name.as_ref(), Inode::File(Content::default()));
+        made.unwrap().ino
+    }
+
+    fn dir(state: &mut State, parent: INodeNo, name: &str) -> INodeNo {
+        let made = state.make(parent, name.as_ref(), Inode::Dir(Names::default()));
+        made.unwrap().ino
+    }
+
+    /// Cuts the power until all is lost that can be.
+    fn lose_all(state: &mut State) {
+        let loss = Loss::Since(0);
+        let mut rng = StdRng::seed_from_u64(1);
+        for (_, names) in state.dirs() {
+            names.lose(&loss, &mut rng);
+        }
+        state.sweep();
     }
 
     #[test]
-    fn a_power_cut_may_leave_the_first_of_the_unsynced_writes() {
-        let mut content = Content::default();
-        content.write(0, b"one");
-        content.write(3, b"two");
-        content.lose(1);
-        assert_eq!(content.bytes, b"one");
+    fn a_synced_file_goes_with_a_directory_whose_own_name_was_not_synced() {
+        let (mut state, root) = state();
+        let data = dir(&mut state, root, "data");
+        let marker = file(&mut state, data, "NODE");
+        state.sync(marker).unwrap();
+        state.sync(data).unwrap();
+        let mut kept = state.image.clone();
+        lose_all(&mut state);
+        assert!(state.find(root, "data".as_ref()).is_err());
+        assert_eq!(state.image.inodes.len(), 1, "the root alone is left");
+
+        std::mem::swap(&mut state.image, &mut kept);
+        state.sync(root).unwrap();
+        lose_all(&mut state);
+        assert!(state.find(data, "NODE".as_ref()).is_ok());
     }
 
     #[test]
-    fn what_a_failed_fsync_did_not_save_is_lost_even_after_one_that_succeeds() {
-        let mut content = Content::default();
-        content.write(0, b"gone");
-        content.poisoned = true;
-        content.sync();
-        content.lose(0);
-        assert_eq!(content.bytes, b"");
+    fn fsync_of_a_file_alone_saves_its_name_only_where_order_is_not_kept() {
+        for seed in 0..50 {
+            let (mut state, root) = state();
+            let data = dir(&mut state, root, "data");
+            let synced = file(&mut state, data, "file");
+            state.sync(synced).unwrap();
+            let mut rng = StdRng::seed_from_u64(seed);
+            let drawn = Loss::draw(0, 1, &mut StdRng::seed_from_u64(seed));
+            state.lose_names(&mut rng);
+            let stands = state.find(data, "file".as_ref()).is_ok();
+            assert_eq!(stands, matches!(drawn, Loss::Any), "seed {seed}: {drawn:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_removed_stays_until_the_removal_is_durable_and_nobody_reads_it() {
+        let (mut state, root) = state();
+        let removed = file(&mut state, root, "removed");
+        state.write(removed, 0, b"bytes").unwrap();
+        state.sync(removed).unwrap();
+        state.sync(root).unwrap();
+        state.opened(removed.into());
+        state.remove(root, "removed".as_ref()).unwrap();
+        let image = state.image.clone();
+        lose_all(&mut state);
+        let back = state.find(root, "removed".as_ref()).unwrap();
+        assert_eq!(state.file(INodeNo(back)).unwrap().bytes, b"bytes");
+
+        state.image = image;
+        state.sync(root).unwrap();
+        assert!(state.file(removed).is_ok(), "it is open");
+        state.released(removed.into());
+        state.sync(root).unwrap();
+        assert!(state.file(removed).is_err());
+    }
+
+    #[test]
+    fn either_half_of_a_rename_between_directories_may_be_lost() {
+        let (mut state, root) = state();
+        let (one, other) = (dir(&mut state, root, "one"), dir(&mut state, root, "other"));
+        file(&mut state, one, "file");
+        for synced in [root, one, other] {
+            state.sync(synced).unwrap();
+        }
+        let name = "file".as_ref();
+        state.rename((one, name), (other, name)).unwrap();
+        let image = state.image.clone();
+        state.sync(one).unwrap();
+        lose_all(&mut state);
+        assert!(state.find(one, name).is_err() && state.find(other, name).is_err());
+        state.image = image;
+        state.sync(other).unwrap();
+        lose_all(&mut state);
+        assert!(state.find(one, name).is_ok() && state.find(other, name).is_ok());
+    }
+
+    #[test]
+    fn the_kernel_passes_on_what_a_process_syncs() {
+        let mount = tempfile::tempdir().unwrap();
+        let disk = match Disk::mount(mount.path()) {
+            Ok(disk) => disk,
+            Err(error) => return eprintln!("NO FUSE, NOT TESTED: {error}"),
+        };
+        let (kept, lost) = (mount.path().join("kept"), mount.path().join("lost"));
+        let write = |path: &Path| {
+            let mut file = File::create(path)?;
+            file.write_all(b"bytes")?;
+            file.sync_all()
+        };
+        write(&kept).unwrap();
+        File::open(mount.path()).unwrap().sync_all().unwrap();
+        write(&lost).unwrap();
+        fs::remove_file(&kept).unwrap();
+        // All but the order that is not kept, which a file's fsync tells of its name.
+        lose_all(&mut disk.state.lock());
+        assert_eq!(fs::read(&kept).unwrap(), b"bytes");
+        assert!(!lost.exists());
     }
 }

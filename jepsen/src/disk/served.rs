@@ -1,7 +1,6 @@
 //! The disk as the kernel sees it, over FUSE.
 
 use std::{
-    collections::BTreeMap,
     ffi::OsStr,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -14,7 +13,7 @@ use fuser::{
 };
 use parking_lot::Mutex;
 
-use super::{Content, Inode, State};
+use super::{Content, Inode, Names, State};
 
 /// Nothing is cached by the kernel: it would outlive a power cut.
 const TTL: Duration = Duration::ZERO;
@@ -110,7 +109,7 @@ impl Filesystem for Served {
         let made = self
             .0
             .lock()
-            .make(parent, name, Inode::Dir(BTreeMap::new()));
+            .make(parent, name, Inode::Dir(Names::default()));
         answer!(reply, made, attr => reply.entry(&TTL, &attr, Generation(0)));
     }
 
@@ -124,10 +123,11 @@ impl Filesystem for Served {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let made = self
-            .0
-            .lock()
-            .make(parent, name, Inode::File(Content::default()));
+        let mut state = self.0.lock();
+        let made = state.make(parent, name, Inode::File(Content::default()));
+        if let Ok(attr) = &made {
+            state.opened(attr.ino.into());
+        }
         answer!(reply, made, attr => reply.created(
             &TTL, &attr, Generation(0), FileHandle(0), FopenFlags::FOPEN_DIRECT_IO,
         ));
@@ -163,17 +163,12 @@ impl Filesystem for Served {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let mut state = self.0.lock();
-        let linked = state.attributes(ino.into()).and_then(|attr| {
-            state
-                .dir(new_parent)?
-                .insert(new_name.to_owned(), ino.into());
-            Ok(attr)
-        });
+        let linked = self.0.lock().link(ino, new_parent, new_name);
         answer!(reply, linked, attr => reply.entry(&TTL, &attr, Generation(0)));
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.0.lock().opened(ino.into());
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -215,6 +210,20 @@ impl Filesystem for Served {
         reply.ok();
     }
 
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.lock().released(ino.into());
+        reply.ok();
+    }
+
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let synced = self.0.lock().sync(ino);
         match synced {
@@ -228,8 +237,15 @@ impl Filesystem for Served {
         }
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        data_alone: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.fsync(request, ino, handle, data_alone, reply);
     }
 
     fn readdir(
@@ -241,7 +257,7 @@ impl Filesystem for Served {
         mut reply: ReplyDirectory,
     ) {
         let mut state = self.0.lock();
-        let listed = state.dir(ino).map(|entries| entries.clone());
+        let listed = state.dir(ino).map(|names| names.entries().clone());
         answer!(reply, listed, entries => {
             for (at, (name, ino)) in entries.iter().enumerate().skip(offset as usize) {
                 let kind = match state.image.inodes.get(ino) {

@@ -33,17 +33,6 @@ impl Stage {
                 );
                 Ok(Begun::new(what, Wound::Disk(victim), bit))
             }
-            Nemesis::PowerCut => {
-                let all = self.members.clone();
-                for id in &all {
-                    self.cluster.kill(*id);
-                }
-                let kept = self.rng.random_range(0..3);
-                let disks = all.iter().filter_map(|id| self.cluster.disk(*id));
-                let lost: u64 = disks.map(|disk| disk.lose_unsynced(kept)).sum();
-                let what = format!("power cut: {lost} unsynced bytes lost on all nodes together");
-                Ok(Begun::new(what, Wound::Down(all), lost > 0))
-            }
             Nemesis::DirOld => self.bring_back_older_copy().await,
             _ => self.damage(nemesis).await,
         }
@@ -197,6 +186,6 @@ impl Stage {
     }
 }
 
-fn no_disks() -> Begun {
+pub(super) fn no_disks() -> Begun {
     Begun::new("disks do not fail here", Wound::Healed, false)
 }

@@ -38,7 +38,7 @@ impl Stage {
         }
     }
 
-    async fn transfer(&mut self) -> Begun {
+    pub(super) async fn transfer(&mut self) -> Begun {
         let (leader, to) = (self.leader(), self.follower());
         let asked = self.any();
         let mut client = self.cluster.client(asked);
@@ -183,9 +183,13 @@ impl Stage {
             turn.set((turn.get() + 1) % clients.len());
             clients[turn.get()].clone()
         };
-        let new = NodeRequest { id: u64::from(new) };
+        let new = NodeRequest {
+            id: u64::from(new),
+            force: false,
+        };
         let gone = NodeRequest {
             id: u64::from(victim),
+            force: false,
         };
         self.until("the new node is added", || {
             let (mut client, add) = (anyone(), add.clone());

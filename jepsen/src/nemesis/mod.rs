@@ -7,7 +7,9 @@ mod disks;
 mod edge;
 mod links;
 mod members;
+mod power;
 mod processes;
+mod readers;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -19,6 +21,7 @@ use crate::{
     monitor::Monitor,
     network::Port,
     record::Recorder,
+    slow_reader::SlowReaders,
     workload::Nodes,
 };
 
@@ -77,6 +80,9 @@ pub enum Nemesis {
     DiskSlow,
     /// All are killed at once, and what was not synced is gone.
     PowerCut,
+    /// The same on one node or on all, where the names of files and directories, too, are gone unless
+    /// their directory was synced.
+    DiskNames,
     /// The end of a minority's log is cut off.
     WalTruncate,
     /// A bit of a minority's log is flipped.
@@ -95,6 +101,9 @@ pub enum Nemesis {
     TransferSlow,
     /// All nodes are stopped and started in turn.
     Rolling,
+    /// Callers send on streams and do not read the answers, on every node, while the leadership is
+    /// handed over: the others must not notice.
+    SlowReader,
     /// Two of them at a time, drawn at random.
     Composed,
 }
@@ -108,6 +117,7 @@ pub(crate) enum Wound {
     Clock(Port),
     LinksAndClock(Port),
     Disk(Port),
+    SlowReaders(SlowReaders),
 }
 
 /// A fault that happened.
@@ -149,6 +159,10 @@ impl Begun {
         self.broken = why;
         self
     }
+
+    fn take_wound(&mut self) -> Wound {
+        std::mem::replace(&mut self.wound, Wound::Healed)
+    }
 }
 
 /// What faults work on.
@@ -169,38 +183,23 @@ pub struct Stage {
     pub fresh: Port,
     /// How many leader changes were graceful.
     pub handed_over: u64,
+    /// How many keys slow readers have asked for.
+    pub cold_keys: u64,
 }
 
 impl Nemesis {
-    /// Whether it needs links that fail.
-    pub fn needs_network(self) -> bool {
-        use Nemesis::*;
-        matches!(
-            self,
-            PartitionLeader
-                | PartitionHalves
-                | PartitionRing
-                | PartitionOneWay
-                | PeersCut
-                | CutInSteps
-                | RestartInLease
-                | LateAnswers
-                | SlowLinks
-                | FlakyLinks
-                | TransferSlow
-        )
-    }
-
-    /// Whether it needs disks that fail.
-    pub fn needs_disks(self) -> bool {
-        use Nemesis::*;
-        matches!(self, DiskSync | DiskFull | DiskSlow | PowerCut | DirOld)
-    }
-
     /// Whether it uses up a node that was never used, each time.
     pub fn needs_fresh_nodes(self) -> bool {
         use Nemesis::*;
         matches!(self, Membership | WalTruncate | WalFlip | DirWiped | DirOld)
+    }
+
+    /// How many bytes of the applied log are to be kept: a node that lags further gets a snapshot.
+    pub fn log_keep_bytes(self) -> u64 {
+        match self {
+            Nemesis::SnapshotStorm | Nemesis::DiskNames => 1_500,
+            _ => 50_000,
+        }
     }
 
     /// The step that shows most. A deposed leader that cannot bump any more gives itself away only as
@@ -237,6 +236,7 @@ impl Nemesis {
                 | Transfer
                 | TransferSlow
                 | Rolling
+                | SlowReader
                 | Composed
         )
     }
@@ -251,10 +251,19 @@ impl Stage {
         if nemesis == Nemesis::Composed {
             return self.strike_two().await;
         }
+        if nemesis == Nemesis::SlowReader {
+            return self.strike_slow_readers().await;
+        }
         let from_ns = self.recorder.now();
-        let begun = self.begin(nemesis).await?;
+        let mut begun = self.begin(nemesis).await?;
         self.hold().await;
-        self.end(&begun.wound).await?;
+        let without_power = match &begun.wound {
+            Wound::Down(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
+            _ => Vec::new(),
+        };
+        self.end(begun.take_wound()).await?;
+        let broken = self.unless_back(&without_power).await;
+        begun.broken = begun.broken.or(broken);
         Ok(vec![self.over(nemesis, from_ns, begun).await])
     }
 
@@ -271,7 +280,7 @@ impl Stage {
             PauseOne,
             Transfer,
         ]];
-        let mut second = vec![WallClock];
+        let mut second = vec![WallClock, SlowReader];
         if self.cluster.preload_works() {
             second.push(ClockRate);
         }
@@ -285,7 +294,7 @@ impl Stage {
             ]);
         }
         if self.cluster.plan.faulty_disks {
-            lists[0].extend([PowerCut, DiskSync]);
+            lists[0].extend([PowerCut, DiskNames, DiskSync]);
             second.push(DiskSlow);
         }
         lists.push(second);
@@ -299,8 +308,8 @@ impl Stage {
             self.hold().await;
         }
         let mut strikes = Vec::new();
-        for (nemesis, from_ns, begun) in begun {
-            self.end(&begun.wound).await?;
+        for (nemesis, from_ns, mut begun) in begun {
+            self.end(begun.take_wound()).await?;
             strikes.push((nemesis, from_ns, begun));
         }
         let mut over = Vec::new();
@@ -372,36 +381,41 @@ impl Stage {
                 let bends = self.cluster.bends_clock(victim).await;
                 Ok(Begun::new(what, Wound::Clock(victim), bends))
             }
-            DiskSync | DiskFull | DiskSlow | PowerCut | WalTruncate | WalFlip | DirWiped
-            | DirOld => self.begin_disk(nemesis).await,
+            PowerCut => Ok(self.cut_power()),
+            DiskNames => self.lose_names().await,
+            SlowReader => Ok(self.begin_slow_readers().await),
+            DiskSync | DiskFull | DiskSlow | WalTruncate | WalFlip | DirWiped | DirOld => {
+                self.begin_disk(nemesis).await
+            }
             SnapshotStorm | Membership | Transfer | TransferSlow => {
                 self.begin_members(nemesis).await
             }
         }
     }
 
-    async fn end(&mut self, wound: &Wound) -> io::Result<()> {
+    async fn end(&mut self, wound: Wound) -> io::Result<()> {
         match wound {
             Wound::Healed => {}
             Wound::Down(nodes) => {
                 for id in nodes {
-                    self.cluster.spawn(*id)?;
+                    self.cluster.spawn(id)?;
                 }
             }
-            Wound::Paused(id) => self.cluster.resume(*id),
+            Wound::Paused(id) => self.cluster.resume(id),
             Wound::Links => {
                 if let Some(network) = &self.cluster.network {
                     network.mend();
                 }
             }
-            Wound::Clock(id) => self.set_clock(*id, 1.0, 0)?,
+            Wound::Clock(id) => self.set_clock(id, 1.0, 0)?,
             Wound::LinksAndClock(id) => {
                 if let Some(network) = &self.cluster.network {
                     network.mend();
                 }
-                self.set_clock(*id, 1.0, 0)?;
+                self.set_clock(id, 1.0, 0)?;
             }
-            Wound::Disk(id) => self.mend_disk(*id),
+            Wound::Disk(id) => self.mend_disk(id),
+            Wound::SlowReaders(readers) => drop(readers),
         }
         Ok(())
     }

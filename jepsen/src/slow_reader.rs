@@ -1,0 +1,174 @@
+//! Callers that send messages on streams and do not read the answers.
+//!
+//! Their windows are as small as many clients' (grpcio's are 64 KB), and one answer fills one: from
+//! then on the node cannot get rid of anything. What these callers were given, nobody knows, so that
+//! they ask in a namespace of their own, and are no part of the history.
+
+use std::net::SocketAddr;
+
+use futures::future::join_all;
+use tokio::sync::mpsc;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
+use tonic::{
+    Status, Streaming,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{
+    client::DEADLINE,
+    proto::{
+        CreateNamespaceRequest, NextStreamRequest, NextStreamResponse,
+        sequencer_client::SequencerClient,
+    },
+};
+
+/// The namespace in which they ask.
+pub const UNREAD: &str = "unread";
+/// How many streams hang at each node, and how many of them share a connection.
+const NODE_STREAMS: usize = 20;
+const CONNECTION_STREAMS: usize = 5;
+/// What a stream, and a connection for each of its streams, may have under way unread, in bytes.
+const WINDOW_BYTES: u32 = 65_535;
+/// How many ids share a section: all warm ids do.
+const SECTION_SIZE: u64 = 8_000;
+/// The numbers begin here, so that each takes nine bytes, and [`SECTION_SIZE`] of them more than a
+/// window.
+const START: u64 = 1 << 62;
+/// How many ids of each stream nobody has asked for in this term.
+const COLD_KEYS: u64 = 16;
+/// How many messages of few warm keys come last: their answers pile up behind the large one.
+const LAST_MESSAGES: usize = 8;
+/// How many keys such a message has.
+const FEW_KEYS: u64 = 16;
+
+struct Stream {
+    /// Open for as long as the stream is to hang.
+    _messages: mpsc::Sender<NextStreamRequest>,
+    answers: Streaming<NextStreamResponse>,
+}
+
+/// Streams that hang. Dropping them ends them.
+pub struct SlowReaders {
+    streams: Vec<Stream>,
+}
+
+/// The namespace in which they ask.
+pub fn namespace() -> CreateNamespaceRequest {
+    CreateNamespaceRequest {
+        name: UNREAD.to_owned(),
+        start: Some(START),
+        section_size: Some(SECTION_SIZE),
+        ..CreateNamespaceRequest::default()
+    }
+}
+
+impl SlowReaders {
+    /// Hangs streams on all of `nodes`. Of which ids nobody has asked before, `unused` says: it moves
+    /// on by as many as are asked for.
+    pub async fn hang(nodes: &[(u64, SocketAddr)], unused: &mut u64) -> SlowReaders {
+        let each = NODE_STREAMS as u64 * COLD_KEYS;
+        let hanging = nodes.iter().zip(0..).map(|((_, address), place)| {
+            let unused = *unused + place * each;
+            hang_on_node(*address, unused)
+        });
+        let streams = join_all(hanging).await.into_iter().flatten().collect();
+        *unused += nodes.len() as u64 * each;
+        SlowReaders { streams }
+    }
+
+    /// How many streams hang.
+    pub fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Reads on, for a moment: how many streams had an answer to be read. It took more than their
+    /// window to get it across, so that they had hung until now.
+    pub async fn read_on(&mut self) -> usize {
+        let reading = self
+            .streams
+            .iter_mut()
+            .map(|stream| tokio::time::timeout(DEADLINE, stream.answers.next()));
+        let answers = join_all(reading).await.into_iter();
+        answers
+            .filter(|answer| matches!(answer, Ok(Some(Ok(_)))))
+            .count()
+    }
+}
+
+/// One connection after the other: what hangs is to disturb, not how much is asked for at once.
+async fn hang_on_node(address: SocketAddr, unused: u64) -> Vec<Stream> {
+    let mut streams = Vec::new();
+    for connection in 0..NODE_STREAMS / CONNECTION_STREAMS {
+        let before = (connection * CONNECTION_STREAMS) as u64;
+        let opened = hang_on_connection(address, unused + before * COLD_KEYS).await;
+        if opened.is_empty() {
+            break;
+        }
+        streams.extend(opened);
+    }
+    streams
+}
+
+/// A connection's streams: those that could be opened.
+async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
+    let Ok(endpoint) = Endpoint::from_shared(format!("http://{address}")) else {
+        return Vec::new();
+    };
+    let channel = endpoint
+        .connect_timeout(DEADLINE)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES * CONNECTION_STREAMS as u32)
+        .connect_lazy();
+    let streams = (0..CONNECTION_STREAMS as u64).map(|place| {
+        let first = unused + place * COLD_KEYS;
+        tokio::time::timeout(2 * DEADLINE, hang_stream(channel.clone(), first))
+    });
+    let opened = join_all(streams).await.into_iter();
+    opened.filter_map(|opened| opened.ok()?.ok()).collect()
+}
+
+async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
+    let (messages, outgoing) = mpsc::channel(3 + LAST_MESSAGES);
+    let mut client = SequencerClient::new(channel);
+    let opened = client.next_stream(ReceiverStream::new(outgoing)).await?;
+    let mut answers = opened.into_inner();
+    // This one warms the section, and is read: from now on the stream works.
+    messages
+        .send(message(0, vec![0]))
+        .await
+        .map_err(|_| broke())?;
+    let answer = answers.next().await.ok_or_else(broke)??;
+    if let Some(failure) = answer.failure {
+        return Err(Status::new(failure.code.into(), failure.message));
+    }
+    // The cold ones first: they still wait for their ceilings when the answer to the warm ones, which
+    // need not wait, fills the window.
+    let cold = (unused..unused + COLD_KEYS).map(|section| (1 + section) * SECTION_SIZE);
+    messages
+        .send(message(1, cold.collect()))
+        .await
+        .map_err(|_| broke())?;
+    let warm = [SECTION_SIZE].into_iter().chain([FEW_KEYS; LAST_MESSAGES]);
+    for (id, keys) in (2..).zip(warm) {
+        let message = message(id, (0..keys).collect());
+        messages.send(message).await.map_err(|_| broke())?;
+    }
+    Ok(Stream {
+        _messages: messages,
+        answers,
+    })
+}
+
+fn broke() -> Status {
+    Status::unavailable("the stream broke")
+}
+
+fn message(id: u64, ids: Vec<u64>) -> NextStreamRequest {
+    NextStreamRequest {
+        id,
+        namespace: UNREAD.to_owned(),
+        ids,
+        ..NextStreamRequest::default()
+    }
+}
