@@ -37,6 +37,9 @@ pub enum Fault {
         /// What it said.
         message: String,
     },
+    /// No cluster can be founded with its configuration, as the text tells.
+    #[error("{0}")]
+    Founding(String),
     /// Something else, which the text tells.
     #[error("{0}")]
     Other(String),

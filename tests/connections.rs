@@ -171,8 +171,7 @@ async fn what_no_leader_could_answer_does_not_wait_for_one() {
 }
 
 /// A sole node that may open so many files.
-fn node_with_files(files: u32, dir: &TempDir, listen: SocketAddr) -> Command {
-    let [peer_listen] = free_ports(listen.ip());
+fn node_with_files(files: u32, dir: &TempDir, [listen, peer_listen]: [SocketAddr; 2]) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
@@ -190,9 +189,9 @@ fn node_with_files(files: u32, dir: &TempDir, listen: SocketAddr) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_do_not_take_the_files_that_the_disk_needs() {
     let dir = TempDir::new().unwrap();
-    let [listen] = free_ports(own_ip());
+    let [listen, peer_listen] = free_ports(own_ip());
     let log = std::fs::File::create(dir.path().join("log")).unwrap();
-    let mut command = node_with_files(600, &dir, listen);
+    let mut command = node_with_files(600, &dir, [listen, peer_listen]);
     let _node = Process(command.stderr(log).spawn().unwrap());
     let mut client = Client::new(listen);
     client.next_at_last(1).await;
@@ -211,8 +210,9 @@ async fn clients_do_not_take_the_files_that_the_disk_needs() {
 #[test]
 fn a_node_that_may_open_too_few_files_says_so_and_does_not_start() {
     let dir = TempDir::new().unwrap();
-    let [listen] = free_ports(own_ip());
-    let ended = node_with_files(300, &dir, listen).output().unwrap();
+    let ended = node_with_files(300, &dir, free_ports(own_ip()))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(78), "{said}");
     for part in ["may open 300 files", "512", "LimitNOFILE"] {

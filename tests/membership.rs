@@ -330,6 +330,48 @@ async fn removing_a_living_voter_while_another_one_is_dead_is_refused_unless_for
 }
 
 /// With one voter dead, a learner that is away must not be counted in.
+/// A term is given up while the last other voter is being removed. Once that one has taken it in, nobody
+/// is left to elect a leader: the node must not stay as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_gave_its_term_up_and_becomes_the_only_voter_stops_and_goes_on_when_started()
+{
+    let mut cluster = Cluster::start(2, |_| {}).await;
+    let leader = cluster.leader().await;
+    let other = 3 - leader;
+    let mut client = cluster.client(leader);
+    let last = client.next_at_last(1).await;
+    cluster.cut_off(other);
+    let group = cluster.nodes[&leader].shared().group.clone();
+    let lease = group.leadership().borrow().own.clone().expect("it leads");
+    let before = group.log_state().last;
+    let change = MembershipChange::Remove(other);
+    let removing = tokio::spawn({
+        let (group, term) = (group.clone(), lease.term());
+        async move { group.change(term, change).await }
+    });
+    let proposed = async {
+        while group.log_state().last == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, proposed)
+        .await
+        .expect("the change is under way");
+    // As after a bump that Raft refused, or a disk that hung.
+    lease.void();
+    cluster.mend();
+    let fault = tokio::time::timeout(PATIENCE, cluster.nodes[&leader].failed())
+        .await
+        .expect("it stops");
+    assert!(fault.to_string().contains("only voter"), "{fault}");
+    cluster.crash(leader).await;
+    // Its data directory is free once nobody holds the group.
+    drop(group);
+    let _whatever_came_of_it = removing.await.expect("no panic");
+    cluster.start_node(leader).await;
+    assert!(cluster.client(leader).next_at_last(1).await > last);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
     let mut cluster = Cluster::start(1, |_| {}).await;

@@ -123,7 +123,7 @@ async fn assert_fails_by(node: &Node, part: &str) {
             assert_eq!(*task, part, "{fault}");
             assert!(message.contains("planted"), "{fault}");
         }
-        Fault::Other(_) => panic!("another fault: {fault}"),
+        Fault::Founding(_) | Fault::Other(_) => panic!("another fault: {fault}"),
     }
 }
 

@@ -183,7 +183,9 @@ impl Memory {
         });
     }
 
-    /// Empties the memory and says what was used, in an order that is the same in every run.
+    /// Empties the memory and says what was used, in an order that is the same in every run: first
+    /// where numbers can be saved. What was used to its end is told for the count of skipped numbers
+    /// alone.
     pub fn close(&self, group: &Group) -> Vec<Trim> {
         let namespaces = group.view().namespaces();
         let lattice = |id| {
@@ -194,7 +196,10 @@ impl Memory {
         let mut used: Vec<_> = shards
             .flat_map(|shard| shard.0.lock().close(lattice))
             .collect();
-        used.sort_unstable_by(|a, b| a.section.cmp(&b.section));
+        used.sort_unstable_by(|a, b| {
+            let order = a.has_left.cmp(&b.has_left).reverse();
+            order.then_with(|| a.section.cmp(&b.section))
+        });
         used.into_iter()
             .map(|used| {
                 self.metrics.skip(SkipCause::shared_section, used.lost);

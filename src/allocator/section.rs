@@ -332,6 +332,11 @@ impl Section {
         used < self.ceiling
     }
 
+    /// Whether it got a chunk in this term.
+    pub fn has_chunk(&self) -> bool {
+        self.ceiling > 0
+    }
+
     /// Asks for a bump while `left` numbers are left; true unless one is under way already.
     fn prefetch(&mut self, left: u64) -> bool {
         let first = self.bumping.is_none();

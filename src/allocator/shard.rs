@@ -70,10 +70,12 @@ impl Served {
 pub struct Used {
     /// Which.
     pub section: SectionId,
-    /// The highest number taken, where numbers are left above it.
+    /// The highest number taken.
     pub last: u64,
     /// How many numbers the other keys of the section lose by rising to it.
     pub lost: u64,
+    /// Whether numbers are left above it.
+    pub has_left: bool,
 }
 
 impl Shard {
@@ -213,11 +215,12 @@ impl Shard {
         })
     }
 
-    /// Empties the shard and says what was used of each section that has numbers left.
+    /// Empties the shard and says what was used of each section that got a chunk, also of one that was
+    /// used to its end: its record then says that nothing is skipped.
     pub fn close(&mut self, lattice: impl Fn(NamespaceId) -> Option<Lattice>) -> Vec<Used> {
         let closed = std::mem::take(self);
         let lattices: Vec<Option<Lattice>> = (closed.sections.iter())
-            .map(|section| lattice(section.id.namespace).filter(|_| section.has_left(0)))
+            .map(|section| lattice(section.id.namespace).filter(|_| section.has_chunk()))
             .collect();
         // The last number of a key, if it was asked for in this term.
         let last = |cursor: &Cursor| {
@@ -237,8 +240,9 @@ impl Shard {
             used[place].1 += lattice.count_between(last, used[place].0);
         }
         (closed.sections.into_iter().zip(used).zip(&lattices))
-            .filter(|((section, (last, _)), lattice)| lattice.is_some() && section.has_left(*last))
+            .filter(|(_, lattice)| lattice.is_some())
             .map(|((section, (last, lost)), _)| Used {
+                has_left: section.has_left(last),
                 section: section.id,
                 last,
                 lost,

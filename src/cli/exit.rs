@@ -15,13 +15,14 @@ Exit codes:
    2  the command line is wrong
    3  not found (a namespace, a node)
    4  refused: an argument outside its limits, it exists already, numbers used up
-   5  no server or no leader answers
+   5  no server or no leader answers, too much waits, or a membership change goes on: look again
    6  the deadline passed
    7  status: a voter is missing; the others go on
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
-  74  start, recover: the data directory or its disk cannot be used or trusted
-  78  start: the configuration cannot work";
+  74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
+      fit it, or the node had to stop; the message says which
+  78  start, bench: the configuration cannot work";
 
 const OTHER: u8 = 1;
 const NOT_FOUND: u8 = 3;
@@ -106,9 +107,8 @@ impl From<ClientError> for Failed {
                     Code::InvalidArgument
                     | Code::OutOfRange
                     | Code::AlreadyExists
-                    | Code::FailedPrecondition
-                    | Code::ResourceExhausted => REFUSED,
-                    Code::Unavailable => UNAVAILABLE,
+                    | Code::FailedPrecondition => REFUSED,
+                    Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
                     Code::DeadlineExceeded | Code::Cancelled => DEADLINE,
                     _ => OTHER,
                 };
@@ -144,6 +144,7 @@ impl From<StartError> for Failed {
             StartError::Listen { .. } => (LISTEN, "LISTEN"),
             StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
             StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
+            StartError::Stopped(Fault::Founding(_)) => (CONFIG, "CONFIGURATION"),
             StartError::Stopped(Fault::Other(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
@@ -172,9 +173,11 @@ mod tests {
         assert_eq!((not_found.exit, not_found.code.as_str()), (3, "NOT_FOUND"));
         assert_eq!(exit(Status::invalid_argument("x")).exit, 4);
         assert_eq!(exit(Status::unavailable("x")).exit, 5);
+        assert_eq!(exit(Status::resource_exhausted("x")).exit, 5);
         assert_eq!(exit(Status::deadline_exceeded("x")).exit, 6);
         assert_eq!(exit(Status::internal("x")).exit, 1);
         let stopped = |reason| Failed::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::Other("x".into())), 74);
+        assert_eq!(stopped(Fault::Founding("x".into())), 78);
     }
 }

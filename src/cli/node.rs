@@ -50,7 +50,7 @@ enum Command {
         /// Its node id
         id: u64,
         /// Promote it even where it, or a majority of the voters, does not answer or lags behind. If
-        /// they do not come back, the cluster never hands out a number again
+        /// they do not come back, no number can be had until ratchet recover makes another cluster
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -61,7 +61,8 @@ enum Command {
         /// Its node id
         id: u64,
         /// Remove it even where a majority of the voters that are left does not answer or lags
-        /// behind. If they do not come back, the cluster never hands out a number again
+        /// behind. If they do not come back, no number can be had until ratchet recover makes another
+        /// cluster
         #[arg(long)]
         force: bool,
         #[command(flatten)]

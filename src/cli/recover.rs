@@ -73,8 +73,9 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
         }
     });
     line(format!(
-        "this copy ends at log entry {}{}",
+        "this copy ends at log entry {} of term {}{}",
         done.last_log_index,
+        done.last_log_term,
         match done.unapplied_entries {
             0 => String::new(),
             n => format!(" ({n} of them not applied before, taken in)"),
@@ -106,7 +107,8 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
     }
     line(
         "no number repeats if, after this copy ended, no section was given more than that, and no \
-         namespace was created or given a greater step"
+         namespace was created or given a greater step. Of keys in sections that this copy never \
+         heard of, current answers none until their next number"
             .to_owned(),
     );
     lines.join("\n")

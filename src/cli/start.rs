@@ -47,7 +47,7 @@ struct Settings {
     /// Where to listen for peers [default: 127.0.0.1:7601]
     #[arg(long, env = "RATCHET_PEER_LISTEN")]
     peer_listen: Option<SocketAddr>,
-    /// Where to serve /metrics, or "off" [default: 127.0.0.1:7602]
+    /// Where to serve /metrics, /livez and /readyz, or "off" [default: 127.0.0.1:7602]
     #[arg(long, env = "RATCHET_METRICS_LISTEN")]
     metrics_listen: Option<String>,
     /// Where clients reach this node, "host:port" [default: the address of --listen]
@@ -102,7 +102,8 @@ struct Settings {
     /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
     #[arg(long, env = "RATCHET_CONNECTION_IDLE_MS")]
     connection_idle_ms: Option<u64>,
-    /// How long stopping may take, in milliseconds [default: 5000]
+    /// How long a handover gives ceilings back, and how long a node that stops then waits for callers,
+    /// in milliseconds [default: 5000]
     #[arg(long, env = "RATCHET_SHUTDOWN_TIMEOUT_MS")]
     shutdown_timeout_ms: Option<u64>,
     /// How many bytes of the applied log are kept, at least, for nodes that lag; one that lags
@@ -302,7 +303,9 @@ impl Start {
                 signal(SignalKind::interrupt())?,
             ))
         };
-        let signals = signals().map_err(|e: std::io::Error| Failed::other(e.to_string()))?;
+        let signals = signals().map_err(|e: std::io::Error| {
+            Failed::other(format!("cannot watch for SIGTERM and SIGINT: {e}"))
+        })?;
         Ok(serve(config, signals).await?)
     }
 }

@@ -5,7 +5,13 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
     time::Duration,
 };
 
@@ -13,7 +19,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{
     Raft, RaftMetrics, SnapshotPolicy, StepDownPolicy,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, RaftError},
+    errors::{ClientWriteError, Fatal, RaftError},
     impls::ProgressResponder,
     raft::{AppendEntriesRequest, ClientWriteResult},
 };
@@ -29,7 +35,6 @@ use super::{
 use crate::{
     clock::Clock,
     metrics::Metrics,
-    planted::{Bug, is_planted},
     sequence::{Command, NodeId, Outcome, SetId},
     storage::{AppliedView, LogStore, Member, Store, StoreError, Types, Vote},
     tasks::Tasks,
@@ -137,6 +142,8 @@ pub struct Group {
     /// The version of `voters`, which is looked at with every answer.
     pub(super) voters_version: AtomicU64,
     stopped: watch::Sender<Option<String>>,
+    /// The node is about to stop: a term that is given up is not taken up again.
+    retiring: AtomicBool,
     tasks: Tasks,
     /// Held while the membership changes.
     pub(super) changing: tokio::sync::Mutex<()>,
@@ -196,6 +203,7 @@ impl Group {
             voters: watch::Sender::default(),
             voters_version: AtomicU64::new(0),
             stopped: watch::Sender::default(),
+            retiring: AtomicBool::new(false),
             tasks,
             changing: tokio::sync::Mutex::default(),
             heard: Heard::default(),
@@ -355,12 +363,7 @@ impl Group {
         if lease.is_void() || own.is_none_or(|own| own.term() != lease.term()) {
             return Err(ProposeError::NotLeader(lease.term()));
         }
-        if !is_planted(Bug::OpenDuringTransfer) {
-            lease.void();
-        }
-        self.raft
-            .trigger()
-            .transfer_leader(to)
+        self.trigger_transfer(lease, to)
             .await
             .map_err(|e| ProposeError::Stopped(e.to_string()))?;
         let mut leadership = self.leadership();
@@ -371,8 +374,33 @@ impl Group {
         }
     }
 
+    /// Voids `lease` and has Raft transfer the leadership. Raft transfers the term that it leads when it
+    /// comes to this, which may be a later one of this node's that nobody here has heard of yet: the
+    /// lease of that term is void, too.
+    async fn trigger_transfer(&self, lease: &TermLease, to: NodeId) -> Result<(), Fatal<Types>> {
+        // Whatever lease begins before Raft has come to it begins void.
+        let shown = self.lease.show(u64::MAX);
+        self.raft.trigger().transfer_leader(to).await?;
+        // Raft's core takes its messages in order, so that this answers after the transfer.
+        let read = self
+            .raft
+            .with_raft_state(|state| state.vote_ref().leader_id.term);
+        let term = read.await?;
+        if term > lease.term() {
+            self.lease.void_before(term + 1);
+        }
+        shown.refused();
+        Ok(())
+    }
+
+    /// The node is about to stop: its term may end without another one.
+    pub fn retire(&self) {
+        self.retiring.store(true, Release);
+    }
+
     /// Stops Raft on this node.
     pub async fn stop(&self) {
+        self.retire();
         self.lease.void();
         if let Err(error) = self.raft.shutdown().await {
             tracing::warn!(%error, "Raft did not stop cleanly");
@@ -390,6 +418,9 @@ impl Group {
             }
             self.follow_voters(&seen);
             let lease = self.observe(&seen);
+            if let Some(lease) = &lease {
+                self.stop_if_stuck(lease, &seen).await;
+            }
             let given_up = async {
                 match &lease {
                     Some(lease) if !lease.is_void() => lease.wait_until(TermLease::is_void).await,
@@ -404,6 +435,23 @@ impl Group {
                 },
                 () = given_up => {}
             }
+        }
+    }
+
+    /// Stops the node where its term was given up and it is the only voter: nobody else can be elected,
+    /// and Raft holds no election while it leads.
+    async fn stop_if_stuck(&self, lease: &TermLease, seen: &RaftMetrics<Types>) {
+        let is_sole = Quorums::of(&seen.membership_config).is_sole(self.node());
+        if !lease.is_void() || !is_sole || self.retiring.load(Acquire) {
+            return;
+        }
+        // Where Raft itself has ended, it is told elsewhere why.
+        if self.raft.with_raft_state(|_| ()).await.is_ok() {
+            self.stop_because(
+                "this node gave its term up, and is the only voter: another term begins when it is \
+                 started again"
+                    .to_owned(),
+            );
         }
     }
 

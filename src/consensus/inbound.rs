@@ -69,7 +69,7 @@ impl Group {
                 // Our peers know this node with another directory: this one lost its files.
                 self.stop_because(format!(
                     "the cluster {:?} knows node {} with another data directory than {}: the one \
-                     here is new. Restore the lost directory, or {}",
+                     here is new. Put back the lost directory itself, not a backup; or {}",
                     config.cluster,
                     config.node,
                     self.store().dir().display(),

@@ -60,6 +60,11 @@ impl TermLease {
         self.term
     }
 
+    /// When this node noticed that it leads the term.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Whether nobody else can lead at `now`. One atomic load.
     pub fn is_valid(&self, now: Instant) -> bool {
         // Acquire pairs with the release in `set`: who sees the deadline sees what it rests on.

@@ -4,6 +4,9 @@
 //! removes it from the log can: both are writes of one database, which come back in order. Raft purges
 //! only what a snapshot covers, so that it is told to take one first; that writes nothing.
 //!
+//! Nor is purged what a peer needs next that is being sent a snapshot: else a transfer during which
+//! more is logged than is kept would end in the next one, for ever.
+//!
 //! Invariant: at least `log_keep_bytes` of applied entries stay. A purge near what is being applied
 //! is of no use, and has made Raft's library panic (openraft issue 2116).
 
@@ -63,6 +66,10 @@ pub async fn watch(group: Arc<Group>) {
         let Some(upto) = sizes.purgeable() else {
             continue;
         };
+        let upto = upto.min(group.network.purgeable_max());
+        if seen.purged.is_some_and(|purged| purged.index >= upto) {
+            continue;
+        }
         let trigger = group.raft.trigger();
         let asked = match seen.snapshot {
             Some(snapshot) if snapshot.index >= upto => trigger.purge_log(upto).await,

@@ -302,6 +302,7 @@ impl Group {
             ProposeError::Refused(why.to_owned())
         })?;
         let before = self.in_force(term).await?;
+        change.check(before.membership())?;
         let voters = change.voters_after(before.membership());
         self.lease.propose(Quorums::of(&before), voters);
         let unless_changed = [
@@ -339,7 +340,8 @@ impl Group {
     /// was sent after `asked` (by the clock of [`Group::now`]) is not there.
     ///
     /// # Errors
-    /// No majority of the voters that there would be was heard since, or has caught up.
+    /// No majority of the voters that there would be was heard since, or has caught up; or who is
+    /// promoted was not, or has not.
     pub fn check_voters_after(
         &self,
         term: u64,
@@ -444,6 +446,26 @@ pub enum MembershipChange {
 }
 
 impl MembershipChange {
+    /// Refuses a change that was asked for when the membership was another one.
+    fn check(&self, now: &Membership) -> Result<(), ProposeError> {
+        let known = |id| now.get_node(id);
+        let why = match self {
+            MembershipChange::Add(id, _) if known(id).is_some() => {
+                format!("node {id} has become a member meanwhile; see ratchet status")
+            }
+            MembershipChange::Move(id, there)
+                if known(id).is_none_or(|known| known.incarnation != there.incarnation) =>
+            {
+                format!("node {id} has been removed or replaced meanwhile; see ratchet status")
+            }
+            MembershipChange::Promote(id) if known(id).is_none() => {
+                format!("node {id} has been removed meanwhile; see ratchet status")
+            }
+            _ => return Ok(()),
+        };
+        Err(ProposeError::Refused(why))
+    }
+
     /// The voters once it is done. A change that was left halfway is completed by the next one:
     /// what counts of a joint membership is its last set.
     pub fn voters_after(&self, now: &Membership) -> BTreeSet<NodeId> {

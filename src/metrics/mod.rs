@@ -56,8 +56,8 @@ metrics! {
         answers: Counter,
         /// Numbers skipped, by cause (leader_change: at most this many).
         numbers_skipped: Counters<SkipCause>,
-        /// Callers' requests that ended in an error, by gRPC code; in NextStream messages, and keys of
-        /// messages that others of their keys were answered in.
+        /// Callers' requests that ended in an error, by gRPC code. Of a NextStream, each message that
+        /// failed as a whole, and each key whose numbers are used up.
         errors: Counters<Code>,
         /// From a request's arrival to its answer.
         request_seconds: Histogram,

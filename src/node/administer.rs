@@ -193,7 +193,8 @@ impl Shared {
         }
         if self.group.members().contains_key(&id) {
             return Err(Status::already_exists(format!(
-                "node {id} is a member already; remove it first, or choose another id"
+                "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
+                 ratchet node update {id} takes in another address"
             )));
         }
         let member = self.introduce(id, &peer_address).await?;

@@ -19,6 +19,8 @@ use crate::{
 
 /// How soon a member that did not answer is greeted again.
 const RETRY: Duration = Duration::from_secs(5);
+/// More characters of a version or a commit are not kept.
+const SHOWN_MAX: usize = 64;
 
 /// What is known of the others.
 #[derive(Debug, Default)]
@@ -55,6 +57,12 @@ pub fn this_build() -> Build {
     }
 }
 
+/// What is kept of a text that another node says of itself, and that operators are shown.
+fn shown(text: &str) -> String {
+    let printable = text.chars().filter(|letter| letter.is_ascii_graphic());
+    printable.take(SHOWN_MAX).collect()
+}
+
 fn name(build: &Build) -> String {
     match build.version.as_str() {
         "" => "a release that does not say its version".to_owned(),
@@ -77,7 +85,12 @@ impl Shared {
         if !self.group.members().contains_key(&peer) {
             return;
         }
-        if let Some(text) = self.builds.note(peer, build.unwrap_or_default()) {
+        let build = build.unwrap_or_default();
+        let build = Build {
+            version: shown(&build.version),
+            commit: shown(&build.commit),
+        };
+        if let Some(text) = self.builds.note(peer, build) {
             tracing::warn!(peer, "{text}");
         }
     }

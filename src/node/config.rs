@@ -61,7 +61,7 @@ pub struct Config {
     pub client_connections_max: u64,
     /// How long a connection without a call under way is kept.
     pub connection_idle_ms: u64,
-    /// How long stopping may take.
+    /// How long a handover gives ceilings back, and how long a node that stops then waits for callers.
     pub shutdown_timeout_ms: u64,
     /// How many bytes of the applied log are kept, at least: a node that lags further behind gets a
     /// snapshot.

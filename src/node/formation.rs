@@ -13,6 +13,7 @@ use crate::{
     proto::peer::{HelloRequest, HelloResponse},
     sequence::NodeId,
     storage::{Member, replacing},
+    tasks::Fault,
 };
 
 const RETRY: Duration = Duration::from_millis(100);
@@ -39,7 +40,14 @@ pub async fn form(shared: Arc<Shared>) {
     for (&id, address) in config.peers.iter().filter(|(id, _)| **id != config.node_id) {
         match shared.meet(id, address).await {
             Ok(member) => members.insert(id, member),
-            Err(status) => return shared.fail(status.message().to_owned()),
+            Err(status) => {
+                let why = status.message().to_owned();
+                return shared.group.tasks().fail(match status.code() {
+                    // This node may have lost its data, and founded a cluster before.
+                    Code::AlreadyExists => Fault::Other(why),
+                    _ => Fault::Founding(why),
+                });
+            }
         };
     }
     match shared.group.found(members).await {
@@ -83,8 +91,7 @@ impl Shared {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
             return Err(Status::failed_precondition(format!(
-                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the addresses \
-                 in peers",
+                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
                 config.node_id, config.cluster, request.to, request.cluster
             )));
         }
@@ -121,16 +128,23 @@ impl Shared {
     /// Asks who listens at `address`, expecting a fresh node `id`.
     ///
     /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings,
-    /// or belongs to a cluster already.
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or has other timings,
+    /// ALREADY_EXISTS if it belongs to a cluster.
     pub async fn introduce(&self, id: NodeId, address: &str) -> Result<Member, Status> {
         let hello = self.ask_who(id, address, 0).await?;
         if hello.formed || hello.incarnation == 0 {
-            return Err(Status::failed_precondition(format!(
-                "node {id} at {address}: it belongs to a cluster already. If this node here lost its \
-                 data directory, {}; if that node's directory is left over from another cluster, \
-                 empty it",
-                replacing(self.config.node_id)
+            return Err(Status::already_exists(format!(
+                "node {id} at {address} belongs to a cluster already; {}",
+                match self.group.is_formed() {
+                    true => "start it with an empty data_dir and an id that was never used, or \
+                         correct the address"
+                        .to_owned(),
+                    false => format!(
+                        "if this node here lost its data directory, {}; if that node's directory is \
+                         left over from another cluster, empty it",
+                        replacing(self.config.node_id)
+                    ),
+                }
             )));
         }
         Ok(Member {
@@ -163,12 +177,8 @@ impl Shared {
         check_address("peer_address", address)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
         let request = HelloRequest {
-            cluster: self.config.cluster.clone(),
-            from: self.config.node_id,
-            to: id,
-            follower_lease_ms: self.config.election_timeout_ms,
             to_incarnation: incarnation,
-            ..HelloRequest::default()
+            ..HelloRequest::from_node(&self.config, id)
         };
         let about = |why: &str| format!("node {id} at {address}: {why}");
         self.transport

@@ -47,7 +47,7 @@ struct Handover {
 
 impl Shared {
     /// Hands the leadership to `to`, or to the voter with the longest log; waits until `deadline`. The
-    /// handover itself takes as long as stopping may take.
+    /// handover itself takes at most `shutdown_timeout_ms` and ten election timeouts.
     ///
     /// # Errors
     /// FAILED_PRECONDITION, before anything has changed, where nobody fit can take over; ABORTED where

@@ -52,7 +52,11 @@ impl Shared {
                 let now = self.clock.now().as_nanos() as f64 / 1e9;
                 let deadline = lease.deadline().as_nanos() as f64 / 1e9;
                 let lease_seconds = self.config.lease_ms as f64 / 1e3;
-                (deadline - now, now + lease_seconds - deadline)
+                // Before a majority answered, its age is that of the term.
+                let began = lease.began().as_nanos() as f64 / 1e9;
+                let deadline = deadline.max(began);
+                let age = (now + lease_seconds - deadline).min(now - began);
+                (deadline - now, age)
             }
             None => (0.0, 0.0),
         };

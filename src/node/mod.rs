@@ -195,6 +195,7 @@ impl Node {
         let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
         // First, so that nobody sends requests here any more.
         self.shared.leaving.cancel();
+        self.shared.group.retire();
         let deadline = tokio::time::Instant::now() + limit;
         if let Err(status) = self.shared.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = status.message(), "stopping without a handover");
@@ -208,6 +209,7 @@ impl Node {
     }
 
     async fn drain(self, limit: Duration) {
+        self.shared.group.retire();
         self.shared.leaving.cancel();
         self.stop.cancel();
         self.shared.allocator.store(None);

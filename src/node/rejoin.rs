@@ -53,7 +53,12 @@ async fn ask_peers(
 ) -> Result<(), StartError> {
     // Once it is open the log goes at least as far as the table, which holds what a snapshot brought.
     let state = LogStore::open(store, FIRST_SET)?.get_log_state().await;
-    let state = state.map_err(|e| StartError::Internal(e.to_string()))?;
+    let state = state.map_err(|e| {
+        let dir = store.dir().display();
+        StartError::Store(StoreError::Refused(format!(
+            "the log in {dir} cannot be read: {e}"
+        )))
+    })?;
     let mine = Acknowledged {
         incarnation: store.identity().incarnation,
         log_index: state.last_log_id.map_or(0, |last| last.index),

@@ -42,8 +42,8 @@ pub struct Chunk {
     pub old: u64,
     /// The ceiling after it.
     pub new: u64,
-    /// How many numbers the last term may have left unused, at most; 0 after the first bump of a
-    /// term and after a trim.
+    /// How many numbers the last term may have left unused, at most; 0 for every further bump
+    /// of the same term, and after a trim.
     pub left: u64,
 }
 

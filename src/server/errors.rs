@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tonic::{
-    Code,
+    Code, Status,
     codegen::http::{HeaderMap, Response},
 };
 use tower::util::MapResponseLayer;
@@ -21,6 +21,11 @@ pub fn counting<B>(
         count_call(&metrics, response.headers());
         response
     })
+}
+
+/// Counts a stream that ended with an error after its headers were sent.
+pub fn count_end(metrics: &Metrics, status: &Status) {
+    count(metrics, status.code(), 1);
 }
 
 /// A call that failed has its code in the headers: nothing follows them.

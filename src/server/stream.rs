@@ -23,7 +23,11 @@ use tokio_util::{
 };
 use tonic::Status;
 
-use super::{deadline::budget, errors::count_message, sequencer::to_client};
+use super::{
+    deadline::budget,
+    errors::{count_end, count_message},
+    sequencer::to_client,
+};
 use crate::{
     node::{Origin, Reservation, Shared},
     proto::v1::{NextStreamRequest, NextStreamResponse},
@@ -107,7 +111,11 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
             // The task panicked, or the node's runtime ends.
-            let answered = answered.map_err(|error| Status::internal(error.to_string()))?;
+            let answered = answered.map_err(|error| {
+                let status = Status::internal(error.to_string());
+                count_end(&self.caller.node.metrics, &status);
+                status
+            })?;
             self.waiting_keys -= answered.keys;
             self.sending = answered.reserved;
             Ok(answered.answer)
@@ -185,6 +193,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Ans
                 Poll::Ready(Some(Ok(answer))) => return Poll::Ready(Some(Ok(answer))),
                 Poll::Ready(Some(Err(status))) => {
                     answers.ended = true;
+                    count_end(&answers.caller.node.metrics, &status);
                     return Poll::Ready(Some(Err(status)));
                 }
                 Poll::Ready(None) => answers.ended = true,

@@ -168,7 +168,7 @@ pub fn establish(
 pub fn lost(dir: &Path, part: &str) -> StoreError {
     StoreError::Refused(format!(
         "data directory {} lost its files: {part} is missing. A voter that forgot its votes could \
-         elect a second leader, so it does not start. Restore the directory, or {REPLACE}",
+         elect a second leader, so it does not start. Put back the very directory, not a backup; or {REPLACE}",
         dir.display()
     ))
 }

@@ -33,7 +33,8 @@ use crate::{
     clock::BootClock,
     random,
     sequence::{
-        Command, Namespace, NamespaceId, NodeId, SectionId, SectionRecord, SetId, Table, apply,
+        Command, Namespace, NamespaceConfig, NamespaceId, NodeId, SectionId, SectionRecord, SetId,
+        Table, apply,
     },
 };
 
@@ -60,7 +61,10 @@ pub struct Recovery {
     pub node: NodeId,
     /// The cluster's name, which stays.
     pub cluster: String,
-    /// The last log entry of this copy; what the others committed after it is lost.
+    /// The term of the last log entry of this copy. Of several copies the one with the highest is to be
+    /// recovered, and among equals the one with the longest log.
+    pub last_log_term: u64,
+    /// The index of that entry; what the others committed after it is lost.
     pub last_log_index: u64,
     /// How many entries at its end were not applied yet; perhaps they were never committed.
     pub unapplied_entries: u64,
@@ -156,6 +160,13 @@ pub fn recover(
     finish(&db, pending)
 }
 
+fn note_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
+    for namespace in namespaces.iter() {
+        let greatest = steps.entry(namespace.id).or_default();
+        *greatest = namespace.config.step_bounds().1.max(*greatest);
+    }
+}
+
 /// What a recovery goes out from.
 struct Copy<'a> {
     db: &'a Arc<Database>,
@@ -170,6 +181,9 @@ struct Copy<'a> {
     membership: Membership,
     /// As they will be.
     namespaces: Namespaces,
+    /// The greatest step that a section of each may have had, by any version of its configuration that
+    /// this copy knows of.
+    steps: BTreeMap<NamespaceId, u64>,
     /// What is told of each, without counts.
     raised: BTreeMap<NamespaceId, RaisedNamespace>,
 }
@@ -191,6 +205,7 @@ impl<'a> Copy<'a> {
             vote: db.get(Family::HardState, &log::vote_key(set))?,
             membership: table.membership.membership().clone(),
             namespaces: applied::read_namespaces(db, &applied::prefix(set, table.generation))?,
+            steps: BTreeMap::new(),
             raised: BTreeMap::new(),
             last,
             db,
@@ -203,18 +218,24 @@ impl<'a> Copy<'a> {
         // configuration decides how far ceilings are raised.
         let mut tail = Tail::new(db, Vec::new(), std::mem::take(&mut copy.namespaces));
         let mut membership = None;
+        let mut steps = BTreeMap::new();
+        note_steps(&mut steps, &tail.namespaces);
         copy.each_unapplied(|entry| {
             let term = entry.log_id().committed_leader_id().term;
             match entry.payload {
                 EntryPayload::Membership(now) => membership = Some(now),
                 EntryPayload::Normal(
                     command @ (Command::CreateNamespace { .. } | Command::UpdateNamespace { .. }),
-                ) => drop(apply(&mut tail, term, &command)?),
+                ) => {
+                    drop(apply(&mut tail, term, &command)?);
+                    note_steps(&mut steps, &tail.namespaces);
+                }
                 EntryPayload::Normal(_) | EntryPayload::Blank => {}
             }
             Ok(())
         })?;
         copy.namespaces = tail.namespaces;
+        copy.steps = steps;
         copy.membership = membership.unwrap_or(copy.membership);
         copy.member()?;
         copy.plan(margin)?;
@@ -229,6 +250,17 @@ impl<'a> Copy<'a> {
 
     /// Raises the start of each namespace, and decides by how much its ceilings are raised.
     fn plan(&mut self, margin: &Margin) -> Result<(), StoreError> {
+        // A leader that misses one of them would create it, and begin at its first number.
+        for config in NamespaceConfig::fresh_cluster() {
+            if self.namespaces.by_name(&config.name).is_none() {
+                return Err(StoreError::Refused(format!(
+                    "the copy in {} ends before namespace {:?} was created, with which every cluster \
+                     begins: nothing can be recovered from it; take another node's",
+                    self.db.dir().display(),
+                    config.name
+                )));
+            }
+        }
         let names: BTreeSet<&str> = self
             .namespaces
             .iter()
@@ -245,7 +277,9 @@ impl<'a> Copy<'a> {
             let config = &mut namespace.config;
             let margin_steps = margin.of.get(&config.name).copied();
             let margin_steps = margin_steps.unwrap_or(margin.steps);
-            let step = config.step_bounds().1.saturating_mul(config.increment);
+            let step = self.steps.get(&namespace.id).copied();
+            let step = step.unwrap_or_else(|| config.step_bounds().1);
+            let step = step.saturating_mul(config.increment);
             let raised_by = margin_steps.checked_mul(step);
             let room = config.max.saturating_sub(config.start);
             let Some(raised_by) = raised_by.filter(|by| *by <= room) else {
@@ -333,6 +367,7 @@ impl<'a> Copy<'a> {
         Ok(Recovery {
             node: self.identity.node,
             cluster: self.identity.cluster.clone(),
+            last_log_term: self.last.committed_leader_id().term,
             last_log_index: self.last.index,
             unapplied_entries,
             left_behind: nodes.filter(|id| *id != self.identity.node).collect(),

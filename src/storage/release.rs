@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::StoreError;
+use super::error::{REPLACE, StoreError};
 
 /// This release.
 pub const THIS: &str = env!("CARGO_PKG_VERSION");
@@ -48,9 +48,7 @@ pub fn unknown_format(
         ),
         _ => (
             "a build from before release 0.1.0",
-            "run that build on it, or remove the node from the cluster, empty the directory, and add \
-             it again"
-                .to_owned(),
+            format!("run that build on it, or {REPLACE}"),
         ),
     };
     StoreError::OtherRelease(format!(

@@ -137,16 +137,6 @@ impl Store {
         self.db.dir()
     }
 
-    /// How much room the disk has left, in bytes.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`].
-    pub fn free_bytes(&self) -> Result<u64, StoreError> {
-        let disk = rustix::fs::statvfs(self.dir())
-            .map_err(|e| StoreError::io("cannot look at the disk of", self.dir())(e.into()))?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
-
     /// Where work runs that blocks.
     pub fn work(&self) -> Work {
         self.work

@@ -258,15 +258,15 @@ fn many_keys_stay_apart_while_the_tables_grow() {
 }
 
 #[test]
-fn closing_an_untouched_or_used_up_section_trims_nothing() {
+fn closing_says_what_was_used_of_every_section_that_got_a_chunk() {
     let mut one = One::new(|_| ());
     let _ = one.take(KEY, 1);
     assert_eq!(one.close(), []);
     one.grant(KEY, 0, 10);
     let _ = one.take(KEY, 10);
-    assert_eq!(one.close(), []);
-    one.grant(KEY, 0, 10);
     let section = one.namespace.section_of(KEY);
+    assert_eq!(one.close(), [(section.clone(), 10, 0)], "used up");
+    one.grant(KEY, 0, 10);
     assert_eq!(one.close(), [(section, 0, 0)]);
 }
 

@@ -13,7 +13,7 @@ use openraft::{
 use tokio::{sync::mpsc, time::Instant};
 use tonic::{Code, Status};
 
-use super::{Peer, terms, unreadable};
+use super::{Network, Peer, Sent, terms, unreadable};
 use crate::{
     proto::peer::SnapshotPart,
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
@@ -21,6 +21,11 @@ use crate::{
 
 /// A snapshot is sent no faster, in bytes per second: the leader goes on handing out numbers.
 const BYTES_PER_SECOND: u64 = 32 << 20;
+/// A peer that takes nothing of a snapshot for so long, or does not say that it is installed, is given
+/// up: the view of the table that it is read from takes room on this node's disk.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// After a snapshot was installed the entries after it are kept for so long.
+const CATCH_UP: Duration = Duration::from_secs(60);
 /// After a failed attempt the peer is left alone for so long, doubled with each further one ...
 const RETRY: Duration = Duration::from_secs(1);
 /// ... so many times.
@@ -75,6 +80,8 @@ impl Peer {
             return Err(Status::internal("a snapshot that arrived is not sent on"));
         };
         let covered = snapshot.meta.last_log_id.map(|last| last.index);
+        let sending = self.network.sending.clone();
+        let sent = Sent::begin(sending, covered.unwrap_or(0));
         let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let about = codec::encode(&about).map_err(|e| Status::internal(e.to_string()))?;
         let first = SnapshotPart {
@@ -84,10 +91,17 @@ impl Peer {
         let (told, mut progress) = mpsc::unbounded_channel();
         let parts = stream::iter([first]).chain(parts_of(data, told));
         let transport = &self.network.transport;
-        let reply = transport
-            .install_snapshot(&self.address(), parts.boxed())
-            .await;
+        let address = self.address();
+        let mut installing = transport.install_snapshot(&address, parts.boxed());
         let mut bytes = 0;
+        let reply = loop {
+            tokio::select! {
+                biased;
+                Some(read) = progress.recv() => bytes += read.map_err(Status::internal)?,
+                reply = &mut installing => break reply,
+                () = tokio::time::sleep(IDLE_MAX) => return Err(self.is_stuck(bytes)),
+            }
+        };
         while let Ok(read) = progress.try_recv() {
             // Whatever the peer made of what it got: the reason is here.
             bytes += read.map_err(Status::internal)?;
@@ -107,7 +121,28 @@ impl Peer {
             let acknowledged = &self.network.acknowledged;
             acknowledged.note(self.header.to_incarnation, term, index);
         }
+        tokio::spawn(async move {
+            tokio::time::sleep(CATCH_UP).await;
+            drop(sent);
+        });
         Ok((response, bytes))
+    }
+
+    fn is_stuck(&self, bytes: u64) -> Status {
+        Status::aborted(format!(
+            "node {} took {bytes} bytes of a snapshot, and then nothing for {} s; does its disk hang?",
+            self.target,
+            IDLE_MAX.as_secs()
+        ))
+    }
+}
+
+impl Network {
+    /// Up to where the log may be purged: whoever is sent a snapshot goes on with the entries after
+    /// it, and would need another snapshot without them.
+    pub(in crate::consensus) fn purgeable_max(&self) -> u64 {
+        let sending = self.sending.0.lock();
+        sending.keys().next().copied().unwrap_or(u64::MAX)
     }
 }
 

@@ -44,8 +44,14 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
             ..NamespaceConfig::new("book")
         },
     };
-    let key = applied::namespace_key(&prefix, book.id);
-    batch.put_cf(applied, key, codec::seal(&book).unwrap());
+    let uid = Namespace {
+        id: NamespaceId(2),
+        config: NamespaceConfig::new("uid"),
+    };
+    for namespace in [book, uid] {
+        let key = applied::namespace_key(&prefix, namespace.id);
+        batch.put_cf(applied, key, codec::seal(&namespace).unwrap());
+    }
     for number in 0..sections {
         let record = SectionRecord {
             max_seq: 100,
@@ -150,11 +156,41 @@ fn bumps_that_were_not_applied_count_and_trims_do_not() {
     };
     let done = recover(dir.path(), SET, &margin, false).unwrap();
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
-    assert_eq!(done.namespaces[1].start, 10_001);
+    assert_eq!(done.namespaces[2].start, 10_001);
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 0), 600);
     assert_eq!(ceiling(&store, 1), 1_600);
     assert_eq!(ceiling(&store, 7), 520, "of a section that was new");
+}
+
+/// Perhaps it was never committed, and the others went on with the greater step.
+#[test]
+fn a_smaller_step_at_the_end_of_the_log_does_not_make_the_margin_smaller() {
+    let smaller = Command::UpdateNamespace {
+        name: "book".to_owned(),
+        step: Some(1),
+        step_min: None,
+        step_max: None,
+        max: None,
+    };
+    let dir = directory(1, vec![smaller]);
+    let done = recover(dir.path(), SET, &steps(50), false).unwrap();
+    assert_eq!(done.namespaces[0].raised_by, 500);
+}
+
+/// A leader would create the namespace anew, and begin at 1.
+#[test]
+fn a_copy_from_before_the_first_namespaces_is_refused() {
+    let dir = directory(0, Vec::new());
+    let store = open(dir.path()).unwrap();
+    let mut batch = WriteBatch::default();
+    let key = applied::namespace_key(&applied::prefix(SET, 0), NamespaceId(2));
+    batch.delete_cf(store.db.family(Family::Applied).unwrap(), key);
+    store.db.write(batch, true).unwrap();
+    drop(store);
+    let refused = recover(dir.path(), SET, &steps(50), false).unwrap_err();
+    assert!(refused.to_string().contains("\"uid\""), "{refused}");
+    assert!(open(dir.path()).is_ok(), "nothing was changed");
 }
 
 #[test]
