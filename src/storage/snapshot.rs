@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// How many bytes of an arriving snapshot are written at once.
-const WRITE_BYTES: usize = 1 << 20;
+const WRITE_BYTES: usize = 128 << 10;
 /// After how many bytes of an arriving snapshot the free space is looked at again.
 const ROOM_CHECK_BYTES: u64 = 16 << 20;
 /// How many parts are read ahead of the network.

@@ -13,7 +13,7 @@ const END: u32 = u32::MAX;
 /// No record is larger, in bytes.
 const RECORD_BYTES_MAX: u32 = 1 << 20;
 /// A part is sent as soon as it has so many bytes.
-const PART_BYTES: usize = 256 << 10;
+const PART_BYTES: usize = 32 << 10;
 /// No part has more bytes: it is ended by the record that fills it.
 pub const PART_BYTES_MAX: usize = PART_BYTES + 3 * RECORD_BYTES_MAX as usize;
 

@@ -19,8 +19,9 @@ use crate::{
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
 };
 
-/// A snapshot is sent no faster, in bytes per second: the leader goes on handing out numbers.
-const BYTES_PER_SECOND: u64 = 32 << 20;
+/// A snapshot is sent no faster, in bytes per second: the leader goes on handing out numbers. (Ten million
+/// sections take some 45 s; at 32 MiB/s the p99 of calls was twice as high meanwhile, on two cores.)
+const BYTES_PER_SECOND: u64 = 8 << 20;
 /// A peer that takes nothing of a snapshot for so long, or does not say that it is installed, is given
 /// up: the view of the table that it is read from takes room on this node's disk.
 const IDLE_MAX: Duration = Duration::from_secs(60);
