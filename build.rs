@@ -8,6 +8,8 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
+/// Where the public API is described: the client's package holds it.
+const API: &str = "client/proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);
@@ -34,18 +36,19 @@ fn commit() -> Result<String, Box<dyn Error>> {
 
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    println!("cargo:rerun-if-changed={API}");
     let public = protox::compile(
         [
             "ratchet/v1/sequencer.proto",
             "ratchet/v1/admin.proto",
             "ratchet/peer/v1/peer.proto",
         ],
-        ["proto"],
+        ["proto", API],
     )?;
     // What the reflection service shows: the public API alone.
     let reflected = protox::compile(
         ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto"],
-        ["proto"],
+        [API],
     )?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(

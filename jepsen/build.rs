@@ -1,10 +1,10 @@
-//! Generates the client of the public API from the product's own `proto/`.
+//! Generates the client of the public API from the product's own description.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=../proto/ratchet/v1");
+    println!("cargo:rerun-if-changed=../client/proto");
     let api = protox::compile(
         ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto"],
-        ["../proto"],
+        ["../client/proto"],
     )?;
     tonic_prost_build::configure().bytes(".").compile_fds(api)?;
     Ok(())

@@ -4,7 +4,6 @@
 //! those above. ARCHITECTURE.md walks one request through them.
 
 pub mod cli;
-pub mod client;
 pub mod server;
 
 pub mod node;

@@ -9,23 +9,25 @@ use std::{
 
 use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
 use futures::{StreamExt, future::join_all, stream::BoxStream};
-use ratchet::{
-    client::{Client, ClientError, Key},
-    proto::v1::{
-        CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest,
-        NextResponse, NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
-        sequencer_server::{Sequencer, SequencerServer},
-    },
+use ratchet::proto::v1::{
+    CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest, NextResponse,
+    NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
+    sequencer_server::{Sequencer, SequencerServer},
 };
+use ratchet_client::{self, Client, Error, Key};
 use tokio::task::JoinSet;
-use tonic::{Code, Request, Response, Status, Streaming, transport::server::TcpIncoming};
+use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
 
 fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
     let servers: Vec<String> = nodes
         .iter()
         .map(|id| cluster.address(*id).to_string())
         .collect();
-    Client::new(&servers, PATIENCE).expect("a client")
+    Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client")
 }
 
 /// Each of `tasks` tasks takes `each` numbers, one after the other, of one of `keys` keys; checks that
@@ -120,11 +122,15 @@ async fn the_numbers_that_are_left_go_to_as_many_of_the_merged_calls() {
     let numbers: BTreeSet<u64> = (all.iter().flatten().copied()).collect();
     assert_eq!(numbers, (1..=50).collect());
     for refused in all.iter().filter_map(|answer| answer.as_ref().err()) {
-        let ClientError::Status { status, .. } = refused else {
+        let Error::Server {
+            code,
+            message: says,
+            ..
+        } = refused
+        else {
             panic!("{refused:?}");
         };
-        assert_eq!(status.code(), Code::OutOfRange);
-        let says = status.message();
+        assert_eq!(*code, ratchet_client::Code::OutOfRange);
         assert!(
             says.contains("count is 1, and 0 numbers are left"),
             "{says}"
@@ -161,7 +167,12 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
     assert_no_repeats(&take(&client, 8, 20, 2).await);
     assert_eq!(forwards.get(), before);
     let servers = [cluster.address(follower).to_string()];
-    let staying = Client::staying(&servers, PATIENCE).expect("a client");
+    let staying = Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .follow_leader(false)
+        .build()
+        .expect("a client");
     assert_no_repeats(&take(&staying, 8, 20, 2).await);
     assert!(forwards.get() > before);
     assert_eq!(staying.servers(), servers);
@@ -175,7 +186,11 @@ async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let client = Client::new(&servers, PATIENCE).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client");
     let mut rounds = Vec::new();
     for _ in 0..3 {
         let leader = cluster.leader().await;
@@ -206,7 +221,11 @@ async fn a_server_that_says_nothing_is_passed_over() {
     let mut addresses = cluster.addresses();
     addresses.rotate_left(leader as usize - 1);
     let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let client = Client::new(&servers, Duration::from_secs(6)).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(Duration::from_secs(6))
+        .build()
+        .expect("a client");
     let before = client.next("book", 1).await.expect("a number");
     cluster.pause(leader);
     let after = client.next("book", 1).await;
@@ -232,11 +251,11 @@ async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
         assert_eq!(answer.as_ref().expect("numbers").first, 1);
     }
     for (answer, (_, _, says)) in wrong.iter().zip(&bad) {
-        let Err(ClientError::Status { status, .. }) = answer else {
+        let Err(Error::Server { code, message, .. }) = answer else {
             panic!("{says}: {answer:?}");
         };
-        assert_eq!(status.code(), Code::InvalidArgument);
-        assert!(status.message().contains(says), "{status:?}");
+        assert_eq!(*code, ratchet_client::Code::InvalidArgument);
+        assert!(message.contains(says), "{message}");
     }
     let unknown = client.next("film", 1).await;
     assert!(unknown.unwrap_err().to_string().contains("\"film\""));
@@ -245,23 +264,32 @@ async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline() {
     let [nobody] = free_ports::<1>(own_ip());
-    let client = Client::new(&[nobody.to_string()], Duration::from_millis(300)).expect("a client");
+    let client = Client::builder()
+        .servers(&[nobody.to_string()])
+        .timeout(Duration::from_millis(300))
+        .build()
+        .expect("a client");
     let asked = tokio::time::timeout(PATIENCE, client.next("book", 1)).await;
-    let Err(ClientError::Status { server, status }) = asked.expect("in time") else {
+    let Err(error @ Error::Server { .. }) = asked.expect("in time") else {
         panic!("nobody can have answered");
     };
-    assert_eq!(
-        (server, status.code()),
-        (nobody.to_string(), Code::Unavailable)
-    );
-    assert!(!status.message().contains("stays"), "{status:?}");
+    assert_eq!(error.code(), Some(ratchet_client::Code::Unavailable));
+    assert!(error.is_retryable());
+    let said = error.to_string();
+    assert!(said.starts_with(&nobody.to_string()), "{said}");
+    assert!(!said.contains("stays"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_stays_says_so_when_its_servers_are_gone() {
     let [nobody] = free_ports::<1>(own_ip());
     let servers = [nobody.to_string()];
-    let client = Client::staying(&servers, Duration::from_millis(300)).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(Duration::from_millis(300))
+        .follow_leader(false)
+        .build()
+        .expect("a client");
     let number = client.next("book", 1).await.map(drop);
     let status = client.status().await.map(drop);
     for answer in [number, status] {
@@ -312,7 +340,12 @@ async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_thro
     admin.create_namespace(room).await.expect("created");
     for (node, number) in [(leader, 1), (leader % 3 + 1, 2)] {
         let servers = [cluster.address(node).to_string()];
-        let client = Client::staying(&servers, PATIENCE).expect("a client");
+        let client = Client::builder()
+            .servers(&servers)
+            .timeout(PATIENCE)
+            .follow_leader(false)
+            .build()
+            .expect("a client");
         let names = (0..12_000).map(|n| format!("{n:0>256}"));
         let asked = names.map(|name| client.next("room", name));
         for answer in join_all(asked).await {
@@ -373,11 +406,15 @@ async fn a_number_that_does_not_grow_is_not_handed_on() {
         .add_service(SequencerServer::new(Broken))
         .serve_with_incoming(TcpIncoming::from(listener));
     let serving = tokio::spawn(serving);
-    let client = Client::new(std::slice::from_ref(&server), PATIENCE).expect("a client");
+    let client = Client::builder()
+        .servers(std::slice::from_ref(&server))
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client");
     assert_eq!(client.next("book", 1).await.expect("the first"), 7);
     assert_eq!(client.next("book", 2).await.expect("of another key"), 7);
     let again = client.next("book", 1).await;
-    let Err(ClientError::Disorder { last, number, .. }) = &again else {
+    let Err(Error::Disorder { last, number, .. }) = &again else {
         panic!("handed on: {again:?}");
     };
     assert_eq!((*last, *number), (7, 7));

@@ -14,8 +14,6 @@ const HOUSE: [&str; 8] = [
     "sequence",
     "clock",
 ];
-/// The client is beside the server: the command uses it, and it uses the generated code alone.
-const CLIENT_MAY_USE: [&str; 1] = ["proto"];
 const ALL_MAY_USE: [&str; 8] = [
     "clock", "metrics", "planted", "proto", "random", "tasks", "version", "watch",
 ];
@@ -86,8 +84,7 @@ fn no_module_uses_one_above_it() {
             let allowed = match (place, HOUSE.iter().position(|r| *r == used)) {
                 _ if used == room || ALL_MAY_USE.contains(&used.as_str()) => true,
                 (Some(mine), Some(other)) => other > mine,
-                (Some(_), None) => room == "cli" && used == "client",
-                (None, _) => room == "client" && CLIENT_MAY_USE.contains(&used.as_str()),
+                (Some(_), None) | (None, _) => false,
             };
             assert!(allowed, "{} uses crate::{used}", inside.display());
             checked += 1;

@@ -11,10 +11,8 @@ use std::{
 
 use common::{PATIENCE, free_ports, links::Cluster, own_ip, processes::Processes};
 use parking_lot::Mutex;
-use ratchet::{
-    client::Client,
-    proto::v1::{AddNodeRequest, NodeRequest, WatchRouteRequest},
-};
+use ratchet::proto::v1::{AddNodeRequest, NodeRequest, WatchRouteRequest};
+use ratchet_client::Client;
 use tokio::task::JoinSet;
 
 /// How much later than the cluster a client may be back.
@@ -25,7 +23,11 @@ fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
         .iter()
         .map(|id| cluster.address(*id).to_string())
         .collect();
-    Client::new(&servers, PATIENCE).expect("a client")
+    Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client")
 }
 
 fn addresses(cluster: &Cluster, nodes: &[u64]) -> BTreeSet<String> {
@@ -49,7 +51,11 @@ async fn a_client_that_was_given_the_leader_alone_survives_its_loss() {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
     let servers = [cluster.places[&leader].listen.to_string()];
-    let client = Client::new(&servers, Duration::from_secs(10)).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(Duration::from_secs(10))
+        .build()
+        .expect("a client");
     let before = client.next("book", 1).await.expect("a number");
     cluster.kill(leader);
     let after = client.next("book", 1).await;
@@ -130,7 +136,11 @@ async fn when_all_nodes_come_back_at_other_addresses_those_that_were_given_are_a
     let mut cluster = Cluster::start(3, |_| {}).await;
     let [moved] = free_ports::<1>(cluster.address(1).ip());
     let servers = [cluster.address(1).to_string(), moved.to_string()];
-    let client = Client::new(&servers, PATIENCE).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client");
     let before = client.next("book", 1).await.expect("a number");
     for id in 1..=3 {
         cluster.crash(id).await;
@@ -254,7 +264,11 @@ async fn lateness(
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
     let servers = [cluster.places[&leader].listen.to_string()];
-    let client = Client::new(&servers, PATIENCE).expect("a client");
+    let client = Client::builder()
+        .servers(&servers)
+        .timeout(PATIENCE)
+        .build()
+        .expect("a client");
     let mut callers = Callers::start(&client, 64);
     let mut late = Vec::new();
     for _ in 0..5 {

@@ -208,6 +208,20 @@ fn bounded<T>(message: T) -> Request<T> {
     request
 }
 
+/// What the product's client says, as a server would have.
+pub fn status_of(error: &ratchet_client::Error) -> Status {
+    use ratchet_client::Code as Said;
+    let code = match error.code() {
+        Some(Said::InvalidArgument) => Code::InvalidArgument,
+        Some(Said::NotFound) => Code::NotFound,
+        Some(Said::OutOfRange) => Code::OutOfRange,
+        Some(Said::Unavailable) => Code::Unavailable,
+        Some(Said::DeadlineExceeded) => Code::DeadlineExceeded,
+        _ => Code::Unknown,
+    };
+    Status::new(code, error.to_string())
+}
+
 /// Whether a call that failed so may have burnt numbers.
 pub fn outcome(status: &Status) -> Outcome {
     // A refused connection carried no request; a refused argument was not acted upon.

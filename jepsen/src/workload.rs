@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use clap::ValueEnum;
 use parking_lot::{Mutex, RwLock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use ratchet::client::ClientError;
+use ratchet_client::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
@@ -168,16 +168,20 @@ type Known = Vec<(u64, SocketAddr)>;
 /// The product's client, made anew when the nodes change.
 struct Library {
     nodes: Nodes,
-    made: Mutex<Option<(Known, ratchet::client::Client)>>,
+    made: Mutex<Option<(Known, ratchet_client::Client)>>,
 }
 
 impl Library {
-    fn client(&self) -> Option<ratchet::client::Client> {
+    fn client(&self) -> Option<ratchet_client::Client> {
         let nodes = self.nodes.read().clone();
         let mut made = self.made.lock();
         if made.as_ref().is_none_or(|(of, _)| *of != nodes) {
             let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
-            let client = ratchet::client::Client::new(&servers, client::DEADLINE).ok()?;
+            let client = ratchet_client::Client::builder()
+                .servers(servers)
+                .timeout(client::DEADLINE)
+                .build()
+                .ok()?;
             *made = Some((nodes, client));
         }
         made.as_ref().map(|(_, client)| client.clone())
@@ -325,10 +329,9 @@ impl Caller {
         let answer = client.next_range(SHARED, target.id, count).await;
         let answer = match answer {
             Ok(numbers) => Ok((numbers.first, numbers.last)),
-            Err(ClientError::Status { status, .. }) => Err(*status),
             // What the client's own check refused, the checker is to see.
-            Err(ClientError::Disorder { number, .. }) => Ok((number, number)),
-            Err(other) => Err(Status::unknown(other.to_string())),
+            Err(Error::Disorder { number, .. }) => Ok((number, number)),
+            Err(other) => Err(client::status_of(&other)),
         };
         let op = (0, self.process, &target, Action::Next { count });
         let outcome = note(&self.recorder, invoked_ns, op, answer);

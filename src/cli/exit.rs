@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use ratchet_client::{Code, Error};
 use serde_json::json;
-use tonic::Code;
 
-use crate::{client::ClientError, node::StartError, tasks::Fault};
+use crate::{node::StartError, tasks::Fault};
 
 /// The exit codes, for `--help`.
 pub const HELP: &str = "\
@@ -22,7 +22,7 @@ Exit codes:
   71  start: an address cannot be listened on
   74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
       fit it, or the node had to stop; the message says which
-  78  start, bench: the configuration cannot work";
+  78  start: the configuration cannot work";
 
 const OTHER: u8 = 1;
 const NOT_FOUND: u8 = 3;
@@ -57,7 +57,7 @@ impl Failed {
     pub fn no_leader(message: impl Into<String>) -> Self {
         Failed {
             exit: UNAVAILABLE,
-            code: grpc_name(Code::Unavailable),
+            code: Code::Unavailable.to_string(),
             message: message.into(),
         }
     }
@@ -97,25 +97,13 @@ impl Failed {
     }
 }
 
-impl From<ClientError> for Failed {
-    fn from(error: ClientError) -> Self {
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
         let (exit, code) = match &error {
-            ClientError::Server(_) => (REFUSED, "INVALID_ARGUMENT".to_owned()),
-            ClientError::Status { status, .. } => {
-                let exit = match status.code() {
-                    Code::NotFound => NOT_FOUND,
-                    Code::InvalidArgument
-                    | Code::OutOfRange
-                    | Code::AlreadyExists
-                    | Code::FailedPrecondition => REFUSED,
-                    Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
-                    Code::DeadlineExceeded | Code::Cancelled => DEADLINE,
-                    _ => OTHER,
-                };
-                (exit, grpc_name(status.code()))
-            }
-            ClientError::Disorder { .. } => (OTHER, grpc_name(Code::DataLoss)),
-            ClientError::Gone => (OTHER, grpc_name(Code::Internal)),
+            Error::Invalid(_) => (REFUSED, Code::InvalidArgument.to_string()),
+            Error::Server { code, .. } => (exit_of(*code), code.to_string()),
+            Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
+            _ => (OTHER, Code::Internal.to_string()),
         };
         Failed {
             exit,
@@ -125,16 +113,17 @@ impl From<ClientError> for Failed {
     }
 }
 
-/// A status code as gRPC spells it: NotFound is NOT_FOUND.
-fn grpc_name(code: Code) -> String {
-    let mut name = String::new();
-    for letter in format!("{code:?}").chars() {
-        if letter.is_ascii_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
+fn exit_of(code: Code) -> u8 {
+    match code {
+        Code::NotFound => NOT_FOUND,
+        Code::InvalidArgument
+        | Code::OutOfRange
+        | Code::AlreadyExists
+        | Code::FailedPrecondition => REFUSED,
+        Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
+        Code::DeadlineExceeded => DEADLINE,
+        _ => OTHER,
     }
-    name
 }
 
 impl From<StartError> for Failed {
@@ -159,23 +148,15 @@ impl From<StartError> for Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonic::Status;
 
     #[test]
     fn each_kind_of_failure_has_its_exit_code() {
-        let exit = |status: Status| {
-            Failed::from(ClientError::Status {
-                server: "a:1".into(),
-                status: Box::new(status),
-            })
-        };
-        let not_found = exit(Status::not_found("x"));
-        assert_eq!((not_found.exit, not_found.code.as_str()), (3, "NOT_FOUND"));
-        assert_eq!(exit(Status::invalid_argument("x")).exit, 4);
-        assert_eq!(exit(Status::unavailable("x")).exit, 5);
-        assert_eq!(exit(Status::resource_exhausted("x")).exit, 5);
-        assert_eq!(exit(Status::deadline_exceeded("x")).exit, 6);
-        assert_eq!(exit(Status::internal("x")).exit, 1);
+        assert_eq!(exit_of(Code::NotFound), 3);
+        assert_eq!(exit_of(Code::InvalidArgument), 4);
+        assert_eq!(exit_of(Code::Unavailable), 5);
+        assert_eq!(exit_of(Code::ResourceExhausted), 5);
+        assert_eq!(exit_of(Code::DeadlineExceeded), 6);
+        assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| Failed::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::Other("x".into())), 74);
         assert_eq!(stopped(Fault::Founding("x".into())), 78);

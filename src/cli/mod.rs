@@ -3,7 +3,6 @@
 //! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
 //! output, what went wrong to standard error, and the exit code says of which kind it was.
 
-mod bench;
 mod exit;
 mod namespace;
 mod node;
@@ -18,10 +17,9 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{
-    client::{Client, ClientError},
-    version,
-};
+use ratchet_client::Client;
+
+use crate::version;
 
 pub use exit::Failed;
 
@@ -52,10 +50,6 @@ enum Subcommands {
     /// Make a cluster of one out of the data directory of a node whose cluster lost its majority for
     /// good; offline
     Recover(recover::Recover),
-    /// Measure how fast numbers come, beside something else if asked for
-    Bench(Box<bench::Bench>),
-    #[command(hide = true)]
-    BenchEcho(bench::BenchEcho),
     /// Print a script that completes this command's words in a shell
     Completions {
         /// Which shell
@@ -84,8 +78,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn client(&self) -> Result<Client, ClientError> {
-        Client::new(&self.server, Duration::from_millis(self.timeout_ms))
+    fn client(&self) -> Result<Client, ratchet_client::Error> {
+        let timeout = Duration::from_millis(self.timeout_ms);
+        Client::builder()
+            .servers(&self.server)
+            .timeout(timeout)
+            .build()
     }
 }
 
@@ -99,10 +97,7 @@ impl Subcommands {
             Subcommands::Transfer(transfer) => transfer.connection.json,
             Subcommands::Node(node) => node.wants_json(),
             Subcommands::Recover(recover) => recover.json,
-            Subcommands::Bench(bench) => bench.json,
-            Subcommands::Start(_) | Subcommands::BenchEcho(_) | Subcommands::Completions { .. } => {
-                false
-            }
+            Subcommands::Start(_) | Subcommands::Completions { .. } => false,
         }
     }
 
@@ -116,8 +111,6 @@ impl Subcommands {
             Subcommands::Transfer(transfer) => transfer.run().await,
             Subcommands::Node(node) => node.run().await,
             Subcommands::Recover(recover) => recover.run().await,
-            Subcommands::Bench(bench) => bench.run().await,
-            Subcommands::BenchEcho(echo) => echo.run().await,
             Subcommands::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
@@ -132,9 +125,7 @@ pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let json = command.wants_json();
     let runtime = match &command {
-        Subcommands::Start(_) | Subcommands::Bench(_) | Subcommands::BenchEcho(_) => {
-            tokio::runtime::Builder::new_multi_thread()
-        }
+        Subcommands::Start(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     }
     .enable_all()

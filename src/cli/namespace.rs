@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{Connection, Failed, output};
-use crate::proto::v1;
+use ratchet_client::api as v1;
 
 /// `ratchet namespace`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{Connection, Failed, output};
-use crate::proto::v1;
+use ratchet_client::api as v1;
 
 /// `ratchet transfer`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Connection, Failed, output};
-use crate::client::{Key, Numbers};
+use ratchet_client::{Key, Numbers};
 
 /// Which key.
 #[derive(Debug, Args)]

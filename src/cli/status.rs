@@ -2,7 +2,6 @@
 
 use std::{
     io::{IsTerminal, stdout},
-    slice,
     time::Duration,
 };
 
@@ -11,10 +10,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Value, json};
 
 use super::{Connection, Failed, output};
-use crate::{
-    client::{Client, ClientError},
-    proto::v1,
-};
+use ratchet_client::{Client, Error, api as v1};
 
 /// Moves a terminal's cursor to the top and clears what is below.
 const REDRAW: &str = "\x1b[H\x1b[J";
@@ -71,14 +67,17 @@ impl Status {
 
     /// Asks whoever answers; where that one knows no leader that serves, all servers: one of them may
     /// be on the better side of a partition.
-    async fn ask(&self, client: &Client) -> Result<v1::StatusResponse, ClientError> {
+    async fn ask(&self, client: &Client) -> Result<v1::StatusResponse, Error> {
         let first = client.status().await?;
         if first.serving || self.connection.server.len() == 1 {
             return Ok(first);
         }
         let patience = Duration::from_millis(self.connection.timeout_ms);
         let each = self.connection.server.iter().map(|server| async move {
-            let client = Client::new(slice::from_ref(server), patience)?;
+            let client = Client::builder()
+                .servers([server])
+                .timeout(patience)
+                .build()?;
             client.status().await
         });
         let mut answers: FuturesUnordered<_> = each.collect();

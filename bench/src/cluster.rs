@@ -1,0 +1,134 @@
+//! The cluster that is measured: one that runs already, or one that is started for the run.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    Failed, Fence, NAMESPACE,
+    child::{Directory, Process, free_ports},
+    target::{Server, Target},
+};
+use ratchet_client::{Client, Code, api};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// This program.
+pub fn this_program() -> Result<PathBuf, Failed> {
+    std::env::current_exe()
+        .map_err(|error| Failed::other(format!("cannot find this program: {error}")))
+}
+
+/// The node's program: the one that is named, or `ratchet` beside this one.
+pub fn program(named: Option<&Path>) -> Result<PathBuf, Failed> {
+    let program = match named {
+        Some(named) => named.to_owned(),
+        None => this_program()?.with_file_name("ratchet"),
+    };
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(Failed::config(format!(
+            "there is no program {}; build it (cargo build --bin ratchet), or name one: --binary",
+            program.display()
+        ))),
+    }
+}
+
+fn client(servers: &[String], timeout: Duration) -> Result<Client, Failed> {
+    Ok(Client::builder()
+        .servers(servers)
+        .timeout(timeout)
+        .build()?)
+}
+
+/// Starts a cluster of `nodes` nodes on this machine.
+///
+/// # Errors
+/// Where a node does not start; with what it said.
+pub async fn start(
+    directory: &Directory,
+    program: &Path,
+    name: &'static str,
+    nodes: u64,
+    fence: Fence,
+    step: u64,
+) -> Result<Target, Failed> {
+    let ports = free_ports(2 * nodes as usize)?;
+    let (clients, peers) = ports.split_at(nodes as usize);
+    let founders: Vec<String> = (peers.iter().zip(1..))
+        .map(|(peer, id)| format!("{id}={peer}"))
+        .collect();
+    let mut servers = Vec::new();
+    for ((client, peer), id) in clients.iter().zip(peers).zip(1u64..) {
+        let data = directory.place(&format!("{name}-{id}"));
+        let args = [
+            "start".to_owned(),
+            "--cluster=bench".to_owned(),
+            format!("--node-id={id}"),
+            format!("--data-dir={}", data.display()),
+            format!("--listen={client}"),
+            format!("--peer-listen={peer}"),
+            "--metrics-listen=off".to_owned(),
+            format!("--peers={}", founders.join(",")),
+            format!("--fence={}", fence.name()),
+        ];
+        let node = format!("{name} node {id}");
+        servers.push(Server {
+            id,
+            address: client.to_string(),
+            process: Some(Process::start(directory, &node, program, &args, false)?),
+        });
+    }
+    let addresses: Vec<String> = servers
+        .iter()
+        .map(|server| server.address.clone())
+        .collect();
+    let found = found(&addresses, Some(step)).await;
+    let leader = match (
+        found,
+        servers.first().and_then(|server| server.process.as_ref()),
+    ) {
+        (Ok(leader), _) => leader,
+        (Err(_), Some(process)) => return Err(process.complaint()),
+        (Err(error), None) => return Err(error),
+    };
+    Ok(Target::new(name, servers, leader))
+}
+
+/// A cluster that runs already.
+///
+/// # Errors
+/// Where none of its servers answers.
+pub async fn running(servers: &[String]) -> Result<Target, Failed> {
+    found(servers, None).await?;
+    let status = client(servers, PATIENCE)?.status().await?;
+    let servers = status.nodes.iter().map(|node| Server {
+        id: node.id,
+        address: node.address.clone(),
+        process: None,
+    });
+    let leader = status.leader.ok_or_else(no_leader)?;
+    Ok(Target::new("ratchet", servers.collect(), leader))
+}
+
+/// Waits for the cluster, makes its namespace, and tells who leads.
+async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Failed> {
+    let client = client(servers, PATIENCE)?;
+    // Waits until somebody leads.
+    client.next("book", u64::MAX).await?;
+    let created = client.create_namespace(api::CreateNamespaceRequest {
+        name: NAMESPACE.to_owned(),
+        step,
+        ..api::CreateNamespaceRequest::default()
+    });
+    match created.await {
+        Err(error) if error.code() == Some(Code::AlreadyExists) => {}
+        created => drop(created?),
+    }
+    client.status().await?.leader.ok_or_else(no_leader)
+}
+
+fn no_leader() -> Failed {
+    Failed::other("the cluster has no leader just now; see ratchet status".to_owned())
+}

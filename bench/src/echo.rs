@@ -1,0 +1,118 @@
+//! The yardstick: a gRPC server with a handler that does nothing.
+
+use std::io::{BufRead, BufReader, Write};
+
+use futures::{StreamExt, stream::BoxStream};
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
+
+use super::{
+    Failed,
+    child::{Directory, Process},
+    cluster::this_program,
+    target::{Server, Target},
+};
+use api::{
+    CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
+    NextStreamResponse, Route, WatchRouteRequest,
+    sequencer_server::{Sequencer, SequencerServer},
+};
+
+/// The server that the public API describes.
+mod api {
+    #![allow(missing_docs, unreachable_pub)]
+    tonic::include_proto!("ratchet.v1");
+}
+
+/// Serves, and prints where.
+///
+/// # Errors
+/// Where it cannot listen.
+pub async fn serve() -> Result<(), Failed> {
+    let failed = |error: std::io::Error| Failed::other(format!("the echo: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{address}").map_err(failed)?;
+    out.flush().map_err(failed)?;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    tonic::transport::Server::builder()
+        .max_concurrent_streams(1_024)
+        .add_service(SequencerServer::new(Echo))
+        .serve_with_incoming(incoming)
+        .await
+        .map_err(|error| Failed::other(format!("the echo: {error}")))
+}
+
+/// Starts it as a process of its own.
+///
+/// # Errors
+/// Where it does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+    let mut process = Process::start(directory, "echo", &this_program()?, &["echo"], true)?;
+    let mut address = String::new();
+    if let Some(output) = process.output() {
+        let mut output = BufReader::new(output);
+        // It prints one line, at once.
+        output
+            .read_line(&mut address)
+            .map_err(|_| process.complaint())?;
+    }
+    if address.is_empty() {
+        return Err(process.complaint());
+    }
+    let server = Server {
+        id: 1,
+        address: address.trim().to_owned(),
+        process: Some(process),
+    };
+    Ok(Target::new("echo", vec![server], 1))
+}
+
+struct Echo;
+
+#[tonic::async_trait]
+impl Sequencer for Echo {
+    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+
+    async fn next(&self, _request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        Ok(Response::new(NextResponse {
+            first: 1,
+            last: 1,
+            increment: 1,
+            route: None,
+        }))
+    }
+
+    async fn next_stream(
+        &self,
+        requests: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let answers = requests.into_inner().map(|request| {
+            let NextStreamRequest { id, ids, .. } = request?;
+            Ok(NextStreamResponse {
+                id,
+                firsts: ids,
+                increment: 1,
+                ..NextStreamResponse::default()
+            })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn current(
+        &self,
+        _request: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("an echo knows nothing"))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _request: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        Err(Status::unimplemented("an echo has no leader"))
+    }
+}

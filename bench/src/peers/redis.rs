@@ -1,0 +1,77 @@
+//! Redis.
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+
+use super::{installed, until_up};
+use crate::{
+    Failed,
+    child::{Directory, Process, free_ports},
+    target::{Server, Target, Way},
+};
+
+/// Starts a redis-server that keeps nothing on disk.
+///
+/// # Errors
+/// Where it is not installed or does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+    let program = installed("redis-server", "apt-get install redis-server (Debian)")?;
+    let address = free_ports(1)?[0];
+    let port = address.port().to_string();
+    let args = [
+        "--port",
+        &port,
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ];
+    let process = Process::start(directory, "redis", &program, &args, false)?;
+    let address = address.to_string();
+    until_up(&process, async || Redis::connect(&address).await.ok()).await?;
+    let server = Server {
+        id: 1,
+        address,
+        process: Some(process),
+    };
+    let mut target = Target::new("redis", vec![server], 1);
+    target.way = Way::Redis;
+    Ok(target)
+}
+
+/// One connection to Redis, with one command under way at a time.
+pub struct Redis(BufReader<TcpStream>);
+
+impl Redis {
+    /// Connects.
+    pub async fn connect(address: &str) -> Result<Redis, Failed> {
+        let connected = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok::<_, std::io::Error>(Redis(BufReader::new(stream)))
+        };
+        let connected = connected.await;
+        connected.map_err(|error| Failed::other(format!("redis at {address}: {error}")))
+    }
+
+    /// INCR, in Redis' own protocol.
+    pub async fn increment(&mut self, key: u64) -> Result<u64, String> {
+        let key = key.to_string();
+        let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());
+        let mut line = String::new();
+        let exchange = async {
+            self.0.get_mut().write_all(command.as_bytes()).await?;
+            self.0.read_line(&mut line).await
+        };
+        exchange.await.map_err(|error| error.to_string())?;
+        let number = line
+            .trim_end()
+            .strip_prefix(':')
+            .and_then(|n| n.parse().ok());
+        number.ok_or(line)
+    }
+}

@@ -1,0 +1,244 @@
+//! What a run came to, for people and for programs.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use super::{Bench, load::Measured, target::Target};
+
+/// What one side came to, round by round.
+pub struct Side {
+    pub name: &'static str,
+    pub rounds: Vec<Measured>,
+}
+
+impl Side {
+    /// A side without rounds yet.
+    pub fn new(target: &Target) -> Side {
+        Side {
+            name: target.name,
+            rounds: Vec::new(),
+        }
+    }
+
+    /// Adds a round.
+    pub fn add(&mut self, measured: Measured) {
+        self.rounds.push(measured);
+    }
+
+    /// The median over the rounds of what `of` says of each; 0 for none.
+    fn median(&self, of: impl Fn(&Measured) -> f64) -> f64 {
+        median(self.rounds.iter().map(of).collect()).unwrap_or(0.0)
+    }
+
+    fn percentile(&self, quantile: f64) -> f64 {
+        self.median(|round| round.latencies.value_at_quantile(quantile) as f64)
+    }
+
+    fn cpu(&self, of: impl Fn((u64, u64)) -> u64) -> Option<f64> {
+        let each = self.rounds.iter().filter_map(|round| {
+            let nanos = of(round.cpu?) as f64;
+            Some(nanos / round.numbers.max(1) as f64)
+        });
+        median(each.collect())
+    }
+
+    fn to_json(&self) -> Value {
+        let rounds = self.rounds.iter().map(|round| {
+            json!({
+                "numbers_per_second": round.numbers_per_second(),
+                "p50_ns": round.latencies.value_at_quantile(0.5),
+                "p99_ns": round.latencies.value_at_quantile(0.99),
+                "p999_ns": round.latencies.value_at_quantile(0.999),
+            })
+        });
+        let errors: u64 = self.rounds.iter().map(|round| round.errors).sum();
+        let max = self.rounds.iter().map(|round| round.latencies.max()).max();
+        json!({
+            "name": self.name,
+            "numbers_per_second": self.median(Measured::numbers_per_second),
+            "requests_per_second": self.median(|m| m.requests as f64 / m.elapsed.as_secs_f64()),
+            "p50_ns": self.percentile(0.5),
+            "p90_ns": self.percentile(0.9),
+            "p99_ns": self.percentile(0.99),
+            "p999_ns": self.percentile(0.999),
+            "max_ns": max,
+            "errors": errors,
+            "first_error": self.rounds.iter().find_map(|round| round.first_error.as_ref()),
+            "server_cpu_ns_per_number": self.cpu(|(asked, _)| asked),
+            "all_servers_cpu_ns_per_number": self.cpu(|(_, all)| all),
+            "rounds": rounds.collect::<Vec<Value>>(),
+        })
+    }
+}
+
+/// What a run came to.
+pub struct Report {
+    pub title: String,
+    settings: Value,
+    pub sides: Vec<Side>,
+}
+
+impl Report {
+    /// Of the sides of a run: the cluster, and what it was compared with.
+    pub fn new(bench: &Bench, sides: Vec<Side>) -> Report {
+        let settings = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "door": format!("{:?}", bench.door).to_lowercase(),
+            "via": format!("{:?}", bench.via).to_lowercase(),
+            "fence": bench.fence.name(),
+            "seconds": bench.seconds,
+            "connections": bench.connections,
+            "in_flight": bench.in_flight,
+            "tasks": bench.tasks,
+            "batch": bench.batch,
+            "keys": bench.keys,
+            "rate": bench.rate,
+            "step": bench.step,
+            "seed": bench.seed,
+        });
+        let how = match bench.door {
+            super::Door::Client => format!("{} tasks", bench.tasks),
+            _ => format!("{} x {} in flight", bench.connections, bench.in_flight),
+        };
+        let rate = bench
+            .rate
+            .map_or(String::new(), |rate| format!(", {rate} requests/s"));
+        Report {
+            title: format!(
+                "ratchet-bench: {:?}, {how}, {} keys{rate}",
+                bench.door, bench.keys
+            ),
+            settings,
+            sides,
+        }
+    }
+
+    /// Ours to theirs, as the median over the rounds; `None` without another side.
+    fn ratio(&self, of: impl Fn(&Measured) -> f64) -> Option<f64> {
+        let [ours, theirs] = &self.sides[..] else {
+            return None;
+        };
+        let pairs = ours.rounds.iter().zip(&theirs.rounds);
+        median(pairs.map(|(ours, theirs)| of(ours) / of(theirs)).collect())
+    }
+
+    fn percentile_ratio(&self, quantile: f64) -> Option<f64> {
+        self.ratio(|round| round.latencies.value_at_quantile(quantile) as f64)
+    }
+
+    /// As one value.
+    pub fn to_json(&self) -> Value {
+        let mut value = self.settings.clone();
+        for (field, side) in ["ratchet", "against"].iter().zip(&self.sides) {
+            value[field] = side.to_json();
+        }
+        value["ratio_throughput"] = json!(self.ratio(Measured::numbers_per_second));
+        value["ratio_p50"] = json!(self.percentile_ratio(0.5));
+        value["ratio_p99"] = json!(self.percentile_ratio(0.99));
+        value["ratio_p999"] = json!(self.percentile_ratio(0.999));
+        value
+    }
+
+    /// As a table.
+    pub fn to_text(&self) -> String {
+        let head = [
+            "",
+            "NUMBERS/S",
+            "P50",
+            "P90",
+            "P99",
+            "P99.9",
+            "MAX",
+            "SERVER CPU/NUMBER",
+            "ERRORS",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.sides.iter().map(Side::row));
+        let mut text = format!("{}\n{}", self.title, table(&rows));
+        for side in &self.sides {
+            if let Some(error) = side
+                .rounds
+                .iter()
+                .find_map(|round| round.first_error.as_ref())
+            {
+                text += &format!("\nfirst error of {}: {error}", side.name);
+            }
+        }
+        if let Some(throughput) = self.ratio(Measured::numbers_per_second) {
+            let rounds = self.sides[0].rounds.len();
+            text += &format!(
+                "\nratio, median of {rounds} alternating rounds: numbers/s {throughput:.2}"
+            );
+            for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+                let ratio = self.percentile_ratio(quantile).unwrap_or(f64::NAN);
+                text += &format!("  {name} {ratio:.2}");
+            }
+        }
+        text
+    }
+}
+
+impl Side {
+    fn row(&self) -> Vec<String> {
+        let time = |nanos: f64| format!("{:.3?}", Duration::from_nanos(nanos as u64));
+        let max = self.rounds.iter().map(|round| round.latencies.max()).max();
+        let errors: u64 = self.rounds.iter().map(|round| round.errors).sum();
+        let cpu = self.cpu(|(asked, _)| asked);
+        vec![
+            self.name.to_owned(),
+            format!("{:.0}", self.median(Measured::numbers_per_second)),
+            time(self.percentile(0.5)),
+            time(self.percentile(0.9)),
+            time(self.percentile(0.99)),
+            time(self.percentile(0.999)),
+            time(max.unwrap_or(0) as f64),
+            cpu.map_or("-".to_owned(), |nanos| format!("{nanos:.0} ns")),
+            errors.to_string(),
+        ]
+    }
+
+    /// The latencies of all rounds, one tenth of a second after the other.
+    pub fn ticks(&self) -> impl Iterator<Item = &Histogram<u64>> {
+        self.rounds.iter().flat_map(|round| &round.ticks)
+    }
+}
+
+/// Lays out rows: columns as wide as their widest cell, two spaces apart.
+fn table(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate();
+        let padded = cells.map(|(column, cell)| {
+            let width = width(column).unwrap_or(0);
+            format!("{cell:width$}")
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The median; of an even number, the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    Some(if values.len().is_multiple_of(2) {
+        (values[middle - 1] + upper) / 2.0
+    } else {
+        upper
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

@@ -1,0 +1,217 @@
+//! `ratchet-bench run` measures, compares, and leaves nothing behind.
+
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use ratchet_client::Client;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A process that dies with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The benchmark, without what this process's environment says.
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet-bench"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("TMPDIR", dir).env("PATH", path);
+    command.arg("run").stdin(Stdio::null());
+    command
+}
+
+/// Runs a benchmark whose files go to `dir`.
+fn bench(dir: &Path, args: &[&str]) -> Output {
+    command(dir).args(args).output().expect("it runs")
+}
+
+/// The node's program, which stands beside the benchmark's.
+fn node() -> PathBuf {
+    let node = Path::new(env!("CARGO_BIN_EXE_ratchet-bench")).with_file_name("ratchet");
+    assert!(node.is_file(), "first: cargo build --bin ratchet");
+    node
+}
+
+fn report(output: &Output) -> Value {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The processes that have something in `dir` to do.
+fn processes_of(dir: &Path) -> BTreeSet<u32> {
+    let named = |id: &u32| {
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        let dir = dir.to_str().expect("a path");
+        [command, environment]
+            .iter()
+            .any(|text| String::from_utf8_lossy(text).contains(dir))
+    };
+    let all = std::fs::read_dir("/proc").expect("/proc");
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(named)
+        .collect()
+}
+
+#[test]
+fn a_comparison_with_the_empty_handler_is_reported_in_json_and_leaves_nothing_behind() {
+    let dir = TempDir::new().unwrap();
+    let plot = dir.path().join("latency.svg");
+    let args = ["--against", "echo", "--seconds", "2", "--json", "--plot"];
+    let output = bench(dir.path(), &[&args[..], &[plot.to_str().unwrap()]].concat());
+    let report = report(&output);
+    for field in ["ratio_throughput", "ratio_p50", "ratio_p99", "ratio_p999"] {
+        let ratio = report[field].as_f64().expect(field);
+        assert!(ratio > 0.0 && ratio.is_finite(), "{field}: {ratio}");
+    }
+    for side in ["ratchet", "against"] {
+        let side = &report[side];
+        assert!(side["numbers_per_second"].as_f64().unwrap() > 0.0);
+        assert!(side["p50_ns"].as_f64() <= side["p999_ns"].as_f64());
+        assert!(side["server_cpu_ns_per_number"].as_f64().unwrap() > 0.0);
+        assert_eq!(side["errors"], 0);
+        assert_eq!(side["rounds"].as_array().unwrap().len(), 5);
+    }
+    let svg = std::fs::read_to_string(&plot).expect("a plot");
+    assert!(
+        svg.starts_with("<svg") && svg.contains("p99.9"),
+        "{svg:.100}"
+    );
+    std::fs::remove_file(&plot).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert_eq!(processes_of(dir.path()), BTreeSet::new());
+}
+
+#[test]
+fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
+    let dir = TempDir::new().unwrap();
+    let few = ["--nodes", "1", "--seconds", "0.5", "--keys", "50", "--json"];
+    for door in ["unary", "stream", "client"] {
+        for rate in [&[][..], &["--rate", "500"]] {
+            let args = [&few[..], &["--door", door, "--tasks", "8"], rate].concat();
+            let report = report(&bench(dir.path(), &args));
+            assert_eq!(report["door"], door);
+            assert_eq!(report["ratchet"]["errors"], 0, "{report}");
+            assert_eq!(report["against"], Value::Null);
+        }
+    }
+    let batch = ["--door", "stream", "--batch", "100"];
+    let report = report(&bench(dir.path(), &[&few[..], &batch].concat()));
+    let of = |field| report["ratchet"][field].as_f64().unwrap();
+    let each = of("numbers_per_second") / of("requests_per_second");
+    assert!(
+        (99.0..=101.0).contains(&each),
+        "{each} numbers in each message"
+    );
+}
+
+#[test]
+fn a_follower_and_another_fence_can_be_compared_with() {
+    let dir = TempDir::new().unwrap();
+    for against in ["follower", "quorum"] {
+        let few = ["--seconds", "1", "--rounds", "1", "--keys", "50", "--json"];
+        let args = [&few[..], &["--door", "client", "--against", against]].concat();
+        let report = report(&bench(dir.path(), &args));
+        assert_eq!(report["against"]["name"], against);
+        assert_eq!(report["against"]["errors"], 0, "{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_cluster_is_measured_and_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [listen, peer_listen] = ports.map(|port| port.local_addr().unwrap().to_string());
+    let started = Command::new(node())
+        .args(["start", "--metrics-listen=off", "--listen", &listen])
+        .args(["--peer-listen", &peer_listen, "--data-dir"])
+        .arg(dir.path().join("data"))
+        .stderr(Stdio::null())
+        .spawn();
+    let _node = Process(started.unwrap());
+    let args = ["--seconds", "0.5", "--keys", "10", "--json", "--server"];
+    let report = report(&bench(dir.path(), &[&args[..], &[&listen]].concat()));
+    assert_eq!(report["ratchet"]["errors"], 0);
+    assert_eq!(report["ratchet"]["server_cpu_ns_per_number"], Value::Null);
+    let client = Client::builder().servers([listen]).build().unwrap();
+    client.next("book", 1).await.expect("it goes on");
+}
+
+#[test]
+fn what_it_started_dies_with_it_even_when_it_is_killed() {
+    let dir = TempDir::new().unwrap();
+    let mut command = command(dir.path());
+    command.args(["--against", "echo", "--seconds", "600"]);
+    let bench = Process(command.stdout(Stdio::null()).spawn().unwrap());
+    let until = |enough: &dyn Fn(usize) -> bool| {
+        let started = Instant::now();
+        while !enough(processes_of(dir.path()).len()) {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{:?}",
+                processes_of(dir.path())
+            );
+            // Processes that come and go tell nobody.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // The bench, three nodes, the echo.
+    until(&|count| count == 5);
+    drop(bench);
+    until(&|count| count == 0);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_the_reason() {
+    let dir = TempDir::new().unwrap();
+    let refused = |args: &[&str], says: &str| {
+        let output = bench(dir.path(), args);
+        assert!(!output.status.success());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(says), "{text}");
+    };
+    refused(&["--against", "nothing"], "nothing");
+    refused(&["--seconds", "0"], "0.5");
+    refused(&["--batch", "10"], "--door stream");
+    refused(&["--server", "a:1", "--fence", "quorum"], "--fence");
+    refused(&["--server", "a:1", "--against", "quorum"], "--server");
+    let echo = [
+        "--door",
+        "client",
+        "--against",
+        "echo",
+        "--against-door",
+        "client",
+    ];
+    refused(&echo, "--against-door unary");
+    refused(&["--binary", "/no/such/program"], "/no/such/program");
+    let missing = {
+        let mut command = command(dir.path());
+        command.env("PATH", "/nowhere");
+        let args = ["--nodes", "1", "--seconds", "1", "--against", "redis"];
+        command.args(args).output().unwrap()
+    };
+    let text = String::from_utf8_lossy(&missing.stderr);
+    assert!(
+        text.contains("setpriv") || text.contains("redis-server"),
+        "{text}"
+    );
+}

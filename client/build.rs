@@ -1,0 +1,15 @@
+//! Generates the public API's types and client from `proto/` with protox, so that no `protoc` binary is
+//! needed.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let api = protox::compile(
+        ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto"],
+        ["proto"],
+    )?;
+    tonic_prost_build::configure()
+        .bytes(".")
+        .build_server(false)
+        .compile_fds(api)?;
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! How a client is made.
+
+use std::time::Duration;
+
+use crate::{Client, Error};
+
+/// Where a node listens for callers unless told otherwise.
+const SERVER: &str = "127.0.0.1:7600";
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes a [`Client`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ratchet_client::Error> {
+/// use std::time::Duration;
+///
+/// let client = ratchet_client::Client::builder()
+///     .servers(["10.0.0.1:7600", "10.0.0.2:7600"])
+///     .timeout(Duration::from_secs(2))
+///     .build()?;
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    servers: Vec<String>,
+    timeout: Duration,
+    follow_leader: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            servers: vec![SERVER.to_owned()],
+            timeout: TIMEOUT,
+            follow_leader: true,
+        }
+    }
+}
+
+impl Builder {
+    /// Servers of the cluster, "host:port", to begin with: one that runs is enough, several are safer.
+    /// Without any: 127.0.0.1:7600.
+    pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.servers = servers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// After how long a request is given up, retries included. 5 s unless told otherwise.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Whether it learns who leads and who the members are, and goes to them; it does unless told
+    /// otherwise. If not, it stays with the servers that it was given, which forward what they are
+    /// asked: for networks in which the nodes' own addresses cannot be reached. When all of them are
+    /// gone its requests fail, whoever else is there; name several.
+    pub fn follow_leader(mut self, follow: bool) -> Self {
+        self.follow_leader = follow;
+        self
+    }
+
+    /// The client. It connects at its first request.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an address that cannot be one, or if there is none.
+    pub fn build(self) -> Result<Client, Error> {
+        Client::new(&self.servers, self.timeout, !self.follow_leader)
+    }
+}

@@ -1,0 +1,135 @@
+//! What is asked for, and what comes back.
+
+use bytes::Bytes;
+
+use crate::api::{self as v1, key::Kind};
+
+/// What a sequence belongs to; the namespace fixes which of the two its keys are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// An unsigned 64-bit integer.
+    Id(u64),
+    /// 1 to 256 bytes.
+    Name(Bytes),
+}
+
+impl Key {
+    /// How many bytes it takes in a message, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Key::Id(_) => 10,
+            // With its tag and its length.
+            Key::Name(name) => name.len() + 11,
+        }
+    }
+}
+
+impl From<u64> for Key {
+    fn from(id: u64) -> Self {
+        Key::Id(id)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(name: &str) -> Self {
+        Key::Name(Bytes::copy_from_slice(name.as_bytes()))
+    }
+}
+
+impl From<String> for Key {
+    fn from(name: String) -> Self {
+        Key::Name(name.into_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(name: &[u8]) -> Self {
+        Key::Name(Bytes::copy_from_slice(name))
+    }
+}
+
+impl From<Bytes> for Key {
+    fn from(name: Bytes) -> Self {
+        Key::Name(name)
+    }
+}
+
+impl From<Key> for v1::Key {
+    fn from(key: Key) -> Self {
+        let kind = match key {
+            Key::Id(id) => Kind::Id(id),
+            Key::Name(name) => Kind::Name(name),
+        };
+        v1::Key { kind: Some(kind) }
+    }
+}
+
+/// The numbers `first`, `first + increment`, ..., `last`.
+///
+/// Iterating gives them in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    /// The smallest.
+    pub first: u64,
+    /// The greatest.
+    pub last: u64,
+    /// The distance between neighbours.
+    pub increment: u64,
+}
+
+impl IntoIterator for Numbers {
+    type Item = u64;
+    type IntoIter = NumbersIter;
+
+    fn into_iter(self) -> NumbersIter {
+        NumbersIter {
+            next: (self.first <= self.last).then_some(self.first),
+            numbers: self,
+        }
+    }
+}
+
+/// The numbers of a range, one after the other.
+#[derive(Debug, Clone)]
+pub struct NumbersIter {
+    next: Option<u64>,
+    numbers: Numbers,
+}
+
+impl Iterator for NumbersIter {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let number = self.next?;
+        let following = number.checked_add(self.numbers.increment.max(1));
+        self.next = following.filter(|following| *following <= self.numbers.last);
+        Some(number)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = |next| (self.numbers.last - next) / self.numbers.increment.max(1) + 1;
+        let left = self.next.map_or(0, left);
+        (
+            usize::try_from(left).unwrap_or(usize::MAX),
+            usize::try_from(left).ok(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_iterated_by_its_increment_to_its_end() {
+        let numbers = |first, last, increment| Numbers {
+            first,
+            last,
+            increment,
+        };
+        let all: Vec<u64> = numbers(10, 40, 10).into_iter().collect();
+        assert_eq!(all, [10, 20, 30, 40]);
+        assert_eq!(numbers(7, 7, 5).into_iter().size_hint(), (1, Some(1)));
+        assert_eq!(numbers(u64::MAX - 1, u64::MAX, 1).into_iter().count(), 2);
+    }
+}

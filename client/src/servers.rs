@@ -1,0 +1,224 @@
+//! The servers of a cluster: which there are, connections to them, and calls that any can answer.
+//!
+//! Invariant: what changes something is asked for again elsewhere only if the first server cannot have
+//! heard of it.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tonic::{
+    Code, Request, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::{Error, members::Members};
+use crate::api::Route;
+
+/// How long a connection that is used may be silent before the server is asked whether it is there, and
+/// how long that may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// The servers that the client was given, and those that it learnt of.
+pub struct Servers {
+    members: Mutex<Members>,
+    /// Whether it stays with those that it was given.
+    stays: bool,
+    timeout: Duration,
+    channels: Mutex<HashMap<Arc<str>, Channel>>,
+}
+
+impl Servers {
+    /// The servers `given` ("host:port"), for calls that are given up after `timeout`; one that `stays`
+    /// learns of no others.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an address that cannot be one, or if there is none.
+    pub fn new(given: &[String], timeout: Duration, stays: bool) -> Result<Servers, Error> {
+        if given.is_empty() {
+            return Err(Error::Invalid("no server is given".to_owned()));
+        }
+        let servers = Servers {
+            members: Mutex::new(Members::new(given)),
+            stays,
+            timeout,
+            channels: Mutex::default(),
+        };
+        for server in given {
+            servers.channel(server)?;
+        }
+        Ok(servers)
+    }
+
+    /// After how long a call is given up.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether the client stays with the servers that it was given.
+    pub fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// How many are known; at least 1.
+    pub fn count(&self) -> usize {
+        self.members.lock().all().len()
+    }
+
+    /// All that are known.
+    pub fn all(&self) -> Vec<Arc<str>> {
+        self.members.lock().all().to_vec()
+    }
+
+    /// The one to ask.
+    pub fn current(&self) -> Arc<str> {
+        self.members.lock().current().clone()
+    }
+
+    /// Has another one be asked than `failed`.
+    pub fn pass_over(&self, failed: &str) {
+        self.members.lock().pass_over(failed);
+    }
+
+    /// The version of the members to ask with; `None` where none are wanted.
+    pub fn members_version(&self) -> Option<u64> {
+        (!self.stays).then(|| self.members.lock().version())
+    }
+
+    /// Learns the members that an answer told; true if that changes which servers there are.
+    pub fn learn(&self, route: &Route) -> bool {
+        let mut members = self.members.lock();
+        if self.stays || !members.learn(route) {
+            return false;
+        }
+        let is_known = |server: &Arc<str>| members.all().contains(server);
+        self.channels.lock().retain(|server, _| is_known(server));
+        true
+    }
+
+    /// Lets any membership replace the one that is known.
+    pub fn expect_any(&self) {
+        self.members.lock().expect_any();
+    }
+
+    /// Why nobody answered, for a caller who should know that this client asks no other servers.
+    pub fn explain(&self, status: Status) -> Status {
+        if !self.stays || !is_absence(status.code()) {
+            return status;
+        }
+        let (all, why) = (self.all().join(", "), status.message());
+        let message = format!(
+            "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
+        );
+        Status::new(status.code(), message)
+    }
+
+    /// The connection to a server; made at its first use, and again after it broke.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an address that cannot be one.
+    pub fn channel(&self, server: &str) -> Result<Channel, Error> {
+        let mut channels = self.channels.lock();
+        if let Some(channel) = channels.get(server) {
+            return Ok(channel.clone());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(|error| {
+            Error::Invalid(format!(
+                "server {server:?} is not of the form host:port: {error}"
+            ))
+        })?;
+        let channel = endpoint
+            .connect_timeout(self.timeout.min(Duration::from_secs(1)))
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .connect_lazy();
+        channels.insert(server.into(), channel.clone());
+        Ok(channel)
+    }
+
+    /// Asks one server after the other until one answers, or refuses, or the time is up. A server
+    /// that says nothing costs its share of the time; what changes something is then not asked for
+    /// again elsewhere, since it may have been done.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn call<Q, A, F>(
+        &self,
+        changes: bool,
+        request: Q,
+        ask: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let deadline = Instant::now() + self.timeout;
+        let mut untried = self.count() as u32;
+        loop {
+            let server = self.current();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = if changes { left } else { left / untried };
+            let mut message = Request::new(request.clone());
+            message.set_timeout(share);
+            let answer = tokio::time::timeout(share, ask(self.channel(&server)?, message)).await;
+            let status = match answer {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) if status.code() != Code::Cancelled => status,
+                // tonic's own timeout is `Cancelled`.
+                Ok(Err(_)) | Err(_) => {
+                    Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
+                }
+            };
+            let elsewhere = match status.code() {
+                // A change may have been done, unless nobody was there to hear of it.
+                Code::Unavailable => !changes || never_connected(&status),
+                Code::DeadlineExceeded => !changes,
+                _ => false,
+            };
+            untried -= 1;
+            if !elsewhere || untried == 0 {
+                return Err(Error::status(&server, &self.explain(status)));
+            }
+            self.pass_over(&server);
+        }
+    }
+}
+
+/// Whether a code says that nobody was there to answer.
+fn is_absence(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded)
+}
+
+/// Whether the request cannot have reached the server.
+fn never_connected(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{StatusRequest, admin_client::AdminClient};
+
+    #[tokio::test]
+    async fn a_refused_connection_is_told_from_an_answer_that_was_lost() {
+        // Bound and dropped: nobody listens there.
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5), false).unwrap();
+        let channel = servers.channel(&address.to_string()).unwrap();
+        let call = AdminClient::new(channel).status(StatusRequest {}).await;
+        let status = call.expect_err("nobody can have answered");
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(never_connected(&status));
+        assert!(!never_connected(&Status::unavailable("no leader is known")));
+    }
+}
