@@ -1,4 +1,4 @@
-//! Generates the gRPC code from `proto/` with protox, so that no `protoc` binary is needed, and finds
+//! Generates the gRPC code from `client/proto` and `proto` with protox, so that no `protoc` binary is needed, and finds
 //! out the commit.
 
 #[path = "build/commit.rs"]

@@ -279,13 +279,15 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     let term = cluster.client(leader).status().await.unwrap().term;
     let group = cluster.nodes[&leader].shared().group.clone();
     // Nobody ever added node 9.
-    let refused = group.change(term, MembershipChange::Promote(9)).await;
+    let refused = group.change(term, MembershipChange::Promote(9), None).await;
     assert!(
         matches!(refused, Err(ProposeError::Refused(_))),
         "{refused:?}"
     );
     // And a change of a term that is over is refused as well.
-    let late = group.change(term - 1, MembershipChange::Remove(1)).await;
+    let late = group
+        .change(term - 1, MembershipChange::Remove(1), None)
+        .await;
     assert!(matches!(late, Err(ProposeError::NotLeader(_))), "{late:?}");
     cluster.crash(leader % 3 + 1).await;
     // Two of three carry the lease on, long after the third was heard last.
@@ -347,7 +349,7 @@ async fn a_leader_that_gave_its_term_up_and_becomes_the_only_voter_stops_and_goe
     let change = MembershipChange::Remove(other);
     let removing = tokio::spawn({
         let (group, term) = (group.clone(), lease.term());
-        async move { group.change(term, change).await }
+        async move { group.change(term, change, None).await }
     });
     let proposed = async {
         while group.log_state().last == before {
@@ -401,7 +403,7 @@ async fn a_change_whose_caller_hangs_up_is_completed() {
     add(&mut cluster, 2, |_| {}).await;
     let term = cluster.client(1).status().await.unwrap().term;
     let group = cluster.nodes[&1].shared().group.clone();
-    let change = group.change(term, MembershipChange::Promote(2));
+    let change = group.change(term, MembershipChange::Promote(2), None);
     // Polled once: it is under way, and nobody waits for it any more.
     assert!(futures::FutureExt::now_or_never(change).is_none());
     let both = async {

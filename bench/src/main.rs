@@ -103,7 +103,7 @@ pub enum Via {
 /// What the cluster is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Against {
-    /// The same gRPC server with a handler that does nothing
+    /// A gRPC server with a handler that does nothing
     Echo,
     /// redis-server, INCR, nothing on disk
     Redis,

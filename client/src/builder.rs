@@ -7,12 +7,12 @@ use crate::{Client, Error};
 /// Where a node listens for callers unless told otherwise.
 const SERVER: &str = "127.0.0.1:7600";
 const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
 /// Makes a [`Client`].
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), ratchet_client::Error> {
+/// # fn main() -> Result<(), ratchet_client::Error> {
 /// use std::time::Duration;
 ///
 /// let client = ratchet_client::Client::builder()
@@ -43,13 +43,13 @@ impl Default for Builder {
 
 impl Builder {
     /// Servers of the cluster, "host:port", to begin with: one that runs is enough, several are safer.
-    /// Without any: 127.0.0.1:7600.
+    /// Where this is not called: 127.0.0.1:7600.
     pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
         self
     }
 
-    /// After how long a request is given up, retries included. 5 s unless told otherwise.
+    /// After how long a request is given up, retries included: up to a day. 5 s unless told otherwise.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -64,11 +64,19 @@ impl Builder {
         self
     }
 
-    /// The client. It connects at its first request.
+    /// The client. It connects at its first request, on the Tokio runtime that this is made on; without
+    /// one, requests panic.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an address that cannot be one, or if there is none.
+    /// [`Error::Invalid`] for an address that cannot be one, if there is none, and for a timeout of 0 or
+    /// of more than a day.
     pub fn build(self) -> Result<Client, Error> {
+        if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
+            return Err(Error::Invalid(format!(
+                "timeout is {:?}; it must be above 0 and at most a day",
+                self.timeout
+            )));
+        }
         Client::new(&self.servers, self.timeout, !self.follow_leader)
     }
 }

@@ -22,8 +22,8 @@ pub enum Error {
         /// What was wrong, with which value, and what to do.
         message: String,
     },
-    /// A number that is not greater than one that was handed out for the same key before it was asked
-    /// for: the promise is broken. Stop, and tell us.
+    /// A number that is not greater than one that this client received for the same key before it asked:
+    /// the promise is broken. Stop, and tell us.
     #[error(
         "{server}: {number} was handed out for a key of namespace {namespace:?} after {last} had been: \
          the cluster broke its promise; stop using it and report this"
@@ -45,8 +45,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same request may succeed when it is made again, perhaps a little later. Numbers that
-    /// the failed request may have taken are lost then, never handed out twice.
+    /// Whether the same request may succeed when it is made again as it is, a little later. Numbers that
+    /// the failed request may have taken are lost then, never handed out twice. A change of namespaces or
+    /// members may have been made although it failed so: look before you ask again.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Server { code, .. } => code.is_retryable(),
@@ -65,7 +66,7 @@ impl Error {
     pub(crate) fn status(server: &str, status: &Status) -> Self {
         Error::Server {
             server: server.to_owned(),
-            code: status.code().into(),
+            code: Code::of(status.code()),
             message: status.message().to_owned(),
         }
     }
@@ -93,6 +94,10 @@ pub enum Code {
     DeadlineExceeded,
     /// Another change was under way; ask again.
     Aborted,
+    /// The server knows no such request: it is of another release.
+    Unimplemented,
+    /// A node's data is not what it was.
+    DataLoss,
     /// A fault of the server.
     Internal,
     /// Any other; the text says more.
@@ -112,14 +117,16 @@ impl Code {
             | Code::AlreadyExists
             | Code::FailedPrecondition
             | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::DataLoss
             | Code::Internal
             | Code::Other => false,
         }
     }
 }
 
-impl From<tonic::Code> for Code {
-    fn from(code: tonic::Code) -> Self {
+impl Code {
+    pub(crate) fn of(code: tonic::Code) -> Self {
         match code {
             tonic::Code::InvalidArgument => Code::InvalidArgument,
             tonic::Code::NotFound => Code::NotFound,
@@ -132,18 +139,18 @@ impl From<tonic::Code> for Code {
             tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
             tonic::Code::Aborted => Code::Aborted,
             tonic::Code::Internal => Code::Internal,
+            tonic::Code::Unimplemented => Code::Unimplemented,
+            tonic::Code::DataLoss => Code::DataLoss,
             tonic::Code::Ok
             | tonic::Code::Unknown
             | tonic::Code::PermissionDenied
-            | tonic::Code::Unimplemented
-            | tonic::Code::DataLoss
             | tonic::Code::Unauthenticated => Code::Other,
         }
     }
 }
 
 impl fmt::Display for Code {
-    /// As gRPC spells it: `NOT_FOUND`.
+    /// As gRPC spells it: `NOT_FOUND`; [`Code::Other`] is `UNKNOWN`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Code::InvalidArgument => "INVALID_ARGUMENT",
@@ -155,6 +162,8 @@ impl fmt::Display for Code {
             Code::Unavailable => "UNAVAILABLE",
             Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
             Code::Aborted => "ABORTED",
+            Code::Unimplemented => "UNIMPLEMENTED",
+            Code::DataLoss => "DATA_LOSS",
             Code::Internal => "INTERNAL",
             Code::Other => "UNKNOWN",
         })

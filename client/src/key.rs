@@ -24,6 +24,7 @@ impl Key {
     }
 }
 
+// The only integer there is a `From` of: with another one, `next("book", 42)` would not compile.
 impl From<u64> for Key {
     fn from(id: u64) -> Self {
         Key::Id(id)
@@ -39,6 +40,18 @@ impl From<&str> for Key {
 impl From<String> for Key {
     fn from(name: String) -> Self {
         Key::Name(name.into_bytes().into())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(name: &String) -> Self {
+        name.as_str().into()
+    }
+}
+
+impl From<Vec<u8>> for Key {
+    fn from(name: Vec<u8>) -> Self {
+        Key::Name(name.into())
     }
 }
 

@@ -33,8 +33,11 @@
 //! ```no_run
 //! # async fn example(client: ratchet_client::Client) -> Result<(), ratchet_client::Error> {
 //! let number = match client.next("book", 42).await {
-//!     // The client tried all servers until its timeout; the cluster may come back.
-//!     Err(error) if error.is_retryable() => client.next("book", 42).await?,
+//!     // Nobody leads, or too much waits, for now.
+//!     Err(error) if error.is_retryable() => {
+//!         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+//!         client.next("book", 42).await?
+//!     }
 //!     answer => answer?,
 //! };
 //! # Ok(()) }
@@ -56,8 +59,10 @@
 //! and messages, of which one is asked again while another is answered. Whoever needs an order waits for
 //! one answer before it asks again, or asks for a range.
 //!
-//! Every number is checked to be greater than what was handed out for its key before it was asked for
-//! ([`Error::Disorder`]).
+//! Every number is checked to be greater than those that this client received for its key before it asked,
+//! for the keys in recent use ([`Error::Disorder`]).
+//!
+//! It needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 
 #![deny(missing_docs)]
 
@@ -88,7 +93,7 @@ use tokio::{
 
 pub use builder::Builder;
 pub use error::{Code, Error};
-pub use key::{Key, Numbers};
+pub use key::{Key, Numbers, NumbersIter};
 pub use segment::Segment;
 
 use lane::{Asked, Lane, Travels};

@@ -18,7 +18,7 @@ use super::{
     lane::{Asked, Travels},
     seen::Seen,
 };
-use crate::api::{Exhausted, NextStreamRequest, NextStreamResponse};
+use crate::api::{Exhausted, Failure, NextStreamRequest, NextStreamResponse};
 
 /// How many requests one message carries at most.
 pub const MESSAGE_ASKS_MAX: usize = 8_192;
@@ -230,12 +230,16 @@ impl Message {
         now: Instant,
     ) -> Left {
         if let Some(failure) = answer.failure {
-            return self.fail(failure.into(), server, now);
+            return self.fail(failure.into_status(), server, now);
         }
         if answer.firsts.len() != self.floors.len() {
             let (keys, firsts) = (self.floors.len(), answer.firsts.len());
             let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
             return self.fail(Status::internal(odd), server, now);
+        }
+        if answer.increment == 0 {
+            let odd = Status::internal("it answered with numbers whose increment is 0");
+            return self.fail(odd, server, now);
         }
         let used_up = answer.exhausted.map(|exhausted| self.used_up(exhausted));
         let mut left = Left::default();
@@ -291,7 +295,7 @@ impl Message {
             places: places
                 .map(|(place, left)| (place, (left, several(place))))
                 .collect(),
-            why: exhausted.failure.map(Status::from),
+            why: exhausted.failure.map(Failure::into_status),
         }
     }
 
@@ -363,7 +367,6 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::api::Failure;
 
     type Answer = oneshot::Receiver<Result<Numbers, Error>>;
 

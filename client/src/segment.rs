@@ -49,8 +49,10 @@ impl Stock {
     fn take(&mut self) -> Option<u64> {
         let mut current = self.current.take().or_else(|| self.spare.take())?;
         let number = current.first;
-        if number < current.last {
-            current.first += current.increment;
+        if number < current.last
+            && let Some(following) = number.checked_add(current.increment)
+        {
+            current.first = following;
             self.current = Some(current);
         }
         Some(number)

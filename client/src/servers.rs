@@ -12,7 +12,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::{Error, members::Members};
+use super::{
+    Error,
+    members::{Members, is_host_and_port},
+};
 use crate::api::Route;
 
 /// How long a connection that is used may be silent before the server is asked whether it is there, and
@@ -44,10 +47,10 @@ impl Servers {
             timeout,
             channels: Mutex::default(),
         };
-        for server in given {
-            servers.channel(server)?;
+        match given.iter().find(|server| !is_host_and_port(server)) {
+            Some(server) => Err(invalid(server)),
+            None => Ok(servers),
         }
-        Ok(servers)
     }
 
     /// After how long a call is given up.
@@ -113,7 +116,8 @@ impl Servers {
         Status::new(status.code(), message)
     }
 
-    /// The connection to a server; made at its first use, and again after it broke.
+    /// The connection to a server; made at its first use, on the runtime of that, and again after it
+    /// broke.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an address that cannot be one.
@@ -122,11 +126,8 @@ impl Servers {
         if let Some(channel) = channels.get(server) {
             return Ok(channel.clone());
         }
-        let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(|error| {
-            Error::Invalid(format!(
-                "server {server:?} is not of the form host:port: {error}"
-            ))
-        })?;
+        let endpoint =
+            Endpoint::from_shared(format!("http://{server}")).map_err(|_| invalid(server))?;
         let channel = endpoint
             .connect_timeout(self.timeout.min(Duration::from_secs(1)))
             .tcp_nodelay(true)
@@ -170,9 +171,11 @@ impl Servers {
                     Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
                 }
             };
+            let was_heard = !never_connected(&status);
+            let status = unbroken(status);
             let elsewhere = match status.code() {
                 // A change may have been done, unless nobody was there to hear of it.
-                Code::Unavailable => !changes || never_connected(&status),
+                Code::Unavailable => !changes || !was_heard,
                 Code::DeadlineExceeded => !changes,
                 _ => false,
             };
@@ -182,6 +185,24 @@ impl Servers {
             }
             self.pass_over(&server);
         }
+    }
+}
+
+fn invalid(server: &str) -> Error {
+    Error::Invalid(format!(
+        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600"
+    ))
+}
+
+/// A status that the transport made of a connection that broke, as what it is to the caller: nobody
+/// answered. (It is UNKNOWN or INTERNAL by itself, as a server's own may be.)
+pub fn unbroken(status: Status) -> Status {
+    let is_own = std::error::Error::source(&status).is_some();
+    match status.code() {
+        Code::Unknown | Code::Internal if is_own => {
+            Status::unavailable(format!("the connection broke: {}", status.message()))
+        }
+        _ => status,
     }
 }
 
@@ -220,5 +241,45 @@ mod tests {
         assert_eq!(status.code(), Code::Unavailable);
         assert!(never_connected(&status));
         assert!(!never_connected(&Status::unavailable("no leader is known")));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_an_absence_and_a_read_goes_elsewhere() {
+        let breaks = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = breaks.local_addr().unwrap();
+        let breaking = tokio::spawn(async move {
+            let mut times = 0;
+            while let Ok((connection, _)) = breaks.accept().await {
+                // The greeting and the request arrived, and nothing is answered.
+                connection.readable().await.unwrap();
+                drop(connection);
+                times += 1;
+                if times == 2 {
+                    break;
+                }
+            }
+        });
+        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5), false).unwrap();
+        let call = servers.call(false, StatusRequest {}, async |channel, request| {
+            AdminClient::new(channel).status(request).await
+        });
+        let error = call.await.expect_err("nobody can have answered");
+        assert_eq!(error.code(), Some(crate::Code::Unavailable), "{error}");
+        assert!(error.is_retryable());
+        breaking.abort();
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_named_without_a_runtime() {
+        let new = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
+            Servers::new(&servers, Duration::from_secs(5), false).map(drop)
+        };
+        assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
+        for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {
+            let refused = new(&["a:1", wrong]).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{wrong:?}")), "{refused}");
+        }
+        assert!(new(&[]).unwrap_err().to_string().contains("no server"));
     }
 }

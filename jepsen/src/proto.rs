@@ -1,4 +1,4 @@
-//! The public API, generated from the product's `proto/`.
+//! The public API, generated from `client/proto`.
 
 #![allow(missing_docs)]
 

@@ -382,11 +382,9 @@ impl Group {
         let shown = self.lease.show(u64::MAX);
         self.raft.trigger().transfer_leader(to).await?;
         // Raft's core takes its messages in order, so that this answers after the transfer.
-        let read = self
-            .raft
-            .with_raft_state(|state| state.vote_ref().leader_id.term);
-        let term = read.await?;
-        if term > lease.term() {
+        if let Some(term) = self.leads_in_raft().await?
+            && term > lease.term()
+        {
             self.lease.void_before(term + 1);
         }
         shown.refused();
@@ -396,6 +394,16 @@ impl Group {
     /// The node is about to stop: its term may end without another one.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
+    }
+
+    /// The term that Raft itself leads at this moment.
+    async fn leads_in_raft(&self) -> Result<Option<u64>, Fatal<Types>> {
+        let me = self.node();
+        let read = self.raft.with_raft_state(move |state| {
+            let vote = state.vote_ref();
+            (vote.committed && vote.leader_id.voted_for == me).then_some(vote.leader_id.term)
+        });
+        read.await
     }
 
     /// Stops Raft on this node.
@@ -445,8 +453,10 @@ impl Group {
         if !lease.is_void() || !is_sole || self.retiring.load(Acquire) {
             return;
         }
-        // Where Raft itself has ended, it is told elsewhere why.
-        if self.raft.with_raft_state(|_| ()).await.is_ok() {
+        // Where Raft itself has ended, it is told elsewhere why; where it has left the term, another one
+        // can begin.
+        let stuck = self.leads_in_raft().await == Ok(Some(lease.term()));
+        if stuck && !self.retiring.load(Acquire) {
             self.stop_because(
                 "this node gave its term up, and is the only voter: another term begins when it is \
                  started again"

@@ -19,6 +19,9 @@ use crate::storage::LogReader;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long after the log could not be read.
 const RETRY: Duration = Duration::from_secs(10);
+/// For a peer that is sent a snapshot the log is kept up to so many times `log_keep_bytes`: one that takes
+/// it slowly must not fill this node's disk.
+const GUARDED_KEEPS: u64 = 8;
 /// The log is purged in steps of this part of what is kept.
 const STEPS: u64 = 16;
 
@@ -63,10 +66,13 @@ pub async fn watch(group: Arc<Group>) {
                 pause = RETRY;
             }
         }
-        let Some(upto) = sizes.purgeable() else {
+        let Some(upto) = sizes.purgeable(sizes.keep_bytes) else {
             continue;
         };
-        let upto = upto.min(group.network.purgeable_max());
+        // As long as that does not take too much room.
+        let guarded = upto.min(group.network.purgeable_max());
+        let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(GUARDED_KEEPS));
+        let upto = guarded.max(at_least.unwrap_or(0));
         if seen.purged.is_some_and(|purged| purged.index >= upto) {
             continue;
         }
@@ -132,12 +138,12 @@ impl LogSizes {
         self.next = self.next.max(index + 1);
     }
 
-    /// Up to where the log can be purged, if anywhere.
-    fn purgeable(&self) -> Option<u64> {
+    /// Up to where the log can be purged so that `keep_bytes` stay, if anywhere.
+    fn purgeable(&self, keep_bytes: u64) -> Option<u64> {
         let mut kept = self.bytes;
         let old_enough = |piece: &&Piece| {
             let without = kept - piece.bytes;
-            let is_old = without >= self.keep_bytes;
+            let is_old = without >= keep_bytes;
             kept = without;
             is_old
         };
@@ -156,14 +162,14 @@ mod tests {
         for index in 0..1_000 {
             sizes.add(index, 10 + index % 7);
             let before = sizes.bytes;
-            if let Some(upto) = sizes.purgeable() {
+            if let Some(upto) = sizes.purgeable(1_600) {
                 assert!(upto < index);
                 sizes.purged(upto);
                 assert!(sizes.bytes < before);
             }
             assert!(sizes.bytes >= 1_600 || sizes.next <= 1_600 / 10 + 1);
             assert!(sizes.bytes <= 1_600 + 2 * (100 + 16), "{}", sizes.bytes);
-            assert_eq!(sizes.purgeable(), None);
+            assert_eq!(sizes.purgeable(1_600), None);
         }
     }
 
@@ -171,11 +177,11 @@ mod tests {
     fn one_entry_larger_than_what_is_to_be_kept_is_kept_alone() {
         let mut sizes = LogSizes::new(1_600);
         sizes.add(7, 9_000);
-        assert_eq!(sizes.purgeable(), None);
+        assert_eq!(sizes.purgeable(1_600), None);
         sizes.add(8, 5_000);
-        assert_eq!(sizes.purgeable(), Some(7));
+        assert_eq!(sizes.purgeable(1_600), Some(7));
         sizes.purged(7);
-        assert_eq!(sizes.purgeable(), None);
+        assert_eq!(sizes.purgeable(1_600), None);
     }
 
     #[test]

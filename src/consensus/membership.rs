@@ -234,7 +234,7 @@ impl Group {
     }
 
     /// Changes the membership: one change at a time, and to its end, whether or not the caller
-    /// waits for it.
+    /// waits for it. With `unless_unfit` it is refused as by [`Group::check_voters_after`].
     ///
     /// # Errors
     /// [`ProposeError`]. After a failure on the way a voter may have been added or removed halfway
@@ -243,8 +243,9 @@ impl Group {
         self: &Arc<Self>,
         term: u64,
         change: MembershipChange,
+        unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
-        let changing = tokio::spawn(self.clone().change_alone(term, change));
+        let changing = tokio::spawn(self.clone().change_alone(term, change, unless_unfit));
         changing
             .await
             .map_err(|e| ProposeError::Stopped(e.to_string()))?
@@ -295,6 +296,7 @@ impl Group {
         self: Arc<Self>,
         term: u64,
         change: MembershipChange,
+        unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         // Whoever waited here could be gone long before it is its turn.
         let _one_at_a_time = self.changing.try_lock().map_err(|_| {
@@ -303,6 +305,11 @@ impl Group {
         })?;
         let before = self.in_force(term).await?;
         change.check(before.membership())?;
+        if let Some(asked) = unless_unfit {
+            // It may have been checked while another change was under way.
+            let fit = self.check_voters_after(term, &change, asked);
+            fit.map_err(|unfit| ProposeError::Refused(unfit.to_string()))?;
+        }
         let voters = change.voters_after(before.membership());
         self.lease.propose(Quorums::of(&before), voters);
         let unless_changed = [
@@ -458,10 +465,11 @@ impl MembershipChange {
             {
                 format!("node {id} has been removed or replaced meanwhile; see ratchet status")
             }
-            MembershipChange::Promote(id) if known(id).is_none() => {
-                format!("node {id} has been removed meanwhile; see ratchet status")
-            }
-            _ => return Ok(()),
+            // What Raft refuses by itself.
+            MembershipChange::Add(..)
+            | MembershipChange::Move(..)
+            | MembershipChange::Promote(_)
+            | MembershipChange::Remove(_) => return Ok(()),
         };
         Err(ProposeError::Refused(why))
     }

@@ -9,6 +9,7 @@ use tonic::{Code, Status};
 
 use super::{Failure, Origin, Shared, leader_of};
 use crate::{
+    clock,
     consensus::{MembershipChange, NodeState, ProposeError, Role},
     proto::{
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
@@ -199,18 +200,20 @@ impl Shared {
         }
         let member = self.introduce(id, &peer_address).await?;
         let change = MembershipChange::Add(id, member);
-        self.change(term, change, deadline).await
+        self.change(term, change, None, deadline).await
     }
 
-    /// Has a change carried out. It goes on when the deadline passes.
+    /// Has a change carried out. It goes on when the deadline passes. With `unless_unfit` it is refused
+    /// where the voters after it could not go on.
     async fn change(
         &self,
         term: u64,
         change: MembershipChange,
+        unless_unfit: Option<clock::Instant>,
         deadline: Instant,
     ) -> Result<Reply, Status> {
         let in_time = deadline.checked_sub(LAST_WORDS).unwrap_or(deadline);
-        let changing = self.group.change(term, change);
+        let changing = self.group.change(term, change, unless_unfit);
         match tokio::time::timeout_at(in_time, changing).await {
             Ok(done) => done.map_err(unproposed)?,
             Err(_) => {
@@ -237,8 +240,8 @@ impl Shared {
         if member == known {
             return Ok(self.membership());
         }
-        self.change(term, MembershipChange::Move(id, member), deadline)
-            .await
+        let change = MembershipChange::Move(id, member);
+        self.change(term, change, None, deadline).await
     }
 
     /// Promotes or removes, once the voters that there would be can go on without the others.
@@ -265,7 +268,8 @@ impl Shared {
             }
             tokio::time::sleep(RETRY).await;
         }
-        self.change(term, change, deadline).await
+        let unless_unfit = (!force).then_some(asked_at);
+        self.change(term, change, unless_unfit, deadline).await
     }
 
     fn known(&self, id: NodeId) -> Result<Member, Status> {

@@ -46,11 +46,16 @@ impl Shared {
     fn measure_lease(&self) {
         let own = self.group.leadership().borrow().own.clone();
         let (remaining, age) = match own {
-            // A sole voter's lease never ends.
-            Some(lease) if lease.deadline() == Instant::NEVER => (f64::INFINITY, 0.0),
             Some(lease) => {
                 let now = self.clock.now().as_nanos() as f64 / 1e9;
-                let deadline = lease.deadline().as_nanos() as f64 / 1e9;
+                let deadline = lease.deadline();
+                if deadline == Instant::NEVER {
+                    // A sole voter's lease never ends.
+                    self.metrics.lease_remaining_seconds.set(f64::INFINITY);
+                    self.metrics.lease_age_seconds.set(0.0);
+                    return;
+                }
+                let deadline = deadline.as_nanos() as f64 / 1e9;
                 let lease_seconds = self.config.lease_ms as f64 / 1e3;
                 // Before a majority answered, its age is that of the term.
                 let began = lease.began().as_nanos() as f64 / 1e9;

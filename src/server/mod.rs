@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
-pub(crate) use connections::{Limits, Protocol, serve};
+use connections::{Limits, Protocol, serve};
 use listeners::Listeners;
 pub use peer::Door as PeerDoor;
 use unfinished::Counted;

@@ -25,7 +25,8 @@ const BYTES_PER_SECOND: u64 = 8 << 20;
 /// A peer that takes nothing of a snapshot for so long, or does not say that it is installed, is given
 /// up: the view of the table that it is read from takes room on this node's disk.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// After a snapshot was installed the entries after it are kept for so long.
+/// After a snapshot was installed the entries after it are kept for so long, or for as long as it was under
+/// way, whichever is longer.
 const CATCH_UP: Duration = Duration::from_secs(60);
 /// After a failed attempt the peer is left alone for so long, doubled with each further one ...
 const RETRY: Duration = Duration::from_secs(1);
@@ -82,6 +83,7 @@ impl Peer {
         };
         let covered = snapshot.meta.last_log_id.map(|last| last.index);
         let sending = self.network.sending.clone();
+        let started = Instant::now();
         let sent = Sent::begin(sending, covered.unwrap_or(0));
         let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let about = codec::encode(&about).map_err(|e| Status::internal(e.to_string()))?;
@@ -122,8 +124,9 @@ impl Peer {
             let acknowledged = &self.network.acknowledged;
             acknowledged.note(self.header.to_incarnation, term, index);
         }
+        let catching_up = started.elapsed().max(CATCH_UP);
         tokio::spawn(async move {
-            tokio::time::sleep(CATCH_UP).await;
+            tokio::time::sleep(catching_up).await;
             drop(sent);
         });
         Ok((response, bytes))
