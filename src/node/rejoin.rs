@@ -8,7 +8,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use openraft::storage::RaftLogStorage;
 use tonic::{Code, Status};
 
 use super::{Config, FIRST_SET, Shared, StartError};
@@ -52,16 +51,9 @@ async fn ask_peers(
     limit: Duration,
 ) -> Result<(), StartError> {
     // Once it is open the log goes at least as far as the table, which holds what a snapshot brought.
-    let state = LogStore::open(store, FIRST_SET)?.get_log_state().await;
-    let state = state.map_err(|e| {
-        let dir = store.dir().display();
-        StartError::Store(StoreError::Refused(format!(
-            "the log in {dir} cannot be read: {e}"
-        )))
-    })?;
     let mine = Acknowledged {
         incarnation: store.identity().incarnation,
-        log_index: state.last_log_id.map_or(0, |last| last.index),
+        log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
     };
     let asked = peers(store, config)?.into_iter().map(|(to, address)| {
         let request = HelloRequest {

@@ -59,6 +59,14 @@ impl LogStore {
         Ok(log)
     }
 
+    /// The index of the last entry, of one that was purged if there is no other; 0 for none.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub fn last_index(&self) -> Result<u64, StoreError> {
+        Ok(self.reader.end()?.map_or(0, |last| last.index))
+    }
+
     /// An installed snapshot is on the disk before the purge that follows it. A power cut in between
     /// leaves a log that ends before the table, perhaps with entries that were never committed.
     fn purge_what_a_snapshot_replaced(&self) -> Result<(), StoreError> {
