@@ -196,7 +196,7 @@ fn invalid(server: &str) -> Error {
 
 /// A status that the transport made of a connection that broke, as what it is to the caller: nobody
 /// answered. (It is UNKNOWN or INTERNAL by itself, as a server's own may be.)
-pub fn unbroken(status: Status) -> Status {
+fn unbroken(status: Status) -> Status {
     let is_own = std::error::Error::source(&status).is_some();
     match status.code() {
         Code::Unknown | Code::Internal if is_own => {
@@ -243,30 +243,14 @@ mod tests {
         assert!(!never_connected(&Status::unavailable("no leader is known")));
     }
 
-    #[tokio::test]
-    async fn a_connection_that_breaks_is_an_absence_and_a_read_goes_elsewhere() {
-        let breaks = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = breaks.local_addr().unwrap();
-        let breaking = tokio::spawn(async move {
-            let mut times = 0;
-            while let Ok((connection, _)) = breaks.accept().await {
-                // The greeting and the request arrived, and nothing is answered.
-                connection.readable().await.unwrap();
-                drop(connection);
-                times += 1;
-                if times == 2 {
-                    break;
-                }
-            }
-        });
-        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5), false).unwrap();
-        let call = servers.call(false, StatusRequest {}, async |channel, request| {
-            AdminClient::new(channel).status(request).await
-        });
-        let error = call.await.expect_err("nobody can have answered");
-        assert_eq!(error.code(), Some(crate::Code::Unavailable), "{error}");
-        assert!(error.is_retryable());
-        breaking.abort();
+    #[test]
+    fn what_the_transport_says_of_a_broken_connection_is_an_absence() {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let broken = Status::from_error(Box::new(reset));
+        assert_eq!(broken.code(), Code::Unknown);
+        assert_eq!(unbroken(broken).code(), Code::Unavailable);
+        let own = unbroken(Status::internal("a fault of the server"));
+        assert_eq!(own.code(), Code::Internal);
     }
 
     #[test]
