@@ -9,22 +9,8 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use common::{PATIENCE, links::Cluster};
-use futures::stream::BoxStream;
-use ratchet::{
-    consensus::{RaftRpc, Transport},
-    node::Seams,
-    proto::{
-        peer::{
-            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-            HelloResponse, RaftMessage, RaftReply, SnapshotPart,
-        },
-        v1::Build,
-    },
-    version,
-};
-use tonic::Status;
+use common::{PATIENCE, links::Cluster, tapped::Tapped};
+use ratchet::{proto::v1::Build, version};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// What the nodes log.
@@ -72,91 +58,22 @@ impl Log {
 /// Where nodes of another release are, and which.
 type Others = Arc<Mutex<BTreeMap<String, Build>>>;
 
-/// A network on which some nodes say that they are of another release.
-struct Disguised {
-    inner: Arc<dyn Transport>,
-    me: String,
-    others: Others,
-}
-
-impl Disguised {
-    fn of(&self, address: &str) -> Option<Build> {
-        self.others.lock().unwrap().get(address).cloned()
-    }
-}
-
-#[async_trait]
-impl Transport for Disguised {
-    async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
-    ) -> Result<RaftReply, Status> {
-        self.inner.raft(address, rpc, message, timeout).await
-    }
-
-    async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
-        self.inner.install_snapshot(address, parts).await
-    }
-
-    async fn hello(
-        &self,
-        address: &str,
-        mut request: HelloRequest,
-        timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
-        request.build = self.of(&self.me).or(request.build);
-        let mut response = self.inner.hello(address, request, timeout).await?;
-        response.build = self.of(address).or(response.build);
-        Ok(response)
-    }
-
-    async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
-        self.inner.forward(address, requests).await
-    }
-
-    async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
-        self.inner.administer(address, request, timeout).await
-    }
-}
-
+/// Starts a node on a network on which some say that they are of another release.
 async fn start(cluster: &mut Cluster, others: &Others, id: u64) {
-    let config = cluster.configs[&id].clone();
-    let seams = cluster.seams(id);
-    let transport = Arc::new(Disguised {
-        me: config.peer_listen.to_string(),
-        inner: seams.transport.clone(),
-        others: others.clone(),
+    let of = |others: &Others, address: &str| others.lock().unwrap().get(address).cloned();
+    let me = cluster.configs[&id].peer_listen.to_string();
+    let (here, there) = (others.clone(), others.clone());
+    let mut seams = cluster.seams(id);
+    seams.transport = Arc::new(Tapped {
+        on_greeting: Box::new(move |request| {
+            request.build = of(&here, &me).or(request.build.take());
+        }),
+        on_answer: Box::new(move |address, response| {
+            response.build = of(&there, address).or(response.build.take());
+        }),
+        ..Tapped::new(seams.transport)
     });
-    let seams = Seams { transport, ..seams };
-    let starting = async {
-        loop {
-            match ratchet::server::start(config.clone(), seams.clone()).await {
-                // Parts of its last run are still letting go of the directory.
-                Err(error) if error.to_string().contains("in use by another process") => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                started => return started.expect("the node starts"),
-            }
-        }
-    };
-    let node = tokio::time::timeout(PATIENCE, starting).await;
-    cluster.nodes.insert(id, node.expect("in time"));
+    cluster.start_node_with(id, seams).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -261,6 +261,40 @@ async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
     assert!(unknown.unwrap_err().to_string().contains("\"film\""));
 }
 
+/// Somebody who accepts one connection after the other, reads what is said first, and hangs up.
+async fn hangs_up() -> (String, JoinSet<()>) {
+    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut hanging_up = JoinSet::new();
+    hanging_up.spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            connection.readable().await.unwrap();
+        }
+    });
+    (address, hanging_up)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_whose_connection_breaks_goes_to_another_server_and_a_change_does_not() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    cluster.leader().await;
+    let (breaks, _hanging_up) = hangs_up().await;
+    let servers = [breaks.clone(), cluster.address(1).to_string()];
+    let client = || {
+        let builder = Client::builder().servers(&servers).timeout(PATIENCE);
+        builder.build().expect("a client")
+    };
+    assert_eq!(client().status().await.expect("from the other").node, 1);
+    // It may have been made.
+    let changed = client().transfer(Some(1)).await.unwrap_err();
+    assert_eq!(
+        changed.code(),
+        Some(ratchet_client::Code::Unavailable),
+        "{changed}"
+    );
+    assert!(changed.to_string().starts_with(&breaks), "{changed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline() {
     let [nobody] = free_ports::<1>(own_ip());

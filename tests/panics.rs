@@ -11,18 +11,13 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use common::{PATIENCE, links::Cluster};
-use futures::stream::BoxStream;
+use common::{PATIENCE, links::Cluster, tapped::Tapped};
 use ratchet::{
     clock::{BootClock, Clock, Instant},
-    consensus::{RaftRpc, Transport},
     node::{Node, Seams},
-    proto::peer::*,
     storage::StoreOptions,
     tasks::Fault,
 };
-use tonic::Status;
 
 /// Panics once it is armed.
 #[derive(Clone, Default)]
@@ -38,62 +33,6 @@ impl Bug {
     }
 }
 
-/// A transport that panics on demand: when it says hello, or when it carries Raft's messages.
-struct Buggy {
-    inner: Arc<dyn Transport>,
-    in_hello: Bug,
-    in_raft: Bug,
-}
-
-#[async_trait]
-impl Transport for Buggy {
-    async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
-    ) -> Result<RaftReply, Status> {
-        self.in_raft.bite();
-        self.inner.raft(address, rpc, message, timeout).await
-    }
-
-    async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
-        self.inner.install_snapshot(address, parts).await
-    }
-
-    async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
-        self.in_hello.bite();
-        self.inner.hello(address, request, timeout).await
-    }
-
-    async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
-        self.inner.forward(address, requests).await
-    }
-
-    async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
-        self.inner.administer(address, request, timeout).await
-    }
-}
-
 /// A clock that panics on demand, but not in the thread that writes the log.
 struct BuggyClock(Bug);
 
@@ -104,13 +43,6 @@ impl Clock for BuggyClock {
         }
         BootClock.now()
     }
-}
-
-async fn start(cluster: &Cluster, id: u64, seams: Seams) -> Node {
-    let config = cluster.configs[&id].clone();
-    ratchet::server::start(config, seams)
-        .await
-        .expect("the node starts")
 }
 
 /// Waits until the node fails, and checks that it names the part which panicked.
@@ -127,20 +59,32 @@ async fn assert_fails_by(node: &Node, part: &str) {
     }
 }
 
+/// Starts a cluster of one, and checks that it fails by `part` when a bump meets the bug.
+async fn assert_a_bump_fails_it(mut cluster: Cluster, seams: Seams, bug: &Bug, part: &str) {
+    cluster.start_node_with(1, seams).await;
+    cluster.client(1).next_at_last(1).await;
+    bug.arm();
+    // A fresh key: its call waits for the bumper, and reads the clock only after.
+    let mut client = cluster.client(1).patient(Duration::from_secs(1));
+    let asked = tokio::spawn(async move { client.next(2).await });
+    assert_fails_by(&cluster.nodes[&1], part).await;
+    asked.await.unwrap().expect_err("no number without a bump");
+    cluster.crash(1).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_while_the_cluster_is_founded_fails_the_node() {
-    let cluster = Cluster::configured(3, |_| {});
+    let mut cluster = Cluster::configured(3, |_| {});
     let bug = Bug::default();
     bug.arm();
     let mut seams = cluster.seams(1);
-    seams.transport = Arc::new(Buggy {
-        inner: seams.transport,
-        in_hello: bug,
-        in_raft: Bug::default(),
+    seams.transport = Arc::new(Tapped {
+        on_greeting: Box::new(move |_| bug.bite()),
+        ..Tapped::new(seams.transport)
     });
-    let founder = start(&cluster, 1, seams).await;
-    assert_fails_by(&founder, "formation").await;
-    founder.halt().await;
+    cluster.start_node_with(1, seams).await;
+    assert_fails_by(&cluster.nodes[&1], "formation").await;
+    cluster.crash(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,13 +93,12 @@ async fn a_panic_in_one_of_rafts_own_tasks_fails_the_node_and_the_others_go_on()
     let bugs: Vec<Bug> = (0..3).map(|_| Bug::default()).collect();
     for id in 1..=3 {
         let mut seams = cluster.seams(id);
-        seams.transport = Arc::new(Buggy {
-            inner: seams.transport,
-            in_hello: Bug::default(),
-            in_raft: bugs[id as usize - 1].clone(),
+        let bug = bugs[id as usize - 1].clone();
+        seams.transport = Arc::new(Tapped {
+            on_raft: Box::new(move || bug.bite()),
+            ..Tapped::new(seams.transport)
         });
-        let node = start(&cluster, id, seams).await;
-        cluster.nodes.insert(id, node);
+        cluster.start_node_with(id, seams).await;
     }
     cluster.client(1).next_at_last(1).await;
     let leader = cluster.leader().await;
@@ -168,26 +111,17 @@ async fn a_panic_in_one_of_rafts_own_tasks_fails_the_node_and_the_others_go_on()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_of_the_bumper_fails_the_node() {
-    let mut cluster = Cluster::configured(1, |_| {});
+    let cluster = Cluster::configured(1, |_| {});
     let bug = Bug::default();
     let mut seams = cluster.seams(1);
     // A sole voter's lease needs no clock, so that nobody but who hands out numbers reads it.
     seams.clock = Arc::new(BuggyClock(bug.clone()));
-    let node = start(&cluster, 1, seams).await;
-    cluster.nodes.insert(1, node);
-    cluster.client(1).next_at_last(1).await;
-    bug.arm();
-    // A fresh key: its call waits for the bumper, and reads the clock only after.
-    let mut client = cluster.client(1).patient(Duration::from_secs(1));
-    let asked = tokio::spawn(async move { client.next(2).await });
-    assert_fails_by(&cluster.nodes[&1], "bumper").await;
-    asked.await.unwrap().expect_err("no number without a bump");
-    cluster.crash(1).await;
+    assert_a_bump_fails_it(cluster, seams, &bug, "bumper").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_of_the_writer_of_the_log_fails_the_node() {
-    let mut cluster = Cluster::configured(1, |_| {});
+    let cluster = Cluster::configured(1, |_| {});
     let bug = Bug::default();
     let mut seams = cluster.seams(1);
     let in_sync = bug.clone();
@@ -198,13 +132,5 @@ async fn a_panic_of_the_writer_of_the_log_fails_the_node() {
         }),
         ..seams.storage
     };
-    let node = start(&cluster, 1, seams).await;
-    cluster.nodes.insert(1, node);
-    cluster.client(1).next_at_last(1).await;
-    bug.arm();
-    let mut client = cluster.client(1).patient(Duration::from_secs(1));
-    let asked = tokio::spawn(async move { client.next(2).await });
-    assert_fails_by(&cluster.nodes[&1], "writer of the log").await;
-    asked.await.unwrap().expect_err("no number without a bump");
-    cluster.crash(1).await;
+    assert_a_bump_fails_it(cluster, seams, &bug, "writer of the log").await;
 }

@@ -135,7 +135,7 @@ impl Code {
             tonic::Code::OutOfRange => Code::OutOfRange,
             tonic::Code::ResourceExhausted => Code::ResourceExhausted,
             tonic::Code::Unavailable => Code::Unavailable,
-            // The transport's own timeout is `Cancelled`.
+            // A server cancels what took too long.
             tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
             tonic::Code::Aborted => Code::Aborted,
             tonic::Code::Internal => Code::Internal,

@@ -162,11 +162,14 @@ impl Servers {
             let share = if changes { left } else { left / untried };
             let mut message = Request::new(request.clone());
             message.set_timeout(share);
-            let answer = tokio::time::timeout(share, ask(self.channel(&server)?, message)).await;
+            let (asked, channel) = (Instant::now(), self.channel(&server)?);
+            let answer = tokio::time::timeout(share, ask(channel, message)).await;
             let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) if status.code() != Code::Cancelled => status,
-                // tonic's own timeout is `Cancelled`.
+                // tonic's own timeout is `Cancelled`, and so is what was under way when a connection broke.
+                Ok(Err(status)) if status.code() != Code::Cancelled || asked.elapsed() < share => {
+                    status
+                }
                 Ok(Err(_)) | Err(_) => {
                     Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
                 }
@@ -195,11 +198,11 @@ fn invalid(server: &str) -> Error {
 }
 
 /// A status that the transport made of a connection that broke, as what it is to the caller: nobody
-/// answered. (It is UNKNOWN or INTERNAL by itself, as a server's own may be.)
+/// answered. (It is UNKNOWN, INTERNAL or CANCELLED by itself, as a server's own may be.)
 fn unbroken(status: Status) -> Status {
     let is_own = std::error::Error::source(&status).is_some();
     match status.code() {
-        Code::Unknown | Code::Internal if is_own => {
+        Code::Unknown | Code::Internal | Code::Cancelled if is_own => {
             Status::unavailable(format!("the connection broke: {}", status.message()))
         }
         _ => status,

@@ -17,7 +17,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{
-    Raft, RaftMetrics, SnapshotPolicy, StepDownPolicy,
+    Raft, RaftMetrics, RaftState, SnapshotPolicy, StepDownPolicy,
     async_runtime::watch::WatchReceiver,
     errors::{ClientWriteError, Fatal, RaftError},
     impls::ProgressResponder,
@@ -399,11 +399,8 @@ impl Group {
     /// The term that Raft itself leads at this moment.
     async fn leads_in_raft(&self) -> Result<Option<u64>, Fatal<Types>> {
         let me = self.node();
-        let read = self.raft.with_raft_state(move |state| {
-            let vote = state.vote_ref();
-            (vote.committed && vote.leader_id.voted_for == me).then_some(vote.leader_id.term)
-        });
-        read.await
+        let read = move |state: &RaftState<Types>| term_led(state.vote_ref(), me);
+        self.raft.with_raft_state(read).await
     }
 
     /// Stops Raft on this node.
@@ -467,10 +464,8 @@ impl Group {
 
     /// Follows what Raft says; the lease of the term that this node leads, if it leads.
     fn observe(&self, seen: &RaftMetrics<Types>) -> Option<Arc<TermLease>> {
-        let vote = &seen.vote;
-        let term = vote.leader_id.term;
-        let leads =
-            seen.state.is_leader() && vote.committed && vote.leader_id.voted_for == self.node();
+        let term = seen.vote.leader_id.term;
+        let leads = seen.state.is_leader() && term_led(&seen.vote, self.node()).is_some();
         let membership = seen.membership_config.membership();
         self.network.follow(&seen.membership_config);
         let quorums = Quorums::of(&seen.membership_config);
@@ -512,9 +507,14 @@ impl Group {
 impl Group {
     /// Makes Raft's core panic.
     pub(crate) async fn panic_in_raft(&self) {
-        let panic = |_: &openraft::RaftState<Types>| panic!("a panic for a test");
+        let panic = |_: &RaftState<Types>| panic!("a panic for a test");
         assert!(self.raft.with_raft_state::<_, ()>(panic).await.is_err());
     }
+}
+
+/// The term that `node` leads, where its vote says that it does.
+pub(super) fn term_led(vote: &Vote, node: NodeId) -> Option<u64> {
+    (vote.committed && vote.leader_id.voted_for == node).then_some(vote.leader_id.term)
 }
 
 /// Whether a message was refused, since its receiver knows a later leader or candidate.

@@ -21,7 +21,7 @@ use openraft::{
 };
 
 use super::{
-    group::{Group, ProposeError, refused},
+    group::{Group, ProposeError, refused, term_led},
     lease::{Quorums, Silence},
 };
 use crate::{
@@ -405,9 +405,7 @@ impl Group {
     async fn in_force(&self, term: u64) -> Result<StoredMembership, ProposeError> {
         let me = self.node();
         let read = self.raft.with_raft_state(move |state| {
-            let vote = state.vote_ref();
-            let leads =
-                vote.committed && vote.leader_id.term == term && vote.leader_id.voted_for == me;
+            let leads = term_led(state.vote_ref(), me) == Some(term);
             leads.then(|| state.membership_state.effective().as_ref().clone())
         });
         read.await

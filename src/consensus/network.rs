@@ -38,6 +38,8 @@ use crate::{
 
 mod snapshots;
 
+use snapshots::LogHolds;
+
 /// Who this node is, as every message to a peer says.
 #[derive(Debug, Clone)]
 pub struct Sender {
@@ -77,36 +79,7 @@ pub struct Network {
     metrics: Arc<Metrics>,
     acknowledged: Arc<Acknowledged>,
     members: Arc<Mutex<Members>>,
-    sending: Arc<Sending>,
-}
-
-/// Which snapshots are being sent: how often one that covers the log up to an index.
-#[derive(Default)]
-struct Sending(Mutex<BTreeMap<u64, usize>>);
-
-/// A snapshot that is being sent, until this is dropped.
-struct Sent {
-    sending: Arc<Sending>,
-    covered: u64,
-}
-
-impl Sent {
-    fn begin(sending: Arc<Sending>, covered: u64) -> Self {
-        *sending.0.lock().entry(covered).or_default() += 1;
-        Sent { sending, covered }
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        let mut sending = self.sending.0.lock();
-        if let Some(times) = sending.get_mut(&self.covered) {
-            *times -= 1;
-            if *times == 0 {
-                sending.remove(&self.covered);
-            }
-        }
-    }
+    log_holds: Arc<LogHolds>,
 }
 
 /// Where the members are. Raft keeps a [`Peer`] when its node moves.
@@ -156,7 +129,7 @@ impl Network {
             lease,
             metrics,
             acknowledged: Arc::default(),
-            sending: Arc::default(),
+            log_holds: Arc::default(),
             members: Arc::default(),
         }
     }

@@ -96,7 +96,7 @@ fn apply_entries(
     table: &mut AppliedTable,
     entries: Vec<Entry>,
 ) -> Result<Vec<Outcome>, StoreError> {
-    let mut change = table.change();
+    let (mut change, mut meta) = (table.change(), table.meta().clone());
     let mut outcomes = Vec::with_capacity(entries.len());
     for entry in entries {
         let log_id = entry.log_id();
@@ -106,15 +106,14 @@ fn apply_entries(
                 apply(&mut change, log_id.committed_leader_id().term, &command)?
             }
             EntryPayload::Membership(membership) => {
-                change.meta.membership = StoredMembership::new(Some(log_id), membership);
+                meta.membership = StoredMembership::new(Some(log_id), membership);
                 Outcome::None
             }
         };
-        change.meta.last_applied = Some(log_id);
+        meta.last_applied = Some(log_id);
         outcomes.push(outcome);
     }
-    let written = change.write()?;
-    table.changed(written);
+    table.write(change, meta)?;
     Ok(outcomes)
 }
 

@@ -4,12 +4,9 @@
 //! and becomes the table in one atomic write. Invariant: a reader sees the table as it was after some
 //! entry, never a part of two.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use arc_swap::ArcSwap;
@@ -25,9 +22,10 @@ use super::{
     raft_types::{LogId, SnapshotMeta, StoredMembership},
     snapshot::{ArrivedSnapshot, OutgoingSnapshot, Records},
     store::Store,
+    table_change::TableChange,
     work::Work,
 };
-use crate::sequence::{Namespace, NamespaceId, SectionId, SectionKey, SectionRecord, SetId, Table};
+use crate::sequence::{NamespaceId, SectionId, SectionKey, SectionRecord, SetId};
 
 /// How many readers are at the disk at once: a slow one takes no more threads from the others' work.
 const READERS_MAX: usize = 16;
@@ -209,22 +207,22 @@ impl AppliedTable {
     }
 
     /// Begins a change.
-    pub fn change(&self) -> TableChange<'_> {
-        TableChange {
-            table: self,
-            prefix: prefix(self.set, self.meta.generation),
-            meta: self.meta.clone(),
-            sections: HashMap::new(),
-            namespaces: self.view.namespaces.load_full(),
-            batch: WriteBatch::default(),
-            failed: None,
-        }
+    pub fn change(&self) -> TableChange {
+        let prefix = prefix(self.set, self.meta.generation);
+        TableChange::new(self.db.clone(), prefix, self.view.namespaces.load_full())
     }
 
-    /// Completes a change that was written.
-    pub fn changed(&mut self, written: Written) {
-        self.meta = written.meta;
-        self.view.namespaces.store(written.namespaces);
+    /// Writes a change, and with it how far the table is then, at once. It need not be synced: the log
+    /// is, and would be applied again.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write(&mut self, mut change: TableChange, meta: AppliedMeta) -> Result<(), StoreError> {
+        change.put(&meta_key(self.set), &meta)?;
+        change.write()?;
+        self.meta = meta;
+        self.view.namespaces.store(change.namespaces().clone());
+        Ok(())
     }
 
     /// A snapshot of the table as it is now, to be sent to a peer.
@@ -294,89 +292,4 @@ pub(super) fn read_namespaces(db: &Database, prefix: &[u8]) -> Result<Namespaces
         namespaces.put(db.unseal(Family::Applied, &key, &value)?);
     }
     Ok(namespaces)
-}
-
-/// Entries being applied: reads see what they wrote, nobody else does until it is written.
-pub struct TableChange<'a> {
-    table: &'a AppliedTable,
-    prefix: Vec<u8>,
-    /// How far the table will be.
-    pub meta: AppliedMeta,
-    sections: HashMap<SectionId, SectionRecord>,
-    namespaces: Arc<Namespaces>,
-    batch: WriteBatch,
-    failed: Option<StoreError>,
-}
-
-/// A change that is written.
-pub struct Written {
-    meta: AppliedMeta,
-    namespaces: Arc<Namespaces>,
-}
-
-impl TableChange<'_> {
-    /// Writes all of it at once. It need not be synced: the log is, and would be applied again.
-    pub fn write(mut self) -> Result<Written, StoreError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let db = &self.table.db;
-        let applied = db.family(Family::Applied)?;
-        for (id, record) in &self.sections {
-            let key = section_key(&self.prefix, id);
-            self.batch.put_cf(applied, key, codec::seal(record)?);
-        }
-        let key = meta_key(self.table.set);
-        self.batch.put_cf(applied, key, codec::seal(&self.meta)?);
-        db.write(self.batch, false)?;
-        Ok(Written {
-            meta: self.meta,
-            namespaces: self.namespaces,
-        })
-    }
-
-    fn put(&mut self, namespace: &Namespace) -> Result<(), StoreError> {
-        let applied = self.table.db.family(Family::Applied)?;
-        let key = namespace_key(&self.prefix, namespace.id);
-        self.batch.put_cf(applied, key, codec::seal(namespace)?);
-        Ok(())
-    }
-}
-
-impl Table for TableChange<'_> {
-    type Error = StoreError;
-
-    fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
-        match self.sections.get(id) {
-            Some(record) => Ok(*record),
-            None => self.table.view.section(id),
-        }
-    }
-
-    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
-        self.sections.insert(id.clone(), record);
-    }
-
-    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.namespaces.by_id(id)
-    }
-
-    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.by_name(name)
-    }
-
-    fn namespace_count(&self) -> usize {
-        self.namespaces.count()
-    }
-
-    fn next_namespace_id(&self) -> NamespaceId {
-        self.namespaces.next_id()
-    }
-
-    fn put_namespace(&mut self, namespace: Namespace) {
-        if let Err(error) = self.put(&namespace) {
-            self.failed.get_or_insert(error);
-        }
-        Arc::make_mut(&mut self.namespaces).put(namespace);
-    }
 }

@@ -21,6 +21,7 @@ mod room;
 mod snapshot;
 mod snapshot_format;
 mod store;
+mod table_change;
 mod work;
 mod writer;
 

@@ -9,7 +9,7 @@
 //! directory before: the record [`RECORD`] stands until the end.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
 };
@@ -28,14 +28,12 @@ use super::{
     namespaces::Namespaces,
     raft_types::{Entry, LogId, Member, Membership, StoredMembership, Vote},
     store::{self, StoreOptions},
+    table_change::TableChange,
 };
 use crate::{
     clock::BootClock,
     random,
-    sequence::{
-        Command, Namespace, NamespaceConfig, NamespaceId, NodeId, SectionId, SectionRecord, SetId,
-        Table, apply,
-    },
+    sequence::{Command, NamespaceConfig, NamespaceId, NodeId, SectionRecord, SetId, apply},
 };
 
 /// Where an unfinished recovery is written down.
@@ -123,13 +121,14 @@ pub fn recover(
     margin: &Margin,
     dry_run: bool,
 ) -> Result<Recovery, StoreError> {
-    let marker = if dir.exists() {
-        store::check_contents(dir)?;
-        identity::read_marker(dir)?
-    } else {
-        None
-    };
-    let Some(marker) = marker else {
+    if !dir.exists() {
+        return Err(StoreError::Refused(format!(
+            "{} does not exist; name the data directory of the surviving node: --data-dir",
+            dir.display()
+        )));
+    }
+    store::check_contents(dir)?;
+    let Some(marker) = identity::read_marker(dir)? else {
         return Err(StoreError::Refused(format!(
             "{} is not the data directory of a node: there is no file NODE in it",
             dir.display()
@@ -216,10 +215,12 @@ impl<'a> Copy<'a> {
         };
         // What was not applied yet may have been committed: namespaces first, since their
         // configuration decides how far ceilings are raised.
-        let mut tail = Tail::new(db, Vec::new(), std::mem::take(&mut copy.namespaces));
+        // Nothing of this is written: it is applied again to the raised table.
+        let namespaces = Arc::new(std::mem::take(&mut copy.namespaces));
+        let mut tail = TableChange::new(db.clone(), Vec::new(), namespaces);
         let mut membership = None;
         let mut steps = BTreeMap::new();
-        note_steps(&mut steps, &tail.namespaces);
+        note_steps(&mut steps, tail.namespaces());
         copy.each_unapplied(|entry| {
             let term = entry.log_id().committed_leader_id().term;
             match entry.payload {
@@ -228,13 +229,13 @@ impl<'a> Copy<'a> {
                     command @ (Command::CreateNamespace { .. } | Command::UpdateNamespace { .. }),
                 ) => {
                     drop(apply(&mut tail, term, &command)?);
-                    note_steps(&mut steps, &tail.namespaces);
+                    note_steps(&mut steps, tail.namespaces());
                 }
                 EntryPayload::Normal(_) | EntryPayload::Blank => {}
             }
             Ok(())
         })?;
-        copy.namespaces = tail.namespaces;
+        copy.namespaces = Namespaces::clone(tail.namespaces());
         copy.steps = steps;
         copy.membership = membership.unwrap_or(copy.membership);
         copy.member()?;
@@ -349,7 +350,8 @@ impl<'a> Copy<'a> {
         let mut raised = self.raised.clone();
         self.raise_sections(&to, &mut raised, dry_run)?;
         let mut unapplied_entries = 0;
-        let mut tail = Tail::new(self.db, to, self.namespaces.clone());
+        let namespaces = Arc::new(self.namespaces.clone());
+        let mut tail = TableChange::new(self.db.clone(), to, namespaces);
         self.each_unapplied(|entry| {
             unapplied_entries += 1;
             let term = entry.log_id().committed_leader_id().term;
@@ -490,72 +492,6 @@ fn finish(db: &Database, pending: Pending) -> Result<Recovery, StoreError> {
     batch.delete_cf(db.family(Family::HardState)?, RECORD);
     db.write(batch, true)?;
     Ok(pending.recovery)
-}
-
-/// Entries that were not applied, applied to the raised table.
-struct Tail<'a> {
-    db: &'a Database,
-    prefix: Vec<u8>,
-    namespaces: Namespaces,
-    sections: HashMap<SectionId, SectionRecord>,
-}
-
-impl<'a> Tail<'a> {
-    fn new(db: &'a Database, prefix: Vec<u8>, namespaces: Namespaces) -> Self {
-        Tail {
-            db,
-            prefix,
-            namespaces,
-            sections: HashMap::new(),
-        }
-    }
-
-    /// Writes what one entry changed.
-    fn write(&mut self) -> Result<(), StoreError> {
-        let applied = self.db.family(Family::Applied)?;
-        let mut batch = WriteBatch::default();
-        for (id, record) in self.sections.drain() {
-            let key = applied::section_key(&self.prefix, &id);
-            batch.put_cf(applied, key, codec::seal(&record)?);
-        }
-        self.db.write(batch, false)
-    }
-}
-
-impl Table for Tail<'_> {
-    type Error = StoreError;
-
-    fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
-        if let Some(record) = self.sections.get(id) {
-            return Ok(*record);
-        }
-        let key = applied::section_key(&self.prefix, id);
-        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
-    }
-
-    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
-        self.sections.insert(id.clone(), record);
-    }
-
-    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.namespaces.by_id(id)
-    }
-
-    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.by_name(name)
-    }
-
-    fn next_namespace_id(&self) -> NamespaceId {
-        self.namespaces.next_id()
-    }
-
-    fn namespace_count(&self) -> usize {
-        self.namespaces.count()
-    }
-
-    fn put_namespace(&mut self, namespace: Namespace) {
-        self.namespaces.put(namespace);
-    }
 }
 
 #[cfg(test)]

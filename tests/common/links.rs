@@ -234,10 +234,15 @@ impl Cluster {
     }
 
     pub async fn start_node(&mut self, id: u64) {
+        let seams = self.seams(id);
+        self.start_node_with(id, seams).await;
+    }
+
+    pub async fn start_node_with(&mut self, id: u64, seams: Seams) {
         let config = self.configs[&id].clone();
         let starting = async {
             loop {
-                match ratchet::server::start(config.clone(), self.seams(id)).await {
+                match ratchet::server::start(config.clone(), seams.clone()).await {
                     // Parts of its last run are still letting go of the directory.
                     Err(error) if error.to_string().contains("in use by another process") => {
                         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -6,6 +6,7 @@ pub mod history;
 pub mod links;
 pub mod power;
 pub mod processes;
+pub mod tapped;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

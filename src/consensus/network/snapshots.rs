@@ -3,17 +3,18 @@
 //! Invariant: every attempt sends the table as it is then. What was damaged on the way, or could not
 //! be read or written, is never sent again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use openraft::{
     errors::{StreamingError, Unreachable},
     raft::SnapshotResponse,
 };
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tonic::{Code, Status};
 
-use super::{Network, Peer, Sent, terms, unreadable};
+use super::{Network, Peer, terms, unreadable};
 use crate::{
     proto::peer::SnapshotPart,
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
@@ -82,9 +83,8 @@ impl Peer {
             return Err(Status::internal("a snapshot that arrived is not sent on"));
         };
         let covered = snapshot.meta.last_log_id.map(|last| last.index);
-        let sending = self.network.sending.clone();
         let started = Instant::now();
-        let sent = Sent::begin(sending, covered.unwrap_or(0));
+        let hold = LogHold::after(&self.network.log_holds, covered.unwrap_or(0));
         let about: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let about = codec::encode(&about).map_err(|e| Status::internal(e.to_string()))?;
         let first = SnapshotPart {
@@ -127,7 +127,7 @@ impl Peer {
         let catching_up = started.elapsed().max(CATCH_UP);
         tokio::spawn(async move {
             tokio::time::sleep(catching_up).await;
-            drop(sent);
+            drop(hold);
         });
         Ok((response, bytes))
     }
@@ -145,8 +145,40 @@ impl Network {
     /// Up to where the log may be purged: whoever is sent a snapshot goes on with the entries after
     /// it, and would need another snapshot without them.
     pub(in crate::consensus) fn purgeable_max(&self) -> u64 {
-        let sending = self.sending.0.lock();
-        sending.keys().next().copied().unwrap_or(u64::MAX)
+        let holds = self.log_holds.0.lock();
+        holds.keys().next().copied().unwrap_or(u64::MAX)
+    }
+}
+
+/// After which entries the log is held for peers, and for how many of them.
+#[derive(Default)]
+pub(super) struct LogHolds(Mutex<BTreeMap<u64, usize>>);
+
+/// Holds the log after an entry until it is dropped.
+struct LogHold {
+    holds: Arc<LogHolds>,
+    after: u64,
+}
+
+impl LogHold {
+    fn after(holds: &Arc<LogHolds>, after: u64) -> Self {
+        *holds.0.lock().entry(after).or_default() += 1;
+        LogHold {
+            holds: holds.clone(),
+            after,
+        }
+    }
+}
+
+impl Drop for LogHold {
+    fn drop(&mut self) {
+        let mut holds = self.holds.0.lock();
+        if let Some(peers) = holds.get_mut(&self.after) {
+            *peers -= 1;
+            if *peers == 0 {
+                holds.remove(&self.after);
+            }
+        }
     }
 }
 
@@ -175,4 +207,23 @@ fn parts_of(
             Some((SnapshotPart { header, payload }, (snapshot, next)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_held_for_the_peer_that_needs_most_of_it() {
+        let holds = Arc::new(LogHolds::default());
+        let first = |holds: &LogHolds| holds.0.lock().keys().next().copied();
+        let (late, early) = (LogHold::after(&holds, 70), LogHold::after(&holds, 50));
+        let again = LogHold::after(&holds, 50);
+        drop(early);
+        assert_eq!(first(&holds), Some(50), "another peer is sent the same");
+        drop(again);
+        assert_eq!(first(&holds), Some(70));
+        drop(late);
+        assert_eq!(first(&holds), None);
+    }
 }

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     clock::BootClock,
-    sequence::{Bump, NamespaceConfig, SectionKey, Trim},
+    sequence::{Bump, Namespace, SectionId, SectionKey, Trim},
     storage::{Store, StoreOptions},
 };
 

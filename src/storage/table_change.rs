@@ -1,0 +1,102 @@
+//! A change of a table's records: reads see what it wrote, nobody else does until it is written.
+
+use std::{collections::HashMap, sync::Arc};
+
+use rocksdb::WriteBatch;
+use serde::Serialize;
+
+use super::{
+    applied::{namespace_key, section_key},
+    codec,
+    database::{Database, Family},
+    error::StoreError,
+    namespaces::Namespaces,
+};
+use crate::sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table};
+
+/// A change of the records that stand under one prefix.
+pub struct TableChange {
+    db: Arc<Database>,
+    prefix: Vec<u8>,
+    sections: HashMap<SectionId, SectionRecord>,
+    namespaces: Arc<Namespaces>,
+    batch: WriteBatch,
+    failed: Option<StoreError>,
+}
+
+impl TableChange {
+    /// A change of the table under `prefix`, which has these namespaces.
+    pub(super) fn new(db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>) -> Self {
+        TableChange {
+            db,
+            prefix,
+            sections: HashMap::new(),
+            namespaces,
+            batch: WriteBatch::default(),
+            failed: None,
+        }
+    }
+
+    /// The namespaces, as changed.
+    pub(super) fn namespaces(&self) -> &Arc<Namespaces> {
+        &self.namespaces
+    }
+
+    /// Adds a record that stands beside the table's.
+    pub(super) fn put(&mut self, key: &[u8], value: &impl Serialize) -> Result<(), StoreError> {
+        let applied = self.db.family(Family::Applied)?;
+        self.batch.put_cf(applied, key, codec::seal(value)?);
+        Ok(())
+    }
+
+    /// Writes at once what was changed since it was written last. It is not synced.
+    pub(super) fn write(&mut self) -> Result<(), StoreError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        for (id, record) in std::mem::take(&mut self.sections) {
+            self.put(&section_key(&self.prefix, &id), &record)?;
+        }
+        self.db.write(std::mem::take(&mut self.batch), false)
+    }
+}
+
+impl Table for TableChange {
+    type Error = StoreError;
+
+    fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
+        if let Some(record) = self.sections.get(id) {
+            return Ok(*record);
+        }
+        let key = section_key(&self.prefix, id);
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+    }
+
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+        self.sections.insert(id.clone(), record);
+    }
+
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.by_id(id)
+    }
+
+    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.by_name(name)
+    }
+
+    fn namespace_count(&self) -> usize {
+        self.namespaces.count()
+    }
+
+    fn next_namespace_id(&self) -> NamespaceId {
+        self.namespaces.next_id()
+    }
+
+    fn put_namespace(&mut self, namespace: Namespace) {
+        let key = namespace_key(&self.prefix, namespace.id);
+        if let Err(error) = self.put(&key, &namespace) {
+            self.failed.get_or_insert(error);
+        }
+        Arc::make_mut(&mut self.namespaces).put(namespace);
+    }
+}
