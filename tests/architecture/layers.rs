@@ -1,0 +1,156 @@
+//! A module of the node uses those below it, never those above; libraries stay in their rooms.
+
+use crate::{
+    files::{File, assert_none, files},
+    rust::{paths, tokens},
+};
+
+/// From the top down. A module may use those that stand below it.
+const HOUSE: [&str; 7] = [
+    "cli",
+    "server",
+    "node",
+    "allocator",
+    "consensus",
+    "storage",
+    "sequence",
+];
+
+/// Every module may use these.
+const ALL_MAY_USE: [&str; 8] = [
+    "clock", "metrics", "planted", "proto", "random", "tasks", "version", "watch",
+];
+
+/// Where messages and statuses of gRPC may be used.
+const WIRE: [&str; 7] = [
+    "metrics",
+    "server",
+    "node",
+    "consensus/inbound",
+    "consensus/network",
+    "consensus/transport",
+    "proto",
+];
+
+/// What may be used in some rooms alone, and those rooms: directories, or files without `.rs`.
+const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
+    ("openraft", &["consensus", "storage"]),
+    ("rocksdb", &["storage"]),
+    ("ratchet_client", &["cli"]),
+    ("crate::proto", &WIRE),
+    ("prost", &WIRE),
+    ("tonic_prost", &WIRE),
+    ("tonic", &WIRE),
+];
+
+/// Uses of modules of this crate that do not stand below the file.
+fn violations_of_layers(file: &File) -> Vec<String> {
+    let place = |room: &str| HOUSE.iter().position(|r| *r == room);
+    let tokens = tokens(&file.text);
+    let paths = paths(&tokens);
+    let used = paths.iter().filter(|path| path.segments[0] == "crate");
+    let used = used.filter_map(|path| path.segments.get(1));
+    let forbidden = used.filter(|used| {
+        let is_below = match (place(file.room()), place(used)) {
+            (Some(mine), Some(other)) => other > mine,
+            (_, None) | (None, _) => false,
+        };
+        !is_below && **used != file.room() && !ALL_MAY_USE.contains(used)
+    });
+    forbidden
+        .map(|used| format!("{} uses crate::{used}", file.path))
+        .collect()
+}
+
+fn is_in(file: &File, room: &str) -> bool {
+    let inside = file.path.strip_prefix("src/").unwrap_or(&file.path);
+    let rest = inside.strip_prefix(room);
+    rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+}
+
+fn violations_of_rooms(file: &File) -> Vec<String> {
+    let tokens = tokens(&file.text);
+    let paths = paths(&tokens);
+    let mut violations = Vec::new();
+    for (kept, rooms) in KEPT_IN_ROOMS {
+        let kept_path: Vec<&str> = kept.split("::").collect();
+        let uses = paths
+            .iter()
+            .any(|path| path.segments.starts_with(&kept_path));
+        if uses && !rooms.iter().any(|room| is_in(file, room)) {
+            violations.push(format!("{} uses {kept}", file.path));
+        }
+    }
+    violations
+}
+
+#[test]
+fn no_module_uses_one_above_it() {
+    let violations: Vec<String> = files("src", "rs")
+        .iter()
+        .flat_map(violations_of_layers)
+        .collect();
+    assert_none("modules use those above them", &violations);
+}
+
+#[test]
+fn libraries_and_wire_types_stay_in_their_rooms() {
+    let violations: Vec<String> = files("src", "rs")
+        .iter()
+        .flat_map(violations_of_rooms)
+        .collect();
+    assert_none(
+        "files use what is not for their room (see KEPT_IN_ROOMS)",
+        &violations,
+    );
+}
+
+#[test]
+fn every_room_that_is_named_here_exists() {
+    let files = files("src", "rs");
+    let kept = KEPT_IN_ROOMS.iter().flat_map(|(_, rooms)| *rooms);
+    let gone: Vec<String> = (HOUSE.iter().chain(&ALL_MAY_USE).chain(kept))
+        .filter(|room| !files.iter().any(|file| is_in(file, room)))
+        .map(|room| format!("src/{room}"))
+        .collect();
+    assert_none("these are not there", &gone);
+}
+
+#[test]
+fn a_use_of_a_module_above_is_a_violation_in_a_group_and_in_an_expression() {
+    let text = "
+        use crate::{clock::Clock, node::Node, sequence::Key, storage::{Store, other}};
+        fn f() { crate::allocator::g(); }
+    ";
+    let found = violations_of_layers(&File::new("src/storage/log.rs", text));
+    assert_eq!(
+        found,
+        [
+            "src/storage/log.rs uses crate::node",
+            "src/storage/log.rs uses crate::allocator"
+        ]
+    );
+    let found = violations_of_layers(&File::new("src/clock.rs", "use crate::sequence::Key;"));
+    assert_eq!(found, ["src/clock.rs uses crate::sequence"]);
+    let found = violations_of_layers(&File::new("src/cli/start.rs", text));
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn a_use_of_a_library_outside_its_rooms_is_a_violation() {
+    let text = "
+        //! About tonic::Status.
+        use openraft::Vote;
+        fn f() -> crate::proto::v1::Route { tonic::Status::internal(\"rocksdb::DB\") }
+    ";
+    let found = violations_of_rooms(&File::new("src/allocator/term.rs", text));
+    let uses = |what: &str| format!("src/allocator/term.rs uses {what}");
+    assert_eq!(
+        found,
+        [uses("openraft"), uses("crate::proto"), uses("tonic")]
+    );
+    let found = violations_of_rooms(&File::new("src/consensus/network.rs", text));
+    assert_eq!(found, [""; 0]);
+    let found = violations_of_rooms(&File::new("src/consensus/networks.rs", text));
+    assert_eq!(found.len(), 2, "{found:?}");
+}

@@ -1,0 +1,10 @@
+//! The rules of the house that the source text can be checked for.
+//!
+//! Each check has a test beside it that shows that it finds a violation.
+
+mod circles;
+mod files;
+mod layers;
+mod pages;
+mod purity;
+mod rust;

@@ -1,0 +1,204 @@
+//! What the Markdown pages name exists: linked files and headings, paths, and all test files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use crate::files::{File, assert_none, files, root};
+
+/// The lines of a page outside of code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    })
+}
+
+/// What stands between backticks in a line, and what stands outside of them.
+fn spans(line: &str) -> (Vec<&str>, Vec<&str>) {
+    let (mut code, mut text) = (Vec::new(), Vec::new());
+    for (at, part) in line.split('`').enumerate() {
+        match at % 2 {
+            0 => text.push(part),
+            _ => code.push(part),
+        }
+    }
+    (code, text)
+}
+
+/// Where the links of a page lead: `[text](place)`.
+fn links(text: &str) -> Vec<String> {
+    let lines = prose(text).map(|line| spans(line).1.join(""));
+    let page: Vec<String> = lines.collect();
+    let page = page.join("\n");
+    let places = page.split("](").skip(1);
+    let places = places.filter_map(|rest| rest.split_once(')'));
+    places
+        .map(|(place, _)| place.to_owned())
+        .filter(|place| !place.contains("://"))
+        .collect()
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut anchors = BTreeSet::new();
+    for heading in headings {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let count = seen.entry(anchor.clone()).or_default();
+        anchors.insert(match *count {
+            0 => anchor,
+            n => format!("{anchor}-{n}"),
+        });
+        *count += 1;
+    }
+    anchors
+}
+
+/// The links of a page that lead nowhere. `read` answers the text of a file or directory that is there.
+fn dead_links(page: &File, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let dir = Path::new(&page.path).parent().unwrap_or(Path::new(""));
+    let is_dead = |link: &String| {
+        let (place, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let target = match place {
+            "" => Some(page.text.clone()),
+            _ => read(dir.join(place).to_str().unwrap_or_default()),
+        };
+        target.is_none_or(|text| !anchor.is_empty() && !anchors(&text).contains(anchor))
+    };
+    let dead = links(&page.text).into_iter().filter(is_dead);
+    dead.map(|link| format!("{} links to {link}", page.path))
+        .collect()
+}
+
+/// What a page names in backticks as a path below one of `tops`.
+fn named_paths<'a>(text: &'a str, tops: &BTreeSet<String>) -> Vec<&'a str> {
+    let code = prose(text).flat_map(|line| spans(line).0);
+    code.filter(|code| {
+        let is_path = code
+            .chars()
+            .all(|c| c.is_alphanumeric() || "/._-".contains(c));
+        let top = code.split_once('/').map(|(top, _)| top);
+        is_path && top.is_some_and(|top| tops.contains(top))
+    })
+    .collect()
+}
+
+/// What there is at the root of the repository.
+fn tops() -> BTreeSet<String> {
+    let entries = fs::read_dir(root()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
+    names
+        .filter(|name| name != "target" && name != "jepsen-report")
+        .collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_in_it() {
+    let read = |path: &str| match root().join(path) {
+        path if path.is_dir() => Some(String::new()),
+        path => fs::read_to_string(path).ok(),
+    };
+    let pages = files("", "md");
+    let count: usize = pages.iter().map(|page| links(&page.text).len()).sum();
+    assert!(count > 50, "only {count} links were found");
+    let dead: Vec<String> = pages
+        .iter()
+        .flat_map(|page| dead_links(page, read))
+        .collect();
+    assert_none("links lead nowhere", &dead);
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let tops = tops();
+    let mut count = 0;
+    let mut gone = Vec::new();
+    for page in files("", "md") {
+        let dir = root().join(&page.path);
+        for path in named_paths(&page.text, &tops) {
+            count += 1;
+            if !root().join(path).exists() && !dir.with_file_name(path).exists() {
+                gone.push(format!("{} names {path}", page.path));
+            }
+        }
+    }
+    assert!(count > 5, "only {count} paths were found");
+    assert_none("pages name paths that do not exist", &gone);
+}
+
+#[test]
+fn contributing_names_every_test_file() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let tests = fs::read_dir(root().join("tests")).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        path.file_stem().unwrap().to_str().unwrap().to_owned()
+    });
+    let missing: Vec<String> = tests.filter(|name| !names_test(&text, name)).collect();
+    assert_none(
+        "CONTRIBUTING.md does not name these files in tests/",
+        &missing,
+    );
+}
+
+fn names_test(text: &str, name: &str) -> bool {
+    text.contains(&format!("`{name}`")) || text.contains(&format!("`tests/{name}`"))
+}
+
+#[test]
+fn links_to_missing_files_and_headings_are_dead() {
+    let text = "
+# A heading
+[a](there.md) [b](gone.md) [c](../up.md#of-it-2--all) [d](../up.md#none) [e](#a-heading)
+[f](#no-heading) [g](https://example.org/gone) `[h](not.md)` [wrapped
+text](lost.md)
+```
+[i](code.md)
+```
+";
+    let page = File::new("docs/page.md", text);
+    let read = |path: &str| match path {
+        "docs/there.md" => Some(String::new()),
+        "docs/../up.md" => Some("## Of `it`: 2 & all\n".to_owned()),
+        _ => None,
+    };
+    let dead = ["gone.md", "../up.md#none", "#no-heading", "lost.md"];
+    let dead = dead.map(|link| format!("docs/page.md links to {link}"));
+    assert_eq!(dead_links(&page, read), dead);
+}
+
+#[test]
+fn headings_of_the_same_text_have_numbered_anchors() {
+    let anchors: Vec<String> = anchors("# Twice\n## Twice\n### Once_-more!")
+        .into_iter()
+        .collect();
+    assert_eq!(anchors, ["once_-more", "twice", "twice-1"]);
+}
+
+#[test]
+fn paths_in_backticks_are_found_and_other_code_is_not() {
+    let tops = BTreeSet::from(["src".to_owned(), "jepsen".to_owned()]);
+    let text = "
+`src/a.rs` and `jepsen/ci`, not `ratchet/v1`, `src`, `src/a.rs --flag`, src/b.rs
+```
+`src/c.rs`
+```
+";
+    assert_eq!(named_paths(text, &tops), ["src/a.rs", "jepsen/ci"]);
+}
+
+#[test]
+fn a_test_file_is_named_in_backticks() {
+    let text = "about `order` and `tests/sim`, and disk";
+    let named = ["order", "sim", "disk"].map(|name| names_test(text, name));
+    assert_eq!(named, [true, true, false]);
+}

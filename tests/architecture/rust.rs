@@ -1,0 +1,318 @@
+//! Reads Rust source as far as the checks need it: tokens, and the paths that a file names.
+
+/// A path that a file names, such as `crate::node::Config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named<'a> {
+    pub segments: Vec<&'a str>,
+    /// The name under which a `use` makes it known in its module.
+    pub known_as: Option<&'a str>,
+    /// True for `pub use`, of whatever visibility.
+    pub re_exports: bool,
+    /// The inline modules that the path stands in, from the outside in.
+    pub inside: Vec<&'a str>,
+}
+
+/// The text without comments, lifetimes, and what stands in literals.
+pub fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            block_comment(rest)
+        } else if let Some(length) = literal(rest) {
+            tokens.push("\"\"");
+            length
+        } else if first == '\'' {
+            1 + word(&rest[1..])
+        } else {
+            let length = match rest {
+                _ if rest.starts_with("::") => 2,
+                _ => word(rest).max(first.len_utf8()),
+            };
+            tokens.push(&rest[..length]);
+            length
+        };
+        rest = rest[length..].trim_start();
+    }
+    tokens
+}
+
+/// How long the word is that `text` starts with.
+fn word(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len())
+}
+
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with("/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if rest.starts_with("*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    text.len()
+}
+
+/// How long the string or character literal is that `text` starts with.
+fn literal(text: &str) -> Option<usize> {
+    let quoted = text.strip_prefix(['b', 'c']).unwrap_or(text);
+    let prefix = text.len() - quoted.len();
+    if let Some(raw) = quoted.strip_prefix('r') {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        if raw[hashes..].starts_with('"') {
+            let end = format!("\"{}", "#".repeat(hashes));
+            let inside = prefix + 1 + hashes + 1;
+            let length = text[inside..].find(&end)?;
+            return Some(inside + length + end.len());
+        }
+    }
+    let quote = quoted.chars().next()?;
+    let inside = &quoted[quote.len_utf8()..];
+    let is_character = |inside: &str| {
+        let mut chars = inside.chars();
+        chars.next() == Some('\\') || chars.next() == Some('\'')
+    };
+    if quote == '"' || (quote == '\'' && is_character(inside)) {
+        let mut escaped = false;
+        let end = inside.char_indices().find(|(_, c)| {
+            let ends = *c == quote && !escaped;
+            escaped = *c == '\\' && !escaped;
+            ends
+        });
+        return end.map(|(at, _)| prefix + 1 + at + 1);
+    }
+    None
+}
+
+/// Without the items that are marked `#[cfg(test)]`.
+pub fn without_tests<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
+    const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        if tokens[at..].starts_with(&MARK) {
+            at += MARK.len();
+            at += item(&tokens[at..]);
+        } else {
+            kept.push(tokens[at]);
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// How many tokens the item takes that `tokens` start with.
+fn item(tokens: &[&str]) -> usize {
+    let mut depth = 0;
+    let mut is_use = false;
+    for (at, token) in tokens.iter().enumerate() {
+        match *token {
+            "use" if depth == 0 => is_use = true,
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" if depth == 0 => return at,
+            ")" | "]" => depth -= 1,
+            "}" => {
+                depth -= 1;
+                if depth == 0 && !is_use {
+                    return at + 1;
+                }
+            }
+            ";" | "," if depth == 0 => return at + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// The paths that are named, in `use` declarations and elsewhere.
+pub fn paths<'a>(tokens: &[&'a str]) -> Vec<Named<'a>> {
+    let mut paths = Vec::new();
+    let mut modules: Vec<(&str, usize)> = Vec::new();
+    let (mut depth, mut at) = (0, 0);
+    while at < tokens.len() {
+        match tokens[at] {
+            "{" => {
+                if at >= 2 && tokens[at - 2] == "mod" {
+                    modules.push((tokens[at - 1], depth));
+                }
+                depth += 1;
+            }
+            "}" => {
+                depth = depth.saturating_sub(1);
+                modules.pop_if(|(_, outside)| *outside == depth);
+            }
+            "use" if tokens.get(at + 1) != Some(&"<") => {
+                let found = paths.len();
+                let re_exports = is_public(&tokens[..at]);
+                at = use_tree(tokens, at + 1, &[], &mut paths);
+                for path in &mut paths[found..] {
+                    path.re_exports = re_exports;
+                    path.inside = modules.iter().map(|(name, _)| *name).collect();
+                }
+            }
+            first if is_name(first) && (at == 0 || !["::", "."].contains(&tokens[at - 1])) => {
+                let mut segments = vec![first];
+                while let [_, "::", next, ..] = &tokens[at..]
+                    && is_name(next)
+                {
+                    segments.push(next);
+                    at += 2;
+                }
+                if segments.len() > 1 {
+                    paths.push(Named {
+                        segments,
+                        known_as: None,
+                        re_exports: false,
+                        inside: modules.iter().map(|(name, _)| *name).collect(),
+                    });
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    paths
+}
+
+fn is_name(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// Whether what stands before an item makes it public, to whomever.
+fn is_public(before: &[&str]) -> bool {
+    match before {
+        [.., "pub"] => true,
+        [.., ")"] => before
+            .iter()
+            .rposition(|t| *t == "(")
+            .is_some_and(|open| before[..open].ends_with(&["pub"])),
+        _ => false,
+    }
+}
+
+/// Reads one branch of a `use`; answers where it ends.
+fn use_tree<'a>(
+    tokens: &[&'a str],
+    mut at: usize,
+    prefix: &[&'a str],
+    paths: &mut Vec<Named<'a>>,
+) -> usize {
+    let mut segments = prefix.to_vec();
+    while let Some(token) = tokens.get(at) {
+        at += 1;
+        match *token {
+            "::" => {}
+            "{" => {
+                while tokens.get(at).is_some_and(|token| *token != "}") {
+                    at = use_tree(tokens, at, &segments, paths);
+                    at += usize::from(tokens.get(at) == Some(&","));
+                }
+                return at + 1;
+            }
+            name => {
+                // `a::{self}` names `a`.
+                if name != "self" || segments.is_empty() {
+                    segments.push(name);
+                }
+                if tokens.get(at) == Some(&"::") {
+                    continue;
+                }
+                let mut known_as = segments.last().copied();
+                if let Some(["as", alias]) = tokens.get(at..at + 2) {
+                    known_as = Some(alias);
+                    at += 2;
+                }
+                paths.push(Named {
+                    segments,
+                    known_as,
+                    re_exports: false,
+                    inside: Vec::new(),
+                });
+                return at;
+            }
+        }
+    }
+    at
+}
+
+#[test]
+fn comments_literals_and_lifetimes_are_no_tokens() {
+    let text = r##"
+        // crate::a
+        /* crate::b /* crate::c */ */
+        fn f<'a>(x: &'a str) { ("crate::\"d", 'e', '\'', b"f", r#"g"h"#, b'i') }
+    "##;
+    let literal = "\"\"";
+    #[rustfmt::skip]
+    assert_eq!(
+        tokens(text),
+        [
+            "fn", "f", "<", ">", "(", "x", ":", "&", "str", ")", "{", "(", literal, ",", literal,
+            ",", literal, ",", literal, ",", literal, ",", literal, ")", "}",
+        ]
+    );
+}
+
+#[test]
+fn what_is_for_tests_alone_is_left_out() {
+    let text = "
+        #[cfg(test)]
+        use crate::{a, b};
+        #[cfg(test)]
+        mod tests { use super::*; fn f() { { c::d(); } } }
+        #[cfg(test)]
+        mod more;
+        struct Kept { #[cfg(test)] left_out: crate::e::F, kept: crate::g::H }
+    ";
+    let kept = without_tests(&tokens(text));
+    let paths = paths(&kept);
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    assert_eq!(paths[0].segments, ["crate", "g", "H"]);
+    assert!(kept.ends_with(&["H", "}"]), "{kept:?}");
+}
+
+#[test]
+fn paths_are_found_in_groups_nested_groups_and_expressions() {
+    let text = "
+        pub(crate) use crate::{a::{B, c::D as E}, f::{self}, g::*};
+        mod inline { fn f() -> impl Sized + use<> { super::h::i::<u8>(x.collect::<J>()) } }
+        fn k() { crate::l(); }
+    ";
+    let tokens = tokens(text);
+    let found: Vec<(String, Option<&str>, bool, String)> = paths(&tokens)
+        .into_iter()
+        .map(|path| {
+            let segments = path.segments.join("::");
+            (
+                segments,
+                path.known_as,
+                path.re_exports,
+                path.inside.join("::"),
+            )
+        })
+        .collect();
+    let path = |segments: &str, known_as, re_exports, inside: &str| {
+        (segments.to_owned(), known_as, re_exports, inside.to_owned())
+    };
+    assert_eq!(
+        found,
+        [
+            path("crate::a::B", Some("B"), true, ""),
+            path("crate::a::c::D", Some("E"), true, ""),
+            path("crate::f", Some("f"), true, ""),
+            path("crate::g::*", Some("*"), true, ""),
+            path("super::h::i", None, false, "inline"),
+            path("crate::l", None, false, ""),
+        ]
+    );
+}
