@@ -6,10 +6,9 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use common::{PATIENCE, links::Cluster, tapped::Tapped};
+use common::{cluster::Cluster, until};
 use ratchet::{proto::v1::Build, version};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -45,34 +44,27 @@ impl Log {
 
     /// Waits for `n` lines.
     async fn wait(&self, with: &str, n: usize) {
-        let waiting = async {
-            while self.lines(with).len() < n {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
-        waited.unwrap_or_else(|_| panic!("{with:?} not {n} times: {:?}", self.lines("runs")));
+        let what = format!("{n} lines with {with:?}");
+        until(&what, || self.lines(with).len() >= n).await;
     }
 }
 
-/// Where nodes of another release are, and which.
+/// The peer addresses of nodes of another release, and which release.
 type Others = Arc<Mutex<BTreeMap<String, Build>>>;
 
-/// Starts a node on a network on which some say that they are of another release.
+/// Starts a node among nodes some of which say that they run another release.
 async fn start(cluster: &mut Cluster, others: &Others, id: u64) {
     let of = |others: &Others, address: &str| others.lock().unwrap().get(address).cloned();
     let me = cluster.configs[&id].peer_listen.to_string();
     let (here, there) = (others.clone(), others.clone());
-    let mut seams = cluster.seams(id);
-    seams.transport = Arc::new(Tapped {
-        on_greeting: Box::new(move |request| {
-            request.build = of(&here, &me).or(request.build.take());
-        }),
-        on_answer: Box::new(move |address, response| {
-            response.build = of(&there, address).or(response.build.take());
-        }),
-        ..Tapped::new(seams.transport)
+    let mut transport = cluster.transport(id);
+    transport.on_greeting = Box::new(move |request| {
+        request.build = of(&here, &me).or(request.build.take());
     });
+    transport.on_answer = Box::new(move |address, response| {
+        response.build = of(&there, address).or(response.build.take());
+    });
+    let seams = cluster.seams_with(transport);
     cluster.start_node_with(id, seams).await;
 }
 

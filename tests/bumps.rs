@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, id, links::Cluster, unhurried};
+use common::{Client, cluster::Cluster, id, other_than, unhurried};
 use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;
 
@@ -70,7 +70,7 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
     // A step of 100 all along would take 2 500 of them.
     assert!(entries < 500, "{entries} log entries");
     cluster.cut_off(leader);
-    let seen_by = leader % 3 + 1;
+    let seen_by = other_than(leader);
     let next_leader = cluster.leader_seen_by(seen_by, |new| new != leader).await;
     let mut client = cluster.client(next_leader);
     client.next_at_last(u64::MAX).await;
@@ -143,7 +143,7 @@ async fn all_sections_of_32_bit_uids_are_bumped_in_a_few_log_entries_after_a_lea
     let deposed = cluster.leader().await;
     touch_all_sections(cluster.address(deposed)).await;
     cluster.cut_off(deposed);
-    let seen_by = deposed % 3 + 1;
+    let seen_by = other_than(deposed);
     let leader = cluster.leader_seen_by(seen_by, |new| new != deposed).await;
     cluster.client(leader).next_at_last(u64::MAX).await;
     let (bumps, entries) = counted(&cluster, leader);

@@ -1,69 +1,17 @@
-//! The client library: coalescing, order, the way to the leader, retries, segments.
+//! The client library: requests that travel together, order, the way to the leader, segments.
 
 mod common;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
+use std::collections::BTreeSet;
+
+use common::{
+    cluster::Cluster,
+    id, in_time, other_than,
+    rust_client::{assert_no_repeats, builder, client_of, take},
 };
-
-use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
-use futures::{StreamExt, future::join_all, stream::BoxStream};
-use ratchet::proto::v1::{
-    CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest, NextResponse,
-    NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
-    sequencer_server::{Sequencer, SequencerServer},
-};
-use ratchet_client::{self, Client, Error, Key};
-use tokio::task::JoinSet;
-use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
-
-fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
-    let servers: Vec<String> = nodes
-        .iter()
-        .map(|id| cluster.address(*id).to_string())
-        .collect();
-    Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client")
-}
-
-/// Each of `tasks` tasks takes `each` numbers, one after the other, of one of `keys` keys; checks that
-/// its own grow, and answers all numbers by key.
-async fn take(client: &Client, tasks: u64, each: usize, keys: u64) -> BTreeMap<u64, Vec<u64>> {
-    let mut running = JoinSet::new();
-    for task in 0..tasks {
-        let client = client.clone();
-        running.spawn(async move {
-            let (key, mut taken) = (task % keys, Vec::new());
-            for _ in 0..each {
-                let number = client.next("book", key).await.expect("a number");
-                assert!(taken.last().is_none_or(|last| *last < number));
-                taken.push(number);
-            }
-            (key, taken)
-        });
-    }
-    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    while let Some(done) = running.join_next().await {
-        let (key, taken) = done.expect("a task");
-        all.entry(key).or_default().extend(taken);
-    }
-    all
-}
-
-fn assert_no_repeats(all: &BTreeMap<u64, Vec<u64>>) {
-    for (key, numbers) in all {
-        let distinct: BTreeSet<&u64> = numbers.iter().collect();
-        assert_eq!(
-            distinct.len(),
-            numbers.len(),
-            "a number of key {key} came twice"
-        );
-    }
-}
+use futures::future::join_all;
+use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind};
+use ratchet_client::{Error, Key};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() {
@@ -147,7 +95,7 @@ async fn the_numbers_that_are_left_go_to_as_many_of_the_merged_calls() {
 async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stays_does_not() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let follower = leader % 3 + 1;
+    let follower = other_than(leader);
     let forwards = &cluster.nodes[&follower].shared().metrics.forwards;
     let client = client_of(&cluster, &[follower]);
     client.next("book", 1).await.expect("a number");
@@ -162,75 +110,14 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
             }
         }
     };
-    let straight = tokio::time::timeout(PATIENCE, straight);
-    let before = straight.await.expect("straight to the leader");
+    let before = in_time("the way straight to the leader", straight).await;
     assert_no_repeats(&take(&client, 8, 20, 2).await);
     assert_eq!(forwards.get(), before);
     let servers = [cluster.address(follower).to_string()];
-    let staying = Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .follow_leader(false)
-        .build()
-        .expect("a client");
+    let staying = builder(&servers).follow_leader(false).build().unwrap();
     assert_no_repeats(&take(&staying, 8, 20, 2).await);
     assert!(forwards.get() > before);
     assert_eq!(staying.servers(), servers);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
-    let mut cluster = Processes::start(3, &[]).await;
-    let servers: Vec<String> = cluster
-        .addresses()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client");
-    let mut rounds = Vec::new();
-    for _ in 0..3 {
-        let leader = cluster.leader().await;
-        let taking = {
-            let client = client.clone();
-            tokio::spawn(async move { take(&client, 100, 200, 4).await })
-        };
-        cluster.kill(leader);
-        rounds.push(taking.await.expect("all got their numbers"));
-        cluster.spawn(leader);
-    }
-    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for round in rounds {
-        for (key, numbers) in round {
-            let before = all.entry(key).or_default();
-            let (last, first) = (before.iter().max().copied(), numbers.iter().min());
-            assert!(first > last.as_ref(), "key {key}: {first:?} after {last:?}");
-            before.extend(numbers);
-        }
-    }
-    assert_no_repeats(&all);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_nothing_is_passed_over() {
-    let cluster = Processes::start(3, &[]).await;
-    let leader = cluster.leader().await;
-    let mut addresses = cluster.addresses();
-    addresses.rotate_left(leader as usize - 1);
-    let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(Duration::from_secs(6))
-        .build()
-        .expect("a client");
-    let before = client.next("book", 1).await.expect("a number");
-    cluster.pause(leader);
-    let after = client.next("book", 1).await;
-    cluster.resume(leader);
-    assert!(after.expect("from another leader") > before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -259,78 +146,6 @@ async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
     }
     let unknown = client.next("film", 1).await;
     assert!(unknown.unwrap_err().to_string().contains("\"film\""));
-}
-
-/// Somebody who accepts one connection after the other, reads what is said first, and hangs up.
-async fn hangs_up() -> (String, JoinSet<()>) {
-    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let mut hanging_up = JoinSet::new();
-    hanging_up.spawn(async move {
-        while let Ok((connection, _)) = listener.accept().await {
-            connection.readable().await.unwrap();
-        }
-    });
-    (address, hanging_up)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_read_whose_connection_breaks_goes_to_another_server_and_a_change_does_not() {
-    let cluster = Cluster::start(1, |_| {}).await;
-    cluster.leader().await;
-    let (breaks, _hanging_up) = hangs_up().await;
-    let servers = [breaks.clone(), cluster.address(1).to_string()];
-    let client = || {
-        let builder = Client::builder().servers(&servers).timeout(PATIENCE);
-        builder.build().expect("a client")
-    };
-    assert_eq!(client().status().await.expect("from the other").node, 1);
-    // It may have been made.
-    let changed = client().transfer(Some(1)).await.unwrap_err();
-    assert_eq!(
-        changed.code(),
-        Some(ratchet_client::Code::Unavailable),
-        "{changed}"
-    );
-    assert!(changed.to_string().starts_with(&breaks), "{changed}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline() {
-    let [nobody] = free_ports::<1>(own_ip());
-    let client = Client::builder()
-        .servers(&[nobody.to_string()])
-        .timeout(Duration::from_millis(300))
-        .build()
-        .expect("a client");
-    let asked = tokio::time::timeout(PATIENCE, client.next("book", 1)).await;
-    let Err(error @ Error::Server { .. }) = asked.expect("in time") else {
-        panic!("nobody can have answered");
-    };
-    assert_eq!(error.code(), Some(ratchet_client::Code::Unavailable));
-    assert!(error.is_retryable());
-    let said = error.to_string();
-    assert!(said.starts_with(&nobody.to_string()), "{said}");
-    assert!(!said.contains("stays"), "{said}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_stays_says_so_when_its_servers_are_gone() {
-    let [nobody] = free_ports::<1>(own_ip());
-    let servers = [nobody.to_string()];
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(Duration::from_millis(300))
-        .follow_leader(false)
-        .build()
-        .expect("a client");
-    let number = client.next("book", 1).await.map(drop);
-    let status = client.status().await.map(drop);
-    for answer in [number, status] {
-        let error = answer.expect_err("nobody can have answered").to_string();
-        let says = format!("stays with the servers that it was given, {nobody}");
-        assert!(error.contains(&says), "{error}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,85 +187,13 @@ async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_thro
     };
     let mut admin = cluster.client(leader).admin;
     admin.create_namespace(room).await.expect("created");
-    for (node, number) in [(leader, 1), (leader % 3 + 1, 2)] {
-        let servers = [cluster.address(node).to_string()];
-        let client = Client::builder()
-            .servers(&servers)
-            .timeout(PATIENCE)
-            .follow_leader(false)
-            .build()
-            .expect("a client");
+    for (node, number) in [(leader, 1), (other_than(leader), 2)] {
+        let staying = builder([cluster.address(node)]).follow_leader(false);
+        let client = staying.build().unwrap();
         let names = (0..12_000).map(|n| format!("{n:0>256}"));
         let asked = names.map(|name| client.next("room", name));
         for answer in join_all(asked).await {
             assert_eq!(answer.expect("a number"), number);
         }
     }
-}
-
-/// A server that hands out the same number again and again.
-struct Broken;
-
-#[tonic::async_trait]
-impl Sequencer for Broken {
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
-
-    async fn next_stream(
-        &self,
-        requests: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
-        let answers = requests.into_inner().map(|request| {
-            let request = request?;
-            Ok(NextStreamResponse {
-                id: request.id,
-                firsts: vec![7; request.ids.len()],
-                increment: 1,
-                ..NextStreamResponse::default()
-            })
-        });
-        Ok(Response::new(answers.boxed()))
-    }
-
-    async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        Err(Status::unimplemented("not asked for"))
-    }
-
-    async fn current(
-        &self,
-        _: Request<CurrentRequest>,
-    ) -> Result<Response<CurrentResponse>, Status> {
-        Err(Status::unimplemented("not asked for"))
-    }
-
-    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
-
-    async fn watch_route(
-        &self,
-        _: Request<WatchRouteRequest>,
-    ) -> Result<Response<Self::WatchRouteStream>, Status> {
-        Err(Status::unimplemented("not asked for"))
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_number_that_does_not_grow_is_not_handed_on() {
-    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
-    let server = listener.local_addr().unwrap().to_string();
-    let serving = tonic::transport::Server::builder()
-        .add_service(SequencerServer::new(Broken))
-        .serve_with_incoming(TcpIncoming::from(listener));
-    let serving = tokio::spawn(serving);
-    let client = Client::builder()
-        .servers(std::slice::from_ref(&server))
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client");
-    assert_eq!(client.next("book", 1).await.expect("the first"), 7);
-    assert_eq!(client.next("book", 2).await.expect("of another key"), 7);
-    let again = client.next("book", 1).await;
-    let Err(Error::Disorder { last, number, .. }) = &again else {
-        panic!("handed on: {again:?}");
-    };
-    assert_eq!((*last, *number), (7, 7));
-    serving.abort();
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{id, links::Cluster};
+use common::{cluster::Cluster, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_answers_and_numbers_grow_across_them() {

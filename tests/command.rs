@@ -1,11 +1,11 @@
-//! The command, as a shell sees it.
+//! The `ratchet` command, as a shell sees it: output, errors and exit codes.
 
 mod common;
 
 use std::process::Output;
 
 use common::{
-    PATIENCE,
+    other_than,
     processes::{Processes, ratchet, run},
 };
 use serde_json::Value;
@@ -34,7 +34,7 @@ async fn ask(cluster: &Processes, args: &[&str]) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_namespaces_and_status_from_the_shell() {
+async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     let cluster = Processes::start(3, &[]).await;
     let text = |output: Output| String::from_utf8(output.stdout).unwrap();
     assert_eq!(
@@ -52,7 +52,7 @@ async fn numbers_namespaces_and_status_from_the_shell() {
     let status = json(&ask(&cluster, &["status", "--json"]).await);
     let leader = status["leader"].as_u64().expect("a node id");
     assert_eq!(status["nodes"].as_array().unwrap().len(), 3);
-    let other = (leader % 3 + 1).to_string();
+    let other = other_than(leader).to_string();
     let transfer = json(&ask(&cluster, &["transfer", &other, "--json"]).await);
     assert_eq!(transfer["leader"].to_string(), other);
     assert_eq!(text(ask(&cluster, &["next", "book", "42"]).await), "5\n");
@@ -99,14 +99,12 @@ async fn numbers_namespaces_and_status_from_the_shell() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_told_with_an_exit_code() {
+fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code() {
     failed(&run(&["next", "book"]), 2, &["<KEY>"]);
     failed(&run(&["next", "book", "1", "--count", "-1"]), 2, &["-1"]);
-    failed(
-        &run(&["next", "book", "1", "--server", "127.0.0.1:1"]),
-        5,
-        &["127.0.0.1:1"],
-    );
+    let [nobody] = common::free_ports::<1>(common::own_ip()).map(|address| address.to_string());
+    let unreachable = run(&["next", "book", "1", "--server", &nobody]);
+    failed(&unreachable, 5, &[&nobody]);
     failed(
         &run(&["status", "--server", "not an address"]),
         4,
@@ -153,7 +151,10 @@ fn a_configuration_that_cannot_work_does_not_start() {
         78,
         &["/nowhere.toml"],
     );
-    assert!(!std::path::Path::new(data).exists(), "nothing was made");
+    assert!(
+        !std::path::Path::new(data).exists(),
+        "no directory is created"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,35 +210,22 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_directory_was_wiped_is_refused_and_says_what_to_do() {
     let mut cluster = Processes::start(3, &[]).await;
-    for id in [1, 2] {
-        cluster.kill(id);
-        let data = cluster.dir.path().join(id.to_string());
-        std::fs::remove_dir_all(&data).unwrap();
-        cluster.spawn(id);
-        let mut process = cluster.running.remove(&id).unwrap();
-        let ended = tokio::task::spawn_blocking(move || process.0.wait().unwrap());
-        let status = tokio::time::timeout(PATIENCE, ended)
-            .await
-            .expect("it ends")
-            .unwrap();
-        assert_eq!(status.code(), Some(74));
-        let log = std::fs::read_to_string(cluster.log(id)).unwrap();
-        assert!(log.contains("--join"), "{log}");
-        // Put back under a new incarnation it would still not be the member that is missed; the
-        // cluster goes on with two of three.
-        if id == 1 {
-            cluster.client(3).next_at_last(1).await;
-            break;
-        }
-    }
+    cluster.kill(1);
+    std::fs::remove_dir_all(cluster.dir.path().join("1")).unwrap();
+    cluster.spawn(1);
+    let refused = cluster.running.remove(&1).unwrap().ended().await;
+    assert_eq!(refused.code(), Some(74));
+    let log = std::fs::read_to_string(cluster.log(1)).unwrap();
+    assert!(log.contains("--join"), "{log}");
+    // The cluster goes on with two of three.
+    cluster.client(3).next_at_last(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_says_nothing_costs_its_share_of_the_time_and_another_is_asked() {
     let cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
-    let others: Vec<u64> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
-    let follower = others[0];
+    let follower = other_than(leader);
     cluster.pause(follower);
     let servers = format!(
         "{},{}",

@@ -9,10 +9,11 @@ use std::{
 };
 
 use common::{
-    Client, PATIENCE, free_ports,
-    links::Cluster,
-    own_ip,
+    Client, PATIENCE,
+    cluster::Cluster,
+    free_ports, in_time, own_ip,
     processes::{Process, Processes},
+    until,
 };
 use ratchet::proto::v1::NextStreamRequest;
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::mpsc,
-    time::{Instant, timeout},
+    time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
@@ -28,7 +29,7 @@ use tonic::Code;
 /// "I speak HTTP/2", and no settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A connection that says this and nothing more.
+/// A connection over which nothing else is sent.
 async fn connection(address: SocketAddr, says: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.write_all(says).await.expect("a few bytes");
@@ -41,7 +42,7 @@ async fn ended(mut stream: TcpStream) {
         let mut said = [0; 1_024];
         while stream.read(&mut said).await.is_ok_and(|read| read > 0) {}
     };
-    timeout(PATIENCE, reading).await.expect("it ends");
+    in_time("the end of the connection", reading).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,21 +72,15 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     for stream in silent {
         ended(stream).await;
     }
-    let gone = async {
-        while shared.metrics.client_connections.get() > 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, gone)
-        .await
-        .expect("places are free again");
+    let others_are_gone = || shared.metrics.client_connections.get() <= 1;
+    until("places are free again", others_are_gone).await;
     messages.send(request).await.unwrap();
-    let second = timeout(PATIENCE, answers.message()).await.expect("in time");
+    let second = in_time("an answer", answers.message()).await;
     assert!(second.unwrap().expect("an answer").firsts[0] > first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_many_clients_as_there_may_be_are_let_in_and_then_again_when_one_leaves() {
+async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let cluster = Cluster::start(1, |config| config.client_connections_max = 4).await;
     let address = cluster.address(1);
     let metrics = &cluster.nodes[&1].shared().metrics;
@@ -115,7 +110,7 @@ async fn a_stop_does_not_wait_for_connections_that_say_nothing() {
     let _idle = connection(config.listen, PREFACE).await;
     let _peer = connection(config.peer_listen, PREFACE).await;
     let node = cluster.nodes.remove(&1).unwrap();
-    timeout(PATIENCE, node.stop()).await.expect("it stops");
+    in_time("the end of the node", node.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +137,7 @@ async fn calls_whose_deadlines_pass_while_a_node_stalls_leave_the_connection_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_longer_than_a_request_may_take() {
+async fn a_request_without_a_leader_is_refused_after_the_longest_time_that_is_configured() {
     let mut cluster = Cluster::configured(3, |config| {
         config.request_timeout_ms = 200;
         config.request_timeout_max_ms = 200;
@@ -160,7 +155,7 @@ async fn nobody_waits_longer_than_a_request_may_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_leader_could_answer_does_not_wait_for_one() {
+async fn a_request_that_no_leader_could_answer_is_refused_without_waiting_for_one() {
     let mut cluster = Cluster::configured(3, |_| {});
     cluster.start_node(2).await;
     let mut client = cluster.client(2).patient(PATIENCE);
@@ -170,7 +165,7 @@ async fn what_no_leader_could_answer_does_not_wait_for_one() {
     }
 }
 
-/// A sole node that may open so many files.
+/// A sole node that may open at most `files` files.
 fn node_with_files(files: u32, dir: &TempDir, [listen, peer_listen]: [SocketAddr; 2]) -> Command {
     let mut command = Command::new("sh");
     command
@@ -187,7 +182,7 @@ fn node_with_files(files: u32, dir: &TempDir, [listen, peer_listen]: [SocketAddr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_do_not_take_the_files_that_the_disk_needs() {
+async fn more_clients_than_there_are_files_leave_the_disk_the_files_that_it_needs() {
     let dir = TempDir::new().unwrap();
     let [listen, peer_listen] = free_ports(own_ip());
     let log = std::fs::File::create(dir.path().join("log")).unwrap();

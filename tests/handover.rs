@@ -4,15 +4,11 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Client, PATIENCE, history::Load, links::Cluster, processes::Processes, unhurried};
-use ratchet::proto::v1::{NextStreamRequest, TransferLeadershipRequest};
-
-async fn transfer(cluster: &Processes, to: Option<u64>) -> u64 {
-    let mut client = cluster.client(1);
-    let request = TransferLeadershipRequest { to };
-    let answer = client.admin.transfer_leadership(request).await;
-    answer.expect("a transfer").into_inner().leader
-}
+use common::{
+    Client, PATIENCE, cluster::Cluster, history::Load, in_time, other_than, others,
+    processes::Processes, unhurried, until,
+};
+use ratchet::proto::v1::NextStreamRequest;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_under_load_leave_no_gap() {
@@ -23,8 +19,9 @@ async fn transfers_under_load_leave_no_gap() {
         load.answers(300).await;
         let before = cluster.leader().await;
         let started = Instant::now();
-        let to = before % 3 + 1;
-        assert_eq!(transfer(&cluster, Some(to)).await, to);
+        let to = other_than(before);
+        let transferred = cluster.client(1).transfer(to).await.unwrap();
+        assert_eq!(transferred.leader, to);
         load.answers(300).await;
         silences.push(started);
     }
@@ -49,7 +46,7 @@ async fn transfers_under_load_leave_no_gap() {
 async fn sigterm_hands_over_and_leaves_no_gap() {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
-    let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+    let others = others(leader);
     let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
     let load = Load::start(&addresses, 16, 4, Duration::from_secs(5));
     load.answers(500).await;
@@ -84,22 +81,18 @@ async fn a_node_alone_that_is_stopped_and_started_goes_on_with_the_next_number()
 async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothing() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let lame = leader % 3 + 1;
+    let lame = other_than(leader);
     cluster.cut_off(lame);
     let mut client = cluster.client(leader);
     let term = client.status().await.unwrap().term;
     // It counts as answering for an election timeout after it was last heard.
-    let refused = loop {
-        let request = TransferLeadershipRequest { to: Some(lame) };
-        let shared = cluster.nodes[&leader].shared();
-        let now = shared.group.leadership().borrow().clone();
-        assert_eq!(now.term, term);
-        let credit_is_old = shared.group.successor(term, Some(lame)).is_err();
-        if credit_is_old {
-            break client.admin.transfer_leadership(request).await.unwrap_err();
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let shared = cluster.nodes[&leader].shared();
+    until("the lame node is no successor", || {
+        shared.group.successor(term, Some(lame)).is_err()
+    })
+    .await;
+    assert_eq!(shared.group.leadership().borrow().term, term);
+    let refused = client.transfer(lame).await.unwrap_err();
     assert_eq!(
         refused.code(),
         tonic::Code::FailedPrecondition,
@@ -113,10 +106,10 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     assert_eq!(client.status().await.unwrap().term, term);
 }
 
-/// So many that giving their ceilings back takes several log entries.
+/// So many keys that trimming their ceilings takes several log entries.
 const KEYS: u64 = 30_000;
 
-/// On a busy machine it may take long, and is not to be cut short.
+/// A handover of many keys may take long on a busy machine, and must not be cut short.
 fn in_its_own_time(config: &mut ratchet::node::Config) {
     unhurried(config);
     (config.shutdown_timeout_ms, config.request_timeout_ms) = (60_000, 60_000);
@@ -148,10 +141,10 @@ async fn expect_of_all(client: &mut Client, expected: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
+async fn two_handovers_asked_for_at_once_become_one_and_leave_no_gap() {
     let cluster = Cluster::start(3, in_its_own_time).await;
     let leader = cluster.leader().await;
-    let to = leader % 3 + 1;
+    let to = other_than(leader);
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
     // As an operator does, and a node that is stopped meanwhile.
@@ -171,7 +164,7 @@ async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
 async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     let cluster = Cluster::start(3, in_its_own_time).await;
     let leader = cluster.leader().await;
-    let to = leader % 3 + 1;
+    let to = other_than(leader);
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
     let shared = cluster.nodes[&leader].shared().clone();
@@ -183,7 +176,7 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     }
     let mut leadership = shared.group.leadership();
     let over = leadership.wait_for(|now| now.term > before && now.leader.is_some());
-    let now = tokio::time::timeout(PATIENCE, over).await.expect("in time");
+    let now = in_time("the handover", over).await;
     assert_eq!(now.unwrap().leader.map(|(id, _)| id), Some(to));
     expect_of_all(&mut cluster.client(to), 2).await;
 }

@@ -5,129 +5,43 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
     path::Path,
     time::Duration,
 };
 
-use common::{PATIENCE, id, links::Cluster};
-use ratchet::proto::v1::{CreateNamespaceRequest, NextStreamRequest, TransferLeadershipRequest};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use common::{
+    cluster::Cluster,
+    eventually, http_get, id, in_time,
+    openmetrics::{Family, parse, value},
+    other_than, with_metrics,
 };
+use ratchet::proto::v1::{CreateNamespaceRequest, NextStreamRequest};
 use tonic::Code;
-
-/// A family of samples.
-#[derive(Debug, Default, PartialEq)]
-struct Family {
-    help: String,
-    kind: String,
-    unit: Option<String>,
-    /// By what stands before the value.
-    samples: BTreeMap<String, f64>,
-}
-
-/// Reads the whole text; panics where it is not as OpenMetrics says.
-fn parse(text: &str) -> BTreeMap<String, Family> {
-    let text = text.strip_suffix("# EOF\n").expect("an end");
-    let mut families: BTreeMap<String, Family> = BTreeMap::new();
-    let mut current = String::new();
-    for line in text.lines() {
-        if let Some(about) = line.strip_prefix("# ") {
-            let (what, rest) = about.split_once(' ').expect(line);
-            let (name, told) = rest.split_once(' ').expect(line);
-            if name != current {
-                let fresh = families.insert(name.to_owned(), Family::default());
-                assert!(fresh.is_none(), "{name} comes twice");
-                current = name.to_owned();
-            }
-            let family = families.get_mut(name).unwrap();
-            assert!(family.samples.is_empty(), "{line} comes after samples");
-            let field = match what {
-                "HELP" => &mut family.help,
-                "TYPE" => &mut family.kind,
-                "UNIT" => family.unit.get_or_insert_default(),
-                _ => panic!("{line}"),
-            };
-            assert!(field.is_empty(), "{line} comes twice");
-            told.clone_into(field);
-            continue;
-        }
-        let (sample, value) = line.rsplit_once(' ').expect(line);
-        let family = families.get_mut(&current).expect("a family first");
-        let name = sample.split('{').next().unwrap();
-        let end = name.strip_prefix(current.as_str()).expect(line);
-        let ends: &[&str] = match family.kind.as_str() {
-            "counter" => &["_total"],
-            "gauge" => &[""],
-            "info" => &["_info"],
-            "histogram" => &["_sum", "_count", "_bucket"],
-            kind => panic!("{current} is of kind {kind:?}"),
-        };
-        assert!(ends.contains(&end), "{line}");
-        let value = value.parse().unwrap_or_else(|_| panic!("{line}"));
-        let twice = family.samples.insert(sample.to_owned(), value);
-        assert!(twice.is_none(), "{sample} comes twice");
-    }
-    families
-}
-
-async fn scrape(address: SocketAddr) -> String {
-    let asking = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request = "GET /metrics HTTP/1.1\r\nHost: ratchet\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        std::io::Result::Ok(answer)
-    };
-    let answer = tokio::time::timeout(PATIENCE, asking).await;
-    let answer = answer.expect("in time").expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert!(
-        head.contains("application/openmetrics-text; version=1.0.0"),
-        "{head}"
-    );
-    body.to_owned()
-}
-
-/// Three nodes with metrics.
-async fn cluster() -> Cluster {
-    Cluster::start(3, |config| {
-        config.metrics_listen = Some(SocketAddr::new(config.listen.ip(), 0));
-    })
-    .await
-}
 
 async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
     let address = cluster.nodes[&id].addresses().metrics.expect("a port");
-    parse(&scrape(address).await)
+    let page = http_get(address, "/metrics").await;
+    assert_eq!(page.status, 200, "{}", page.head);
+    let kind = "application/openmetrics-text; version=1.0.0";
+    assert!(page.head.contains(kind), "{}", page.head);
+    parse(&page.body)
 }
 
-/// One sample's value.
-fn value(metrics: &BTreeMap<String, Family>, sample: &str) -> f64 {
-    let samples = metrics.values().flat_map(|family| &family.samples);
-    let mut found = samples.filter(|(name, _)| *name == sample);
-    *found.next().unwrap_or_else(|| panic!("no {sample}")).1
-}
-
-/// Scrapes until it `fits`.
-async fn until(cluster: &Cluster, node: u64, fits: impl Fn(&BTreeMap<String, Family>) -> bool) {
-    let looking = async {
-        while !fits(&metrics(cluster, node).await) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, looking)
-        .await
-        .expect("metrics that fit");
+/// Waits until the metrics of a node fit.
+async fn until_metrics(
+    cluster: &Cluster,
+    node: u64,
+    fit: impl Fn(&BTreeMap<String, Family>) -> bool,
+) {
+    eventually("metrics that fit", async || {
+        fit(&metrics(cluster, node).await).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_named_as_prometheus_wants_it() {
-    let cluster = cluster().await;
+    let cluster = Cluster::start(3, with_metrics).await;
     let metrics = metrics(&cluster, cluster.leader().await).await;
     assert!(metrics.len() > 30, "{}", metrics.len());
     for (name, family) in &metrics {
@@ -230,7 +144,7 @@ fn documented() -> BTreeMap<String, [String; 3]> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
-    let cluster = cluster().await;
+    let cluster = Cluster::start(3, with_metrics).await;
     let metrics = metrics(&cluster, cluster.leader().await).await;
     let real = metrics.into_iter().map(|(name, family)| {
         // As a query writes it.
@@ -271,9 +185,9 @@ async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_are_counted_by_code_where_the_caller_asked() {
-    let cluster = cluster().await;
+    let cluster = Cluster::start(3, with_metrics).await;
     let leader = cluster.leader().await;
-    let follower = leader % 3 + 1;
+    let follower = other_than(leader);
     let mut client = cluster.client(follower);
     let full = CreateNamespaceRequest {
         name: "full".into(),
@@ -337,7 +251,7 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_the_disk_and_the_memory_are_measured() {
-    let cluster = cluster().await;
+    let cluster = Cluster::start(3, with_metrics).await;
     let leader = cluster.leader().await;
     let mut client = cluster.client(leader);
     let before = metrics(&cluster, leader).await;
@@ -370,10 +284,9 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
     assert_eq!(of(&build), 1.0);
 
     // Memory is the leader's alone, and goes with its term.
-    let next = leader % 3 + 1;
-    let to = TransferLeadershipRequest { to: Some(next) };
-    client.admin.transfer_leadership(to).await.unwrap();
-    until(&cluster, leader, |now| {
+    let next = other_than(leader);
+    client.transfer(next).await.unwrap();
+    until_metrics(&cluster, leader, |now| {
         value(now, "ratchet_memory_keys") == 0.0
             && now["ratchet_peer_lag_entries"].samples.is_empty()
             && value(now, "ratchet_leader_changes_total") > of("ratchet_leader_changes_total")
@@ -383,16 +296,16 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fails_proposals() {
-    let cluster = cluster().await;
+    let cluster = Cluster::start(3, with_metrics).await;
     let leader = cluster.leader().await;
-    let away = leader % 3 + 1;
+    let away = other_than(leader);
     let mut client = cluster.client(leader);
     cluster.cut_off(away);
     for key in 0..10 {
         client.next(key).await.unwrap();
     }
     let of = |name: &str, peer: u64| format!("ratchet_peer_{name}{{peer=\"{peer}\"}}");
-    until(&cluster, leader, |now| {
+    until_metrics(&cluster, leader, |now| {
         value(now, &of("lag_entries", away)) >= 5.0 && value(now, &of("silent_seconds", away)) > 0.3
     })
     .await;
@@ -403,7 +316,7 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
         "of the others alone"
     );
     cluster.mend();
-    until(&cluster, leader, |now| {
+    until_metrics(&cluster, leader, |now| {
         value(now, &of("lag_entries", away)) == 0.0 && value(now, &of("silent_seconds", away)) < 0.3
     })
     .await;
@@ -416,7 +329,7 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
             cluster.cut_off(leader);
             let mut client = cluster.client(leader).patient(Duration::from_millis(500));
             assert!(client.next(cold).await.is_err());
-            let other = leader % 3 + 1;
+            let other = other_than(leader);
             cluster.leader_seen_by(other, |now| now != leader).await;
             cluster.mend();
             cluster.client(leader).next_at_last(1).await;
@@ -426,7 +339,5 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
             }
         }
     };
-    tokio::time::timeout(PATIENCE, failing)
-        .await
-        .expect("a proposal that failed");
+    in_time("a proposal that fails", failing).await;
 }

@@ -1,10 +1,10 @@
-//! A deposed leader that does not know it yet hands out nothing old.
+//! A deposed leader that does not know yet that it is deposed hands out no old numbers.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Client, history::Load, links::Cluster, processes::Processes};
+use common::{Client, cluster::Cluster, history::Load, other_than, others, processes::Processes};
 use ratchet::allocator::FenceKind;
 
 /// Three times the lease, and the followers' on top: by then another leader answers.
@@ -33,7 +33,7 @@ async fn a_paused_leader(flags: &[&str]) {
     let cluster = Processes::start(3, flags).await;
     for round in 0..5 {
         let leader = cluster.leader().await;
-        let others: Vec<u64> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+        let others = others(leader);
         // Warm connections, and numbers left in the leader's memory.
         let mut clients = Vec::new();
         for _ in 0..32 {
@@ -83,16 +83,16 @@ async fn a_leader_paused_for_three_leases_hands_out_nothing_old_when_it_wakes() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_with_the_quorum_fence() {
+async fn a_leader_paused_for_three_leases_hands_out_nothing_old_with_the_quorum_fence() {
     a_paused_leader(&["--fence", "quorum"]).await;
 }
 
-/// The leader still reaches its clients, and nobody else: its clients must not get old numbers.
+/// The leader still reaches its clients, but no other node. Its clients must not get old numbers.
 async fn a_leader_cut_off(fence: FenceKind) {
     let cluster = Cluster::start(3, |config| config.fence = fence).await;
     for round in 0..3 {
         let leader = cluster.leader().await;
-        let other = leader % 3 + 1;
+        let other = other_than(leader);
         let mut near = cluster.client(leader).patient(Duration::from_millis(300));
         near.next(round).await.unwrap();
         cluster.cut_off(leader);
@@ -134,7 +134,7 @@ async fn order_holds_under_load_while_leaders_are_cut_off_one_after_the_other() 
         let leader = cluster.leader().await;
         cluster.cut_off(leader);
         cluster
-            .leader_seen_by(leader % 3 + 1, |new| new != leader)
+            .leader_seen_by(other_than(leader), |new| new != leader)
             .await;
         load.answers(200).await;
         cluster.mend();
@@ -144,7 +144,7 @@ async fn order_holds_under_load_while_leaders_are_cut_off_one_after_the_other() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn current_is_part_of_the_same_order() {
+async fn current_is_never_below_a_number_handed_out_before_nor_above_one_handed_out_later() {
     let cluster = Cluster::start(3, |_| {}).await;
     let key = common::id(9);
     let mut anyone = cluster.client(1);
@@ -171,7 +171,7 @@ async fn current_is_part_of_the_same_order() {
         // An unclean change: the ceiling is a fair answer, and nothing later lies below it.
         let leader = cluster.leader().await;
         cluster.cut_off(leader);
-        let other = leader % 3 + 1;
+        let other = other_than(leader);
         cluster.leader_seen_by(other, |new| new != leader).await;
         let mut client: Client = cluster.client(other);
         client.next_at_last(u64::MAX).await;

@@ -1,4 +1,4 @@
-//! A part of a node that panics is not missed for long: the node ends, and says which part it was.
+//! When a part of a node panics, the node stops and says which part it was.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use common::{PATIENCE, links::Cluster, tapped::Tapped};
+use common::{cluster::Cluster, in_time, other_than};
 use ratchet::{
     clock::{BootClock, Clock, Instant},
     node::{Node, Seams},
@@ -47,9 +47,7 @@ impl Clock for BuggyClock {
 
 /// Waits until the node fails, and checks that it names the part which panicked.
 async fn assert_fails_by(node: &Node, part: &str) {
-    let fault = tokio::time::timeout(PATIENCE, node.failed())
-        .await
-        .expect("the node fails");
+    let fault = in_time("the failure of the node", node.failed()).await;
     match &fault {
         Fault::Panic { task, message } => {
             assert_eq!(*task, part, "{fault}");
@@ -64,7 +62,7 @@ async fn assert_a_bump_fails_it(mut cluster: Cluster, seams: Seams, bug: &Bug, p
     cluster.start_node_with(1, seams).await;
     cluster.client(1).next_at_last(1).await;
     bug.arm();
-    // A fresh key: its call waits for the bumper, and reads the clock only after.
+    // A fresh key: its call waits for the bumper, and reads the clock only afterwards.
     let mut client = cluster.client(1).patient(Duration::from_secs(1));
     let asked = tokio::spawn(async move { client.next(2).await });
     assert_fails_by(&cluster.nodes[&1], part).await;
@@ -77,11 +75,9 @@ async fn a_panic_while_the_cluster_is_founded_fails_the_node() {
     let mut cluster = Cluster::configured(3, |_| {});
     let bug = Bug::default();
     bug.arm();
-    let mut seams = cluster.seams(1);
-    seams.transport = Arc::new(Tapped {
-        on_greeting: Box::new(move |_| bug.bite()),
-        ..Tapped::new(seams.transport)
-    });
+    let mut transport = cluster.transport(1);
+    transport.on_greeting = Box::new(move |_| bug.bite());
+    let seams = cluster.seams_with(transport);
     cluster.start_node_with(1, seams).await;
     assert_fails_by(&cluster.nodes[&1], "formation").await;
     cluster.crash(1).await;
@@ -92,12 +88,10 @@ async fn a_panic_in_one_of_rafts_own_tasks_fails_the_node_and_the_others_go_on()
     let mut cluster = Cluster::configured(3, |_| {});
     let bugs: Vec<Bug> = (0..3).map(|_| Bug::default()).collect();
     for id in 1..=3 {
-        let mut seams = cluster.seams(id);
         let bug = bugs[id as usize - 1].clone();
-        seams.transport = Arc::new(Tapped {
-            on_raft: Box::new(move || bug.bite()),
-            ..Tapped::new(seams.transport)
-        });
+        let mut transport = cluster.transport(id);
+        transport.on_raft = Box::new(move || bug.bite());
+        let seams = cluster.seams_with(transport);
         cluster.start_node_with(id, seams).await;
     }
     cluster.client(1).next_at_last(1).await;
@@ -105,7 +99,7 @@ async fn a_panic_in_one_of_rafts_own_tasks_fails_the_node_and_the_others_go_on()
     bugs[leader as usize - 1].arm();
     assert_fails_by(&cluster.nodes[&leader], "raft").await;
     cluster.crash(leader).await;
-    let other = leader % 3 + 1;
+    let other = other_than(leader);
     cluster.client(other).next_at_last(1).await;
 }
 
@@ -114,7 +108,7 @@ async fn a_panic_of_the_bumper_fails_the_node() {
     let cluster = Cluster::configured(1, |_| {});
     let bug = Bug::default();
     let mut seams = cluster.seams(1);
-    // A sole voter's lease needs no clock, so that nobody but who hands out numbers reads it.
+    // A sole voter's lease needs no clock, so only handing out numbers reads it.
     seams.clock = Arc::new(BuggyClock(bug.clone()));
     assert_a_bump_fails_it(cluster, seams, &bug, "bumper").await;
 }

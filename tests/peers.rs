@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{PATIENCE, links::Cluster};
+use common::{PATIENCE, cluster::Cluster, in_time, other_than, others};
 use futures::{StreamExt, stream};
 use openraft::{
     raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},
@@ -14,10 +14,7 @@ use openraft::{
 use ratchet::{
     clock::BootClock,
     consensus::{GrpcTransport, RaftRpc, StateMachine, Transport},
-    proto::{
-        peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
-        v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
-    },
+    proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
 use serde::Serialize;
@@ -90,7 +87,7 @@ async fn steady(cluster: &Cluster, leader: u64) -> u64 {
 async fn a_refused_vote_leaves_the_leader_its_lease() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let other = leader % 3 + 1;
+    let other = other_than(leader);
     let term = steady(&cluster, leader).await;
     let lease = cluster.nodes[&leader].shared().group.leadership();
     let lease = lease.borrow().own.clone().expect("it leads");
@@ -120,7 +117,7 @@ async fn a_refused_vote_leaves_the_leader_its_lease() {
 async fn a_leaders_message_of_an_absurd_term_is_neither_obeyed_nor_written_down() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let (follower, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let [follower, other] = others(leader);
     let term = steady(&cluster, leader).await;
     for to in [leader, follower] {
         let mine = header(&cluster, other, to);
@@ -141,7 +138,7 @@ async fn a_leaders_message_of_an_absurd_term_is_neither_obeyed_nor_written_down(
 async fn the_messages_of_a_stranger_are_refused_while_a_leader_is_heard() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let follower = leader % 3 + 1;
+    let follower = other_than(leader);
     let term = steady(&cluster, leader).await;
     for to in [leader, follower] {
         let stranger = header(&cluster, 9, to);
@@ -156,13 +153,13 @@ async fn the_messages_of_a_stranger_are_refused_while_a_leader_is_heard() {
         let reply = send(&cluster, stranger, RaftRpc::Vote, &vote(term + 1, 9)).await;
         refused(reply, "not a member");
         // A member's id with another directory is a stranger, too.
-        let mut replaced = header(&cluster, to % 3 + 1, to);
+        let mut replaced = header(&cluster, other_than(to), to);
         replaced.from_incarnation += 1;
         let from = replaced.from;
         let reply = send(&cluster, replaced, RaftRpc::PreVote, &vote(term + 1, from)).await;
         refused(reply, "with this data directory");
         // Nobody speaks for another.
-        let honest = header(&cluster, to % 3 + 1, to);
+        let honest = header(&cluster, other_than(to), to);
         let reply = send(&cluster, honest, RaftRpc::Vote, &vote(term + 1, 7)).await;
         assert_eq!(reply.unwrap_err().code(), Code::InvalidArgument);
     }
@@ -223,43 +220,21 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
     }
 }
 
-/// Starts node `id`, and has `leader` add it and make it a voter.
-async fn join(cluster: &mut Cluster, leader: u64, id: u64) {
-    cluster.configure(id).join = true;
-    cluster.start_node(id).await;
-    let peer_address = cluster.configs[&id].peer_listen.to_string();
-    let mut admin = cluster.client(leader).admin;
-    admin
-        .add_node(AddNodeRequest { id, peer_address })
-        .await
-        .unwrap();
-    admin
-        .promote_node(NodeRequest { id, force: false })
-        .await
-        .unwrap();
-}
-
 /// While node 3 is away, nodes 1 and 2 are replaced by 4 and 5. It knows neither; and the cluster
 /// needs its vote for one, and its acknowledgements.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_away_elects_and_follows_those_it_does_not_know() {
+async fn a_node_that_was_away_elects_and_follows_members_that_it_does_not_know() {
     let mut cluster = Cluster::start(3, |_| {}).await;
-    let transfer = |to| TransferLeadershipRequest { to: Some(to) };
     if cluster.leader().await == 3 {
-        let mut admin = cluster.client(3).admin;
-        admin.transfer_leadership(transfer(1)).await.unwrap();
+        cluster.client(3).transfer(1).await.unwrap();
     }
     cluster.crash(3).await;
     for (stays, leaves, new) in [(2, 1, 4), (4, 2, 5)] {
         let leader = cluster.leader().await;
-        join(&mut cluster, leader, new).await;
-        let mut admin = cluster.client(stays).admin;
-        admin.transfer_leadership(transfer(new)).await.unwrap();
-        let gone = NodeRequest {
-            id: leaves,
-            force: false,
-        };
-        let now = admin.remove_node(gone).await.unwrap().into_inner();
+        cluster.add_voter(leader, new).await;
+        let mut client = cluster.client(stays);
+        client.transfer(new).await.unwrap();
+        let now = client.remove_node(leaves).await.unwrap();
         assert!(now.voters.contains(&3) && now.voters.contains(&new));
         cluster.crash(leaves).await;
     }
@@ -292,9 +267,7 @@ async fn install(
     let address = cluster.configs[&to].peer_listen.to_string();
     let transport = GrpcTransport::default();
     let sending = transport.install_snapshot(&address, parts.boxed());
-    tokio::time::timeout(PATIENCE, sending)
-        .await
-        .expect("an answer")
+    in_time("the answer to a snapshot", sending).await
 }
 
 /// A snapshot of an empty table, as it is sent.
@@ -319,7 +292,7 @@ async fn empty_snapshot() -> (SnapshotMeta, Vec<u8>) {
 async fn a_snapshot_is_taken_in_only_as_announced_and_from_a_leader() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let to = leader % 3 + 1;
+    let to = other_than(leader);
     let mut client = cluster.client(leader);
     let term = client.status().await.unwrap().term;
     let (meta, bytes) = empty_snapshot().await;

@@ -8,14 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{PATIENCE, UNHURRIED, history::Load, links::Cluster, processes::Processes, unhurried};
+use common::{
+    PATIENCE, UNHURRIED, cluster::Cluster, history::Load, in_time, other_than, others,
+    processes::Processes, unhurried,
+};
 use ratchet::{
     metrics::SkipCause,
     node::config::FenceKind,
-    proto::v1::{
-        NextStreamRequest, NextStreamResponse, TransferLeadershipRequest,
-        sequencer_client::SequencerClient,
-    },
+    proto::v1::{NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient},
 };
 use tokio_stream::{StreamExt, iter, pending};
 use tonic::{Streaming, transport::Endpoint};
@@ -76,7 +76,8 @@ async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextStreamRes
     open
 }
 
-/// Waits until nothing is handed out any more: all windows are full.
+/// Waits until no numbers are handed out any more, because all windows are full. Nothing announces that,
+/// so the count must stay the same for a while.
 async fn at_rest(handed_out: impl AsyncFn() -> u64) {
     let resting = async {
         let mut before = 0;
@@ -89,7 +90,7 @@ async fn at_rest(handed_out: impl AsyncFn() -> u64) {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, resting).await.expect("rest");
+    in_time("full windows", resting).await;
 }
 
 /// The longest that one of the calls of `load` took from `from` on.
@@ -106,7 +107,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     })
     .await;
     let leader = cluster.leader().await;
-    let heir = leader % 3 + 1;
+    let heir = other_than(leader);
     let mut streams = stall(cluster.address(leader), STREAMS).await;
     streams.extend(stall(cluster.address(heir), CONNECTION_STREAMS).await);
     let metrics = &cluster.nodes[&leader].shared().metrics;
@@ -116,10 +117,9 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     load.answers(200).await;
     let mut client = cluster.client(leader);
     let started = Instant::now();
-    let request = TransferLeadershipRequest { to: Some(heir) };
-    let now = client.admin.transfer_leadership(request).await;
+    let now = client.transfer(heir).await;
     let took = started.elapsed();
-    assert_eq!(now.expect("a transfer").into_inner().leader, heir);
+    assert_eq!(now.expect("a transfer").leader, heir);
     load.answers(200).await;
     let history = load.finish().await;
     println!(
@@ -139,7 +139,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
             assert_eq!(metrics.skipped(cause), 0, "{cause:?}");
         }
     }
-    // Whoever reads at last finds the answers: what was taken for them was handed to nobody else.
+    // A caller that reads at last finds its answers. Their numbers were handed to nobody else.
     let mut firsts = BTreeSet::new();
     for mut stream in streams.into_iter().step_by(10) {
         let answers = async {
@@ -153,9 +153,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
                 seen += 1;
             }
         };
-        tokio::time::timeout(PATIENCE, answers)
-            .await
-            .expect("in time");
+        in_time("the answers of a stream", answers).await;
     }
 }
 
@@ -173,7 +171,7 @@ async fn sigterm_goes_on(fence: &str) {
     let mut cluster = Processes::start(3, &[&["--fence", fence][..], &UNHURRIED].concat()).await;
     let leader = cluster.leader().await;
     let _streams = stall(cluster.places[&leader].listen, STREAMS).await;
-    let mut probe = cluster.client(leader % 3 + 1);
+    let mut probe = cluster.client(other_than(leader));
     // The warm keys stand where the stalled streams left them.
     at_rest(async || {
         let last = probe.clone().current("book", common::id(1_000)).await;
@@ -181,7 +179,7 @@ async fn sigterm_goes_on(fence: &str) {
     })
     .await;
     probe.next(7).await.expect("a number");
-    let others: Vec<_> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
+    let others = others(leader);
     let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
     let load = Load::start(&addresses, 6, 3, PATIENCE);
     load.answers(200).await;

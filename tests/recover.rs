@@ -1,23 +1,21 @@
-//! One node survived its cluster.
+//! `ratchet recover` makes a cluster of the one node that survived.
 
 mod common;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use common::{PATIENCE, id, links::Cluster, name, processes};
+use common::{PATIENCE, cluster::Cluster, eventually, id, name, processes};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     node,
     proto::{
         peer::RaftMessage,
-        v1::{
-            AddNodeRequest, CreateNamespaceRequest, KeyKind, NodeRequest, TransferLeadershipRequest,
-        },
+        v1::{CreateNamespaceRequest, KeyKind},
     },
     storage::{Margin, Recovery},
 };
 
-/// More than the twenty that node 3 does not hear of.
+/// More steps than the twenty that node 3 does not hear of.
 const STEPS: u64 = 25;
 
 fn margin(steps: u64) -> Margin {
@@ -29,29 +27,21 @@ fn margin(steps: u64) -> Margin {
 
 /// Recovers once the last part of a node that stopped has let go of the directory.
 async fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
-    let trying = async {
-        loop {
-            match node::recover(dir, margin, dry_run) {
-                Err(error) if error.to_string().contains("in use") => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                done => return done.expect("it is recovered"),
-            }
+    eventually("the directory is free", async || {
+        match node::recover(dir, margin, dry_run) {
+            Err(error) if error.to_string().contains("in use") => None,
+            done => Some(done.expect("it is recovered")),
         }
-    };
-    tokio::time::timeout(PATIENCE, trying)
-        .await
-        .expect("in time")
+    })
+    .await
 }
 
-/// Node 3 knows nothing of the last numbers, of some sections nothing at all; then the others burn.
+/// Node 3 does not hear of the last numbers, nor of some sections. Then the other nodes are lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     if cluster.leader().await == 3 {
-        let to = TransferLeadershipRequest { to: Some(1) };
-        let mut admin = cluster.client(3).admin;
-        admin.transfer_leadership(to).await.unwrap();
+        cluster.client(3).transfer(1).await.unwrap();
     }
     let mut client = cluster.client(1);
     let room = CreateNamespaceRequest {
@@ -126,30 +116,16 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
         [3]
     );
     assert!(status.term > term);
-    // It is a cluster as any: it stops, starts, and grows.
+    // It is a cluster like any other: it stops, starts, and grows.
     cluster.crash(3).await;
     cluster.start_node(3).await;
     let first = cluster.client(3).next_at_last(7).await;
-    cluster.configure(4).join = true;
-    cluster.start_node(4).await;
-    let peer_address = cluster.configs[&4].peer_listen.to_string();
-    let mut admin = cluster.client(3).admin;
-    let add = AddNodeRequest {
-        id: 4,
-        peer_address,
-    };
-    admin.add_node(add).await.unwrap();
-    let promote = NodeRequest {
-        id: 4,
-        force: false,
-    };
-    admin.promote_node(promote).await.unwrap();
-    let to = TransferLeadershipRequest { to: Some(4) };
-    admin.transfer_leadership(to).await.unwrap();
+    cluster.add_voter(3, 4).await;
+    cluster.client(3).transfer(4).await.unwrap();
     assert!(cluster.client(4).next_at_last(7).await > first);
 }
 
-/// A survivor that was not destroyed after all cannot take part.
+/// A node that was believed lost comes back. It must not take part.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     let mut cluster = Cluster::start(3, |_| {}).await;
@@ -160,14 +136,14 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     cluster.start_node(3).await;
     let first = cluster.client(3).next_at_last(7).await;
     assert!(first > STEPS * 10_000);
-    // Alone it had no majority; with the recovered node it would.
+    // Alone it has no majority; with the recovered node it would have one.
     cluster.start_node(1).await;
     let mut leadership = cluster.nodes[&1].shared().group.leadership();
     let elected = leadership.wait_for(|now| now.leader.is_some());
     let several_elections = Duration::from_secs(2);
     let elected = tokio::time::timeout(several_elections, elected).await;
-    assert!(elected.is_err(), "it leads, or follows");
-    // It speaks to the directory that was.
+    assert!(elected.is_err(), "node 1 found a leader");
+    // Its messages are for the recovered node's old directory.
     let group = cluster.nodes[&1].shared().group.clone();
     let member = group.members()[&3].0.clone();
     let message = RaftMessage {
@@ -185,7 +161,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_recovered_is_refused_with_the_reason() {
+async fn a_directory_that_cannot_be_recovered_is_refused_with_the_reason_and_left_unchanged() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     let mut client = cluster.client(1);
     client.next(7).await.unwrap();
@@ -208,13 +184,11 @@ async fn what_cannot_be_recovered_is_refused_with_the_reason() {
     let first = client.try_next("small", id(1), 1).await.unwrap().first;
     cluster.crash(1).await;
     // The lock is let go when the last part of the node is.
-    let (code, text) = loop {
+    let (code, text) = eventually("the directory is free", async || {
         let (code, text) = recover(&[&dir, "--dry-run"]);
-        if !text.contains("in use") {
-            break (code, text);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+        (!text.contains("in use")).then_some((code, text))
+    })
+    .await;
     assert_eq!(code, Some(74));
     assert!(
         text.contains("\"small\"") && text.contains("--margin small="),

@@ -4,7 +4,7 @@ mod common;
 
 use std::{io::Write, net::TcpStream, time::Duration};
 
-use common::{Client, PATIENCE, id, links::Cluster, name};
+use common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     proto::{
@@ -31,7 +31,7 @@ fn assert_refused(refused: Result<impl std::fmt::Debug, Status>, code: Code, say
 /// The same from the leader and through a follower.
 async fn everyone(cluster: &Cluster) -> [Client; 2] {
     let leader = cluster.leader().await;
-    [cluster.client(leader), cluster.client(leader % 3 + 1)]
+    [cluster.client(leader), cluster.client(other_than(leader))]
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,15 @@
-//! Requests that wait hold no more memory than they may, whoever sends them.
+//! Requests that wait hold no more memory than is configured, however many there are.
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use common::{PATIENCE, links::Cluster};
+use common::{cluster::Cluster, in_time, until};
 use futures::future::join_all;
 use ratchet::{node::Shared, proto::v1::NextStreamRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
 };
 use tonic::Code;
 
@@ -27,17 +26,8 @@ async fn alone() -> (Cluster, Arc<Shared>) {
     (cluster, shared)
 }
 
-async fn until(holds: impl Fn() -> bool) {
-    let looking = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(PATIENCE, looking).await.expect("in time");
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_wait_for_a_leader_hold_no_more_than_they_may() {
+async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let client = cluster.client(2);
     // Half a megabyte each, and as much for the copy that would be forwarded.
@@ -55,7 +45,7 @@ async fn requests_that_wait_for_a_leader_hold_no_more_than_they_may() {
             answer.expect("an answer").failure.expect("a failure")
         }
     });
-    let failures = timeout(PATIENCE, join_all(asked)).await.expect("in time");
+    let failures = in_time("all answers", join_all(asked)).await;
     let of = |code: Code| failures.iter().filter(move |f| f.code == code as i32);
     let (waited, refused) = (of(Code::Unavailable).count(), of(Code::ResourceExhausted));
     // At times fewer wait: two that come together see each other's bytes before one is refused.
@@ -66,11 +56,14 @@ async fn requests_that_wait_for_a_leader_hold_no_more_than_they_may() {
         }
     }
     assert_eq!(waited + refused.count(), failures.len(), "{failures:?}");
-    until(|| shared.metrics.request_bytes.get() == 0).await;
+    until("the memory is free", || {
+        shared.metrics.request_bytes.get() == 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_refused_is_told_when_to_try_again_and_served_as_soon_as_there_is_room() {
+async fn a_refused_caller_is_told_when_to_try_again_and_is_served_once_there_is_room() {
     let (mut cluster, shared) = alone().await;
     let all = shared
         .request_memory
@@ -87,7 +80,7 @@ async fn who_is_refused_is_told_when_to_try_again_and_served_as_soon_as_there_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_not_wait_is_answered_however_many_others_wait() {
+async fn a_request_for_a_warm_key_is_answered_however_many_others_wait() {
     let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
     let shared = cluster.nodes[&1].shared().clone();
     let mut client = cluster.client(1);
@@ -149,7 +142,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_never_end_hold_no_more_than_they_may() {
+async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let mut held = Vec::new();
     for _ in 0..3 * LIMIT_MB {
@@ -163,9 +156,12 @@ async fn messages_that_never_end_hold_no_more_than_they_may() {
         let _ = stream.write_all(&says).await;
         held.push(stream);
     }
-    until(|| shared.metrics.requests_refused.get() > 0).await;
+    until("a refusal", || shared.metrics.requests_refused.get() > 0).await;
     let bytes = shared.metrics.request_bytes.get();
     assert!(bytes > 0 && bytes <= (LIMIT_MB as i64 + 1) << 20, "{bytes}");
     drop(held);
-    until(|| shared.metrics.request_bytes.get() == 0).await;
+    until("the memory is free", || {
+        shared.metrics.request_bytes.get() == 0
+    })
+    .await;
 }

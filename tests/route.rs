@@ -1,5 +1,5 @@
-//! How a client finds its way: who leads and who the members are, learnt from the answers; and how soon
-//! it is back when servers are lost.
+//! A client learns from answers who leads and who the members are, and is back soon when servers are
+//! lost.
 
 mod common;
 
@@ -9,26 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{PATIENCE, free_ports, links::Cluster, own_ip, processes::Processes};
+use common::{
+    PATIENCE,
+    cluster::Cluster,
+    free_ports, in_time, other_than, others, own_ip,
+    processes::Processes,
+    rust_client::{builder, client, client_of},
+};
 use parking_lot::Mutex;
-use ratchet::proto::v1::{AddNodeRequest, NodeRequest, WatchRouteRequest};
+use ratchet::proto::v1::WatchRouteRequest;
 use ratchet_client::Client;
 use tokio::task::JoinSet;
 
 /// How much later than the cluster a client may be back.
 const LATENESS_MAX: Duration = Duration::from_millis(100);
-
-fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
-    let servers: Vec<String> = nodes
-        .iter()
-        .map(|id| cluster.address(*id).to_string())
-        .collect();
-    Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client")
-}
 
 fn addresses(cluster: &Cluster, nodes: &[u64]) -> BTreeSet<String> {
     let addresses = nodes.iter().map(|id| cluster.address(*id).to_string());
@@ -42,20 +36,15 @@ async fn takes_until_it_knows(client: &Client, servers: &BTreeSet<String>) {
             client.next("book", 1).await.expect("a number");
         }
     };
-    let known = tokio::time::timeout(PATIENCE, taking).await;
-    known.unwrap_or_else(|_| panic!("it knows {:?}, not {servers:?}", client.servers()));
+    in_time(&format!("a client that knows {servers:?}"), taking).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_given_the_leader_alone_survives_its_loss() {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
-    let servers = [cluster.places[&leader].listen.to_string()];
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(Duration::from_secs(10))
-        .build()
-        .expect("a client");
+    let client = builder([cluster.places[&leader].listen]);
+    let client = client.timeout(Duration::from_secs(10)).build().unwrap();
     let before = client.next("book", 1).await.expect("a number");
     cluster.kill(leader);
     let after = client.next("book", 1).await;
@@ -66,32 +55,14 @@ async fn a_client_that_was_given_the_leader_alone_survives_its_loss() {
 async fn a_membership_change_without_a_change_of_leader_reaches_the_client() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let follower = leader % 3 + 1;
+    let follower = other_than(leader);
     let client = client_of(&cluster, &[leader]);
     takes_until_it_knows(&client, &addresses(&cluster, &[1, 2, 3])).await;
 
-    cluster.configure(4).join = true;
-    cluster.start_node(4).await;
-    let mut admin = cluster.client(leader).admin;
-    let node = AddNodeRequest {
-        id: 4,
-        peer_address: cluster.configs[&4].peer_listen.to_string(),
-    };
-    admin.add_node(node).await.expect("added");
-    admin
-        .promote_node(NodeRequest {
-            id: 4,
-            force: false,
-        })
-        .await
-        .expect("promoted");
+    cluster.add_voter(leader, 4).await;
     takes_until_it_knows(&client, &addresses(&cluster, &[1, 2, 3, 4])).await;
 
-    let removed = NodeRequest {
-        id: follower,
-        force: false,
-    };
-    admin.remove_node(removed).await.expect("removed");
+    cluster.client(leader).remove_node(follower).await.unwrap();
     let left: Vec<u64> = (1..=4).filter(|id| *id != follower).collect();
     takes_until_it_knows(&client, &addresses(&cluster, &left)).await;
     assert_eq!(cluster.leader().await, leader, "all in one term");
@@ -104,23 +75,12 @@ async fn a_client_outlives_every_server_that_it_was_given() {
     let client = client_of(&cluster, &[given]);
     let mut last = client.next("book", 1).await.expect("a number");
     for id in [4, 5] {
-        cluster.configure(id).join = true;
-        cluster.start_node(id).await;
         let leader = cluster.leader().await;
-        let mut admin = cluster.client(leader).admin;
-        let node = AddNodeRequest {
-            id,
-            peer_address: cluster.configs[&id].peer_listen.to_string(),
-        };
-        admin.add_node(node).await.expect("added");
-        admin
-            .promote_node(NodeRequest { id, force: false })
-            .await
-            .expect("promoted");
+        cluster.add_voter(leader, id).await;
     }
     takes_until_it_knows(&client, &addresses(&cluster, &[1, 2, 3, 4, 5])).await;
     // The given one, and another founder.
-    for gone in [given, given % 3 + 1] {
+    for gone in [given, other_than(given)] {
         cluster.crash(gone).await;
         let number = client
             .next("book", 1)
@@ -135,12 +95,7 @@ async fn a_client_outlives_every_server_that_it_was_given() {
 async fn when_all_nodes_come_back_at_other_addresses_those_that_were_given_are_asked_again() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let [moved] = free_ports::<1>(cluster.address(1).ip());
-    let servers = [cluster.address(1).to_string(), moved.to_string()];
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client");
+    let client = client([cluster.address(1), moved]);
     let before = client.next("book", 1).await.expect("a number");
     for id in 1..=3 {
         cluster.crash(id).await;
@@ -179,7 +134,7 @@ async fn a_leader_that_cannot_be_reached_costs_nothing_while_others_forward() {
 async fn a_node_tells_who_leads_while_the_leader_does_not_answer() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let follower = leader % 3 + 1;
+    let follower = other_than(leader);
     let mut client = cluster.client(follower);
     let watching = client.sequencer.watch_route(WatchRouteRequest {}).await;
     let mut routes = watching.expect("a stream").into_inner();
@@ -189,13 +144,13 @@ async fn a_node_tells_who_leads_while_the_leader_does_not_answer() {
     let members: BTreeSet<String> = told.members.iter().cloned().collect();
     assert_eq!(members, addresses(&cluster, &[1, 2, 3]));
     cluster.crash(leader).await;
-    let next = tokio::time::timeout(PATIENCE, routes.message()).await;
-    let next = next.expect("in time").expect("a route").expect("a route");
+    let next = in_time("another route", routes.message()).await;
+    let next = next.expect("no error").expect("no end");
     assert!(next.version > told.version);
     assert_ne!(next.leader, leader);
 }
 
-/// Calls one after the other in many tasks; notes of each when the call began that was answered last.
+/// Many tasks that call one after the other. Records when the last answered call of each task began.
 struct Callers {
     calls: Arc<Mutex<Vec<Instant>>>,
     running: JoinSet<()>,
@@ -219,7 +174,7 @@ impl Callers {
         Callers { calls, running }
     }
 
-    /// When all of them had an answer to a call that began after `since`.
+    /// Answers when all tasks have had an answer to a call that began after `since`.
     async fn back(&mut self, since: Instant) -> Instant {
         let back = async {
             loop {
@@ -236,8 +191,7 @@ impl Callers {
     }
 }
 
-/// When one of `nodes` first answered a caller that knows them all, and asks every few milliseconds
-/// anew.
+/// Answers when one of `nodes` first answers. All are asked again every few milliseconds.
 async fn cluster_back(cluster: &Processes, nodes: &[u64]) -> Instant {
     let mut asking = JoinSet::new();
     let mut every = tokio::time::interval(Duration::from_millis(5));
@@ -256,19 +210,14 @@ async fn cluster_back(cluster: &Processes, nodes: &[u64]) -> Instant {
     }
 }
 
-/// How much later than the cluster a client is back whose leader `fails`, in each of a few rounds.
+/// In each of a few rounds the leader `fails`. Answers how much later the client is back than the cluster.
 async fn lateness(
     fails: impl Fn(&mut Processes, u64),
     comes_back: impl Fn(&mut Processes, u64),
 ) -> Vec<Duration> {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
-    let servers = [cluster.places[&leader].listen.to_string()];
-    let client = Client::builder()
-        .servers(&servers)
-        .timeout(PATIENCE)
-        .build()
-        .expect("a client");
+    let client = client([cluster.places[&leader].listen]);
     let mut callers = Callers::start(&client, 64);
     let mut late = Vec::new();
     for _ in 0..5 {
@@ -276,7 +225,7 @@ async fn lateness(
         callers.back(Instant::now()).await;
         fails(&mut cluster, leader);
         let failed = Instant::now();
-        let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+        let others = others(leader);
         let (cluster_is, client_is) =
             tokio::join!(cluster_back(&cluster, &others), callers.back(failed));
         late.push(client_is.saturating_duration_since(cluster_is));

@@ -2,9 +2,7 @@
 
 mod common;
 
-use std::time::Duration;
-
-use common::{PATIENCE, id, links::Cluster};
+use common::{PATIENCE, cluster::Cluster, id, other_than, until};
 use ratchet::{
     metrics::SkipCause,
     node::{Origin, config::FenceKind},
@@ -20,7 +18,7 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
     let shared = cluster.nodes[&leader].shared();
     let cancelled = || shared.metrics.skipped(SkipCause::cancelled);
     assert_eq!(cancelled(), 0);
-    // Nobody can confirm: whoever took numbers waits.
+    // Nobody can confirm the leadership: a call that took numbers waits.
     cluster.cut_off(leader);
     let deadline = Instant::now() + PATIENCE;
     {
@@ -72,7 +70,7 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_call_that_was_given_up_left_is_counted_when_its_leader_is_lost() {
+async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_lost() {
     const COUNT: u64 = 1_000_000;
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
@@ -94,19 +92,13 @@ async fn what_a_call_that_was_given_up_left_is_counted_when_its_leader_is_lost()
             _ = &mut dropped => 0,
         }
     });
-    let entry_is_proposed = async {
-        while shared.metrics.bumps.get() == bumped {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, entry_is_proposed)
-        .await
-        .expect("a bump");
+    let is_proposed = || shared.metrics.bumps.get() > bumped;
+    until("the bump is proposed", is_proposed).await;
     drop(keep);
     // It may have had its answer by then.
     let used = asking.await.expect("a caller");
     cluster.cut_off(leader);
-    let other = leader % 3 + 1;
+    let other = other_than(leader);
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
     let first = cluster.client(next).next_at_last(7).await;
     let skipped = cluster.nodes[&next]

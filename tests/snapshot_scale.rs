@@ -13,14 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, id, links::Cluster};
+use common::{Client, cluster::Cluster, id};
 use hdrhistogram::Histogram;
 use openraft::{EntryPayload, entry::RaftEntry, storage::RaftStateMachine};
 use ratchet::{
     clock::BootClock,
     consensus::StateMachine,
     node::Config,
-    proto::v1::{AddNodeRequest, CreateNamespaceRequest, NodeRequest},
+    proto::v1::CreateNamespaceRequest,
     sequence::{Bump, Command, SectionId, SectionKey},
     storage::{Entry, LogId, Store, StoreOptions},
 };
@@ -128,15 +128,11 @@ impl Callers {
 
 /// Adds a learner, and waits until it has all that the leader has; how long that took.
 async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
-    let config = cluster.configure(id);
-    config.join = true;
-    let peer_address = config.peer_listen.to_string();
-    cluster.start_node(id).await;
+    let peer_address = cluster.start_joining(id, |_| {}).await;
     let goal = cluster.nodes[&1].shared().group.nodes();
     let goal = goal.iter().find_map(|node| node.applied_index);
     let started = Instant::now();
-    let request = AddNodeRequest { id, peer_address };
-    to.admin.add_node(request).await.expect("it is added");
+    to.add_node(id, peer_address).await.expect("it is added");
     let group = cluster.nodes[&id].shared().group.clone();
     while group.nodes().iter().all(|node| node.applied_index < goal) {
         assert!(
@@ -177,14 +173,7 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     for node in [2, 3] {
         let took = add(&mut cluster, &mut client, node).await;
         println!("node {node}, empty, had all after {took:.1?}");
-        let promoted = client
-            .admin
-            .promote_node(NodeRequest {
-                id: node,
-                force: false,
-            })
-            .await;
-        promoted.expect("it votes");
+        client.promote_node(node).await.expect("it votes");
     }
     let term = cluster.nodes[&1].shared().group.leadership().borrow().term;
 

@@ -5,15 +5,14 @@ mod common;
 use std::{
     io::{BufRead, BufReader},
     process::{Child, ChildStdout, Output, Stdio},
-    time::Duration,
 };
 
 use common::{
-    PATIENCE,
-    links::Cluster,
+    cluster::Cluster,
+    eventually, other_than, others,
     processes::{Process, Processes, ratchet},
 };
-use ratchet::proto::v1::{AddNodeRequest, NodeStatus, StatusResponse, TransferLeadershipRequest};
+use ratchet::proto::v1::{NodeStatus, StatusResponse};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -25,23 +24,17 @@ async fn status_at_last(
     fits: impl Fn(&Output) -> bool,
 ) -> Output {
     let server = cluster.places[&id].listen.to_string();
-    let asking = async {
-        loop {
-            let mut command = ratchet();
-            command
-                .arg("status")
-                .args(args)
-                .env("RATCHET_SERVER", &server);
-            let asked = tokio::task::spawn_blocking(move || command.output());
-            let output = asked.await.unwrap().unwrap();
-            if fits(&output) {
-                return output;
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking)
-        .await
-        .expect("a status that fits")
+    eventually("a status that fits", async || {
+        let mut command = ratchet();
+        command
+            .arg("status")
+            .args(args)
+            .env("RATCHET_SERVER", &server);
+        let asked = tokio::task::spawn_blocking(move || command.output());
+        let output = asked.await.unwrap().unwrap();
+        fits(&output).then_some(output)
+    })
+    .await
 }
 
 fn json(bytes: &[u8]) -> Value {
@@ -56,10 +49,11 @@ fn node(status: &Value, id: u64) -> &Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shell_learns_that_a_voter_is_missing_and_that_no_leader_is_left() {
+async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_when_no_leader_is_left()
+ {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
-    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    let others = others(leader);
     // The members greet each other within moments.
     let all_known = |output: &Output| {
         let nodes = json(&output.stdout)["nodes"].clone();
@@ -112,35 +106,19 @@ async fn seen(
     id: u64,
     fits: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
-    let looking = async {
-        loop {
-            let status: StatusResponse = cluster.nodes[&leader].shared().status();
-            let node = status.nodes.into_iter().find(|node| node.id == id);
-            match node {
-                Some(node) if fits(&node) => return node,
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, looking)
-        .await
-        .expect("a node that fits")
+    eventually("a node whose status fits", async || {
+        let status: StatusResponse = cluster.nodes[&leader].shared().status();
+        let mut nodes = status.nodes.into_iter();
+        nodes.find(|node| node.id == id && fits(node))
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_learner_is_missed_and_a_node_that_a_new_leader_never_heard() {
+async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it() {
     let mut cluster = Cluster::start(3, |_| {}).await;
-    let config = cluster.configure(4);
-    config.join = true;
-    let peer_address = config.peer_listen.to_string();
-    cluster.start_node(4).await;
     let leader = cluster.leader().await;
-    let mut client = cluster.client(leader);
-    let learner = AddNodeRequest {
-        id: 4,
-        peer_address,
-    };
-    client.admin.add_node(learner).await.unwrap();
+    cluster.add_learner(leader, 4).await;
     seen(&cluster, leader, 4, |node| {
         node.silent_ms.is_some() && !node.unheard_in_term
     })
@@ -149,9 +127,8 @@ async fn a_learner_is_missed_and_a_node_that_a_new_leader_never_heard() {
     let learner = seen(&cluster, leader, 4, |node| node.missing).await;
     assert!(!learner.voter && !learner.unheard_in_term, "{learner:?}");
 
-    let next = leader % 3 + 1;
-    let to = TransferLeadershipRequest { to: Some(next) };
-    client.admin.transfer_leadership(to).await.unwrap();
+    let next = other_than(leader);
+    cluster.client(leader).transfer(next).await.unwrap();
     assert_eq!(cluster.leader().await, next);
     let learner = seen(&cluster, next, 4, |node| node.missing).await;
     assert!(learner.unheard_in_term, "{learner:?}");
@@ -181,14 +158,6 @@ fn watch(cluster: &Processes, args: &[&str]) -> (Process, BufReader<ChildStdout>
     (Process(child), reader)
 }
 
-async fn ended(mut watching: Process) -> std::process::ExitStatus {
-    let ended = tokio::task::spawn_blocking(move || watching.0.wait().unwrap());
-    tokio::time::timeout(PATIENCE, ended)
-        .await
-        .expect("it ends")
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_goes_on_until_it_is_interrupted_or_nobody_reads() {
     let mut cluster = Processes::start(1, &[]).await;
@@ -197,12 +166,12 @@ async fn a_watch_goes_on_until_it_is_interrupted_or_nobody_reads() {
     let mut next = || json(lines.next().expect("a line").unwrap().as_bytes());
     let first = next();
     assert_eq!(first["serving"], true);
-    // A cluster that is gone for a while does not end it.
+    // It goes on while the cluster is gone.
     cluster.kill(1);
     cluster.spawn(1);
     while next()["term"] == first["term"] {}
     kill_process(Pid::from_child(&watching.0), Signal::INT).unwrap();
-    assert!(ended(watching).await.success());
+    assert!(watching.ended().await.success());
 
     let (watching, mut reader) = watch(&cluster, &[]);
     let mut line = String::new();
@@ -212,15 +181,15 @@ async fn a_watch_goes_on_until_it_is_interrupted_or_nobody_reads() {
         "no screen is cleared in a pipe: {line:?}"
     );
     drop(reader);
-    assert!(ended(watching).await.success());
+    assert!(watching.ended().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_servers_one_on_the_better_side_of_a_partition_is_shown() {
+async fn status_of_several_servers_is_that_of_one_on_the_majoritys_side_of_a_partition() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     cluster.cut_off(leader);
-    let other = leader % 3 + 1;
+    let other = other_than(leader);
     cluster.leader_seen_by(other, |now| now != leader).await;
     cluster.client(other).next_at_last(1).await;
     let ask = async |servers: Vec<u64>| -> Output {

@@ -1,10 +1,10 @@
-//! A promise outlives a restart.
+//! A voter keeps the promise of its last run when it restarts: no vote within a lease.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::links::Cluster;
+use common::{cluster::Cluster, in_time, others};
 use openraft::{
     raft::{VoteRequest, VoteResponse},
     vote::RaftLeaderId,
@@ -27,7 +27,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     })
     .await;
     let leader = cluster.leader().await;
-    let (restarted, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let [restarted, other] = others(leader);
     let term = cluster.client(leader).status().await.unwrap().term;
     cluster.cut_off(leader);
     // Both followers promised at this moment at the latest, and at a heartbeat before it at the
@@ -45,8 +45,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     );
     let mut leadership = cluster.nodes[&other].shared().group.leadership();
     let later = leadership.wait_for(|now| now.term > term && now.leader.is_some());
-    let seen = tokio::time::timeout(common::PATIENCE, later).await;
-    drop(seen.unwrap().unwrap());
+    drop(in_time("a new leader", later).await.unwrap());
     let elected = Instant::now();
     assert!(
         elected - promised >= Duration::from_millis(2_900),
@@ -55,7 +54,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
     );
 }
 
-/// The same, asked directly: the restarted node is begged for its vote all the time.
+/// Asks the restarted node for its vote directly, again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     const LEASE: Duration = Duration::from_millis(2_000);
@@ -66,7 +65,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     })
     .await;
     let leader = cluster.leader().await;
-    let (restarted, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let [restarted, other] = others(leader);
     let shared = cluster.nodes[&other].shared();
     let member = shared.group.members()[&restarted].0.clone();
     let header = shared.group.sender().header(restarted, &member);
@@ -79,7 +78,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
         )),
     );
     let payload = codec::encode(&request).unwrap();
-    let begging = async move {
+    let asking = async move {
         let transport = GrpcTransport::default();
         loop {
             let message = RaftMessage {
@@ -103,12 +102,9 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     // The last heartbeat may be this old.
     let promised = Instant::now() - Duration::from_millis(150);
     cluster.crash(restarted).await;
-    let begging = tokio::spawn(begging);
+    let asking = tokio::spawn(asking);
     cluster.start_node(restarted).await;
-    let granted = tokio::time::timeout(common::PATIENCE, begging)
-        .await
-        .unwrap()
-        .unwrap();
+    let granted = in_time("a granted vote", asking).await.unwrap();
     assert!(
         granted - promised >= LEASE,
         "granted after {:?}",
@@ -118,7 +114,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
 
 /// A node that votes for the first time in its life has promised nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fresh_node_does_not_wait() {
+async fn a_fresh_node_starts_without_waiting_for_a_lease() {
     let started = Instant::now();
     let cluster = Cluster::start(1, |config| {
         config.election_timeout_ms = 20_000;

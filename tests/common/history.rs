@@ -1,4 +1,4 @@
-//! Records what callers saw, for the checker to judge.
+//! Callers that take numbers, and the history of what they saw, which the checker judges.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,8 @@ pub struct Op {
     pub last: u64,
 }
 
-/// What all callers of a test saw. Calls without an answer may have burnt numbers and say nothing
-/// of order, so they are only counted.
+/// What all callers of a test saw. A call without an answer may have used up numbers and says nothing
+/// about order, so it is only counted.
 #[derive(Debug, Default)]
 pub struct History {
     pub ops: Vec<Op>,
@@ -135,15 +135,14 @@ impl Load {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(super::PATIENCE, waiting)
-            .await
-            .unwrap_or_else(|_| {
-                let history = self.history.lock().unwrap();
-                panic!("answers stopped coming; failures: {:?}", history.failures)
-            });
+        let waited = tokio::time::timeout(super::PATIENCE, waiting).await;
+        waited.unwrap_or_else(|_| {
+            let history = self.history.lock().unwrap();
+            panic!("answers stopped coming; failures: {:?}", history.failures)
+        });
     }
 
-    /// Stops the callers and answers what they saw.
+    /// Stops the callers; answers what they saw.
     pub async fn finish(mut self) -> History {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(done) = self.callers.join_next().await {

@@ -1,12 +1,16 @@
-//! Clusters to test against: real processes, or nodes in this process with a network to break.
+//! What the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod cluster;
+pub mod disk;
 pub mod history;
 pub mod links;
+pub mod openmetrics;
 pub mod power;
 pub mod processes;
-pub mod tapped;
+pub mod rust_client;
+mod wait;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -15,8 +19,10 @@ use std::{
 };
 
 use ratchet::proto::v1::{
-    CurrentRequest, Key, NextRequest, NextResponse, NextStreamRequest, admin_client::AdminClient,
-    key::Kind, sequencer_client::SequencerClient,
+    AddNodeRequest, CurrentRequest, Key, MembershipResponse, NextRequest, NextResponse,
+    NextStreamRequest, NodeRequest, StatusRequest, StatusResponse, TransferLeadershipRequest,
+    TransferLeadershipResponse, admin_client::AdminClient, key::Kind,
+    sequencer_client::SequencerClient,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -27,20 +33,34 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-/// The longest that anything in a test may take before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub use wait::{PATIENCE, eventually, in_time, until};
 
-/// Timing under which no leader is lost on a machine that is busy with other tests: for tests of something
-/// else than failover.
+/// The other two nodes of a cluster of three.
+pub fn others(id: u64) -> [u64; 2] {
+    [id % 3 + 1, (id + 1) % 3 + 1]
+}
+
+/// One of the other nodes of a cluster of three.
+pub fn other_than(id: u64) -> u64 {
+    others(id)[0]
+}
+
+/// Timing under which no leader is lost on a machine that is busy with other tests. For tests that are
+/// not about failover.
 pub fn unhurried(config: &mut ratchet::node::Config) {
     (config.election_timeout_ms, config.lease_ms) = (3_000, 2_500);
 }
 
-/// The same, as flags.
+/// [`unhurried`], as flags.
 pub const UNHURRIED: [&str; 4] = ["--election-timeout-ms", "3000", "--lease-ms", "2500"];
 
-/// A loopback address that no other test of this machine uses at this time: the process id is in
-/// it. On an address of one's own, ports that the system chose stay free until they are used.
+/// Has the node serve its metrics and probes.
+pub fn with_metrics(config: &mut ratchet::node::Config) {
+    config.metrics_listen = Some((config.listen.ip(), 0).into());
+}
+
+/// A loopback address that no other test on this machine uses at this time: it contains the process id.
+/// So ports of it that the system chose stay free until they are used.
 pub fn own_ip() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let host = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -163,30 +183,68 @@ impl Client {
         Ok(answer.into_inner().last)
     }
 
-    /// Asks until it is answered.
+    /// Takes a number of a book, and tries again until it gets one.
     pub async fn next_at_last(&mut self, key: u64) -> u64 {
+        // Not by `eventually`, whose future cannot be spawned.
         let asking = async {
             loop {
                 match self.next(key).await {
                     Ok(number) => return number,
-                    // The node may not listen yet: the one thing here that cannot be awaited.
+                    // The node may not listen yet, which cannot be awaited.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, asking)
-            .await
-            .expect("numbers within the test's patience")
+        in_time("a number", asking).await
     }
 
-    pub async fn status(&mut self) -> Result<ratchet::proto::v1::StatusResponse, Status> {
-        let request = self.request(ratchet::proto::v1::StatusRequest {});
+    pub async fn status(&mut self) -> Result<StatusResponse, Status> {
+        let request = self.request(StatusRequest {});
         self.admin.status(request).await.map(|r| r.into_inner())
+    }
+
+    /// Has leadership transferred to `to`, or to any voter.
+    pub async fn transfer(
+        &mut self,
+        to: impl Into<Option<u64>>,
+    ) -> Result<TransferLeadershipResponse, Status> {
+        let request = TransferLeadershipRequest { to: to.into() };
+        let answer = self.admin.transfer_leadership(request).await;
+        answer.map(|answer| answer.into_inner())
+    }
+
+    pub async fn add_node(
+        &mut self,
+        id: u64,
+        peer_address: impl Into<String>,
+    ) -> Result<MembershipResponse, Status> {
+        let peer_address = peer_address.into();
+        let answer = self.admin.add_node(AddNodeRequest { id, peer_address });
+        answer.await.map(|answer| answer.into_inner())
+    }
+
+    /// Makes a learner a voter, without force.
+    pub async fn promote_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
+        let answer = self.admin.promote_node(NodeRequest { id, force: false });
+        answer.await.map(|answer| answer.into_inner())
+    }
+
+    /// Removes a member, without force.
+    pub async fn remove_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
+        let answer = self.admin.remove_node(NodeRequest { id, force: false });
+        answer.await.map(|answer| answer.into_inner())
     }
 }
 
-/// Asks for a page by HTTP/1.1; answers the status and the text.
-pub async fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+/// A page that was fetched by HTTP/1.1.
+pub struct Page {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+/// Fetches a page by HTTP/1.1.
+pub async fn http_get(address: SocketAddr, path: &str) -> Page {
     let asking = async {
         let mut stream = TcpStream::connect(address).await?;
         let request =
@@ -196,11 +254,12 @@ pub async fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = tokio::time::timeout(PATIENCE, asking)
-        .await
-        .expect("an answer in time")
-        .expect("an answer");
-    let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
+    let answer = in_time("a page", asking).await.expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    (status.expect("a status"), text.to_owned())
+    Page {
+        status: status.expect("a status"),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
 }

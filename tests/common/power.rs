@@ -130,7 +130,8 @@ fn sizes(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
     Ok(sizes)
 }
 
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a directory with all that is in it.
+pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -3,16 +3,25 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{Client, free_ports, own_ip};
+use super::{Client, free_ports, in_time, own_ip};
 
-/// A node that dies with the test.
+/// A process that is killed when it is dropped.
 pub struct Process(pub Child);
+
+impl Process {
+    /// Waits until it ends by itself.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = tokio::task::spawn_blocking(move || self.0.wait());
+        let ended = in_time("the end of a process", ended).await;
+        ended.expect("no panic").expect("its exit status")
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -34,7 +43,7 @@ pub fn run(args: &[&str]) -> Output {
     ratchet().args(args).output().expect("the command runs")
 }
 
-/// Where a node is.
+/// Where a node listens.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub listen: SocketAddr,
@@ -140,14 +149,10 @@ impl Processes {
     }
 
     /// SIGTERM, and waits until it is gone.
-    pub async fn terminate(&mut self, id: u64) -> std::process::ExitStatus {
+    pub async fn terminate(&mut self, id: u64) -> ExitStatus {
         self.signal(id, Signal::TERM);
-        let mut process = self.running.remove(&id).expect("a running node");
-        let ended = tokio::task::spawn_blocking(move || process.0.wait());
-        let ended = tokio::time::timeout(super::PATIENCE, ended)
-            .await
-            .expect("it ends");
-        ended.expect("waiting").expect("its status")
+        let process = self.running.remove(&id).expect("a running node");
+        process.ended().await
     }
 
     /// The leader, as the first running node that answers says.

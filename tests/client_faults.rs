@@ -1,0 +1,189 @@
+//! The client library when servers are lost, say nothing, break connections, or are wrong.
+
+mod common;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{
+    cluster::Cluster,
+    free_ports, in_time, own_ip,
+    processes::Processes,
+    rust_client::{assert_no_repeats, builder, client, take},
+};
+use futures::{StreamExt, stream::BoxStream};
+use ratchet::proto::v1::{
+    CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
+    NextStreamResponse, Route, WatchRouteRequest,
+    sequencer_server::{Sequencer, SequencerServer},
+};
+use ratchet_client::{Code, Error};
+use tokio::task::JoinSet;
+use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
+    let mut cluster = Processes::start(3, &[]).await;
+    let client = client(cluster.addresses());
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        let taking = {
+            let client = client.clone();
+            tokio::spawn(async move { take(&client, 100, 200, 4).await })
+        };
+        cluster.kill(leader);
+        rounds.push(taking.await.expect("all got their numbers"));
+        cluster.spawn(leader);
+    }
+    let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for round in rounds {
+        for (key, numbers) in round {
+            let before = all.entry(key).or_default();
+            let (last, first) = (before.iter().max().copied(), numbers.iter().min());
+            assert!(first > last.as_ref(), "key {key}: {first:?} after {last:?}");
+            before.extend(numbers);
+        }
+    }
+    assert_no_repeats(&all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_a_server_that_says_nothing_is_answered_by_another_server() {
+    let cluster = Processes::start(3, &[]).await;
+    let leader = cluster.leader().await;
+    let mut addresses = cluster.addresses();
+    addresses.rotate_left(leader as usize - 1);
+    let client = builder(addresses).timeout(Duration::from_secs(6));
+    let client = client.build().unwrap();
+    let before = client.next("book", 1).await.expect("a number");
+    cluster.pause(leader);
+    let after = client.next("book", 1).await;
+    cluster.resume(leader);
+    assert!(after.expect("from another leader") > before);
+}
+
+/// A server that accepts each connection, reads the first bytes, and hangs up.
+async fn hangs_up() -> (String, JoinSet<()>) {
+    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut hanging_up = JoinSet::new();
+    hanging_up.spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            connection.readable().await.unwrap();
+        }
+    });
+    (address, hanging_up)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_whose_connection_breaks_goes_to_another_server_and_a_change_does_not() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    cluster.leader().await;
+    let (breaks, _hanging_up) = hangs_up().await;
+    let servers = [breaks.clone(), cluster.address(1).to_string()];
+    assert_eq!(
+        client(&servers)
+            .status()
+            .await
+            .expect("from the other")
+            .node,
+        1
+    );
+    // The change may have been made, so it is not repeated.
+    let changed = client(&servers).transfer(Some(1)).await.unwrap_err();
+    assert_eq!(changed.code(), Some(Code::Unavailable), "{changed}");
+    assert!(changed.to_string().starts_with(&breaks), "{changed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline() {
+    let [nobody] = free_ports::<1>(own_ip());
+    let client = builder([nobody]).timeout(Duration::from_millis(300));
+    let client = client.build().unwrap();
+    let asked = in_time("a failure at the deadline", client.next("book", 1)).await;
+    let Err(error @ Error::Server { .. }) = asked else {
+        panic!("nobody can have answered");
+    };
+    assert_eq!(error.code(), Some(Code::Unavailable));
+    assert!(error.is_retryable());
+    let said = error.to_string();
+    assert!(said.starts_with(&nobody.to_string()), "{said}");
+    assert!(!said.contains("stays"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_follow_the_leader_says_so_when_its_servers_are_gone() {
+    let [nobody] = free_ports::<1>(own_ip());
+    let client = builder([nobody]).timeout(Duration::from_millis(300));
+    let client = client.follow_leader(false).build().unwrap();
+    let number = client.next("book", 1).await.map(drop);
+    let status = client.status().await.map(drop);
+    for answer in [number, status] {
+        let error = answer.expect_err("nobody can have answered").to_string();
+        let says = format!("stays with the servers that it was given, {nobody}");
+        assert!(error.contains(&says), "{error}");
+    }
+}
+
+/// A server that hands out the same number again and again.
+struct Broken;
+
+#[tonic::async_trait]
+impl Sequencer for Broken {
+    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+
+    async fn next_stream(
+        &self,
+        requests: Request<Streaming<NextStreamRequest>>,
+    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        let answers = requests.into_inner().map(|request| {
+            let request = request?;
+            Ok(NextStreamResponse {
+                id: request.id,
+                firsts: vec![7; request.ids.len()],
+                increment: 1,
+                ..NextStreamResponse::default()
+            })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn next(&self, _: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn current(
+        &self,
+        _: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self,
+        _: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_does_not_grow_becomes_an_error() {
+    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    let serving = tonic::transport::Server::builder()
+        .add_service(SequencerServer::new(Broken))
+        .serve_with_incoming(TcpIncoming::from(listener));
+    let serving = tokio::spawn(serving);
+    let client = client([&server]);
+    assert_eq!(client.next("book", 1).await.expect("the first"), 7);
+    assert_eq!(client.next("book", 2).await.expect("of another key"), 7);
+    let again = client.next("book", 1).await;
+    let Err(Error::Disorder { last, number, .. }) = &again else {
+        panic!("handed on: {again:?}");
+    };
+    assert_eq!((*last, *number), (7, 7));
+    serving.abort();
+}

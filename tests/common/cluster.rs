@@ -1,0 +1,227 @@
+//! Nodes in this process, with links between them that a test can cut.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use ratchet::{
+    clock::{BootClock, Clock},
+    node::{Config, Node, Seams},
+    storage::StoreOptions,
+};
+use tempfile::TempDir;
+
+use super::{
+    Client, eventually, free_ports, in_time,
+    links::{LinkedTransport, Links},
+    own_ip, until,
+};
+
+/// A cluster in this process. Dropping it removes its directories.
+pub struct Cluster {
+    pub links: Links,
+    pub configs: BTreeMap<u64, Config>,
+    pub nodes: BTreeMap<u64, Node>,
+    dirs: Mutex<Vec<TempDir>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Cluster {
+    /// `n` founding nodes, configured by `change`, started, and answering.
+    pub async fn start(n: u64, change: impl Fn(&mut Config)) -> Cluster {
+        let mut cluster = Cluster::configured(n, change);
+        for id in 1..=n {
+            cluster.start_node(id).await;
+        }
+        cluster.all_answer().await;
+        cluster
+    }
+
+    /// Waits until every configured node hands out numbers.
+    pub async fn all_answer(&self) {
+        for id in self.configs.keys() {
+            self.client(*id).next_at_last(u64::MAX).await;
+        }
+    }
+
+    /// `n` founding nodes, configured and not started.
+    pub fn configured(n: u64, change: impl Fn(&mut Config)) -> Cluster {
+        let mut cluster = Cluster {
+            links: Links::default(),
+            configs: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            dirs: Mutex::default(),
+            clock: Arc::new(BootClock),
+        };
+        for id in 1..=n {
+            cluster.configure(id);
+        }
+        let peers: BTreeMap<u64, String> = cluster
+            .configs
+            .iter()
+            .map(|(id, config)| (*id, config.peer_listen.to_string()))
+            .collect();
+        for config in cluster.configs.values_mut() {
+            config.peers = peers.clone();
+            change(config);
+        }
+        cluster
+    }
+
+    /// Configures a further node, on an address and a directory of its own.
+    pub fn configure(&mut self, id: u64) -> &mut Config {
+        let [listen, peer_listen] = free_ports(own_ip());
+        let dir = TempDir::new().expect("a temporary directory");
+        let config = Config {
+            cluster: "test".to_owned(),
+            node_id: id,
+            data_dir: dir.path().join("data"),
+            listen,
+            peer_listen,
+            metrics_listen: None,
+            ..Config::default()
+        };
+        self.dirs.lock().unwrap().push(dir);
+        self.configs.insert(id, config);
+        self.configs.get_mut(&id).expect("just inserted")
+    }
+
+    /// How node `id` sends to its peers.
+    pub fn transport(&self, id: u64) -> LinkedTransport {
+        LinkedTransport::new(id, self.links.clone())
+    }
+
+    pub fn seams(&self, id: u64) -> Seams {
+        self.seams_with(self.transport(id))
+    }
+
+    /// The seams of a node that sends by `transport`.
+    pub fn seams_with(&self, transport: LinkedTransport) -> Seams {
+        Seams {
+            clock: self.clock.clone(),
+            transport: Arc::new(transport),
+            storage: StoreOptions::new(self.clock.clone()),
+        }
+    }
+
+    pub async fn start_node(&mut self, id: u64) {
+        let seams = self.seams(id);
+        self.start_node_with(id, seams).await;
+    }
+
+    pub async fn start_node_with(&mut self, id: u64, seams: Seams) {
+        let config = self.configs[&id].clone();
+        let node = eventually("the directory of the node's last run is free", async || {
+            match ratchet::server::start(config.clone(), seams.clone()).await {
+                Err(error) if error.to_string().contains("in use by another process") => None,
+                started => Some(started),
+            }
+        });
+        let node = node.await.expect("the node starts");
+        self.nodes.insert(id, node);
+    }
+
+    /// Configures and starts a further node, which waits to be added; answers its peer address.
+    pub async fn start_joining(&mut self, id: u64, change: impl FnOnce(&mut Config)) -> String {
+        let config = self.configure(id);
+        config.join = true;
+        change(config);
+        let peer_address = config.peer_listen.to_string();
+        self.start_node(id).await;
+        peer_address
+    }
+
+    /// Starts a further node, and has it added as a learner by way of node `asked`.
+    pub async fn add_learner(&mut self, asked: u64, id: u64) {
+        let peer_address = self.start_joining(id, |_| {}).await;
+        let mut client = self.client(asked);
+        let added = client.add_node(id, peer_address).await;
+        added.expect("the node is added");
+    }
+
+    /// Starts a further node, and has it added as a voter by way of node `asked`.
+    pub async fn add_voter(&mut self, asked: u64, id: u64) {
+        self.add_learner(asked, id).await;
+        let promoted = self.client(asked).promote_node(id).await;
+        promoted.expect("the node is promoted");
+    }
+
+    /// Stops a node as a crash would.
+    pub async fn crash(&mut self, id: u64) {
+        let node = self.nodes.remove(&id).expect("a running node");
+        node.halt().await;
+    }
+
+    pub fn client(&self, id: u64) -> Client {
+        Client::new(self.address(id))
+    }
+
+    pub fn address(&self, id: u64) -> SocketAddr {
+        self.configs[&id].listen
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.configs.values().map(|config| config.listen).collect()
+    }
+
+    pub fn data_dir(&self, id: u64) -> &Path {
+        &self.configs[&id].data_dir
+    }
+
+    /// Waits until `id` has a leader that `fits`, and answers who.
+    pub async fn leader_seen_by(&self, id: u64, fits: impl Fn(u64) -> bool) -> u64 {
+        let mut leadership = self.nodes[&id].shared().group.leadership();
+        let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));
+        let now = in_time("a leader that fits", seen).await;
+        now.expect("a running node")
+            .leader
+            .as_ref()
+            .expect("checked")
+            .0
+    }
+
+    /// The leader of the latest term, once it hands out numbers.
+    pub async fn leader(&self) -> u64 {
+        eventually("a leader", async || {
+            let seen = self.nodes.iter().map(|(id, node)| {
+                let now = node.shared().group.leadership().borrow().clone();
+                (now.term, now.own.is_some(), *id)
+            });
+            let (_, leads, id) = seen.max()?;
+            leads.then_some(id)
+        })
+        .await
+    }
+
+    /// Up to where `leader` knows the log to be on `id`'s disk.
+    pub fn acknowledged(&self, leader: u64, id: u64) -> Option<u64> {
+        let nodes = self.nodes[&leader].shared().group.nodes();
+        let node = nodes.into_iter().find(|node| node.id == id);
+        node.and_then(|node| node.log_index)
+    }
+
+    /// Waits until `id` has acknowledged all that `leader` has now.
+    pub async fn caught_up(&self, leader: u64, id: u64) {
+        let last = self.acknowledged(leader, leader);
+        let has_all = || self.acknowledged(leader, id) >= last;
+        until("the node acknowledges the whole log", has_all).await;
+    }
+
+    /// Cuts a node off from its peers, both ways; clients still reach it.
+    pub fn cut_off(&self, id: u64) {
+        let others = self.configs.keys().filter(|other| **other != id);
+        let peer_address = |id: &u64| self.configs[id].peer_listen.to_string();
+        for other in others {
+            self.links.cut(id, peer_address(other));
+            self.links.cut(*other, peer_address(&id));
+        }
+    }
+
+    /// Mends all links.
+    pub fn mend(&self) {
+        self.links.mend();
+    }
+}

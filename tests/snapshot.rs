@@ -1,0 +1,133 @@
+//! A node that lacks what was purged from the log catches up by a snapshot, whatever happens to it.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{cluster::Cluster, disk::Disk, eventually, id, other_than, power::Names, until};
+use ratchet::{
+    consensus::Group,
+    node::Config,
+    storage::{StoreOptions, Unsynced},
+};
+
+/// A log so short that it is purged within these tests.
+fn short_log(config: &mut Config) {
+    config.log_keep_bytes = 1_000;
+}
+
+/// Waits until the log is purged by more than 100 entries; answers up to where.
+async fn purged(group: &Group) -> u64 {
+    let index = async || group.purged_index().filter(|index| *index > 100);
+    eventually("the log is purged", index).await
+}
+
+/// Waits until `id` has applied what `leader` has.
+async fn applied_all(cluster: &Cluster, id: u64, leader: u64) {
+    let applied = |of: u64| {
+        let status = cluster.nodes[&of].shared().status();
+        let node = status.nodes.into_iter().find(|node| node.id == of);
+        node.and_then(|node| node.applied_index)
+    };
+    let goal = applied(leader);
+    until("the node has applied all", || applied(id) >= goal).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() {
+    let mut cluster = Cluster::start(3, short_log).await;
+    let peer_address = cluster.start_joining(4, short_log).await;
+    let added = cluster.client(1).add_node(4, peer_address).await;
+    added.expect("the node is added");
+    let leader = cluster.leader().await;
+    cluster.crash(4).await;
+    let mut client = cluster.client(leader);
+    for key in 0..200 {
+        client.try_next("book", id(key), 1).await.unwrap();
+    }
+    let group = cluster.nodes[&leader].shared().group.clone();
+    let purged = purged(&group).await;
+    cluster.start_node(4).await;
+    applied_all(&cluster, 4, leader).await;
+    let learner = cluster.nodes[&4].shared().group.clone();
+    assert!(
+        learner.purged_index() >= Some(purged),
+        "node 4 did not catch up by snapshot"
+    );
+    // It holds what the others hold: as a leader it hands out the next numbers.
+    cluster.client(1).promote_node(4).await.unwrap();
+    cluster.client(1).transfer(4).await.unwrap();
+    for key in 0..200 {
+        let number = cluster.client(4).next_at_last(key).await;
+        assert_eq!(number, 2, "key {key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed() {
+    let mut cluster = Cluster::start(3, short_log).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    for key in 0..200 {
+        client.try_next("book", id(key), 1).await.unwrap();
+    }
+    purged(&cluster.nodes[&leader].shared().group).await;
+    cluster.links.damage_snapshots(2);
+    cluster.add_learner(leader, 4).await;
+    applied_all(&cluster, 4, leader).await;
+    let failures = |id: u64| cluster.nodes[&id].shared().metrics.snapshot_failures.get();
+    assert_eq!((failures(leader), failures(4)), (2, 2));
+    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let told = || metrics.snapshot_bytes.get() > 0;
+    until("the leader hears that the snapshot is installed", told).await;
+    let table = cluster.nodes[&4].shared().group.view().clone();
+    assert!(table.namespaces().by_name("book").is_some());
+    client.next_at_last(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_back() {
+    let mut cluster = Cluster::start(3, short_log).await;
+    let leader = cluster.leader().await;
+    let victim = other_than(leader);
+    cluster.crash(victim).await;
+    // So many entries that the log is purged beyond what the victim has.
+    for key in 100..160 {
+        cluster.client(leader).next_at_last(key).await;
+    }
+
+    let holds = cluster.acknowledged(leader, victim);
+    let group = cluster.nodes[&leader].shared().group.clone();
+    let is_purged = || group.purged_index() > holds;
+    until("the log is purged", is_purged).await;
+
+    let dir = cluster.data_dir(victim).to_owned();
+    let names = Arc::new(Names::new(dir.with_file_name("kept")));
+    names.synced(dir.parent().expect("a parent"));
+    names.synced(&dir);
+    let disk = Disk::default();
+    let mut seams = cluster.seams(victim);
+    seams.storage = StoreOptions {
+        unsynced: Unsynced::InMemory,
+        directory_synced: {
+            let names = names.clone();
+            Arc::new(move |dir| names.synced(dir))
+        },
+        ..disk.under(&seams.storage)
+    };
+    // Nothing reaches the disk, except what the installation itself brings there.
+    let hanging = disk.hang_then_fail();
+    let config = cluster.configs[&victim].clone();
+    let node = ratchet::server::start(config, seams).await.unwrap();
+    let has_snapshot = || cluster.acknowledged(leader, victim) > holds;
+    until("the follower gets a snapshot", has_snapshot).await;
+    let left = dir.with_file_name("left");
+    names.cut_power(&dir, &left);
+    drop(hanging);
+    node.halt().await;
+
+    cluster.configs.get_mut(&victim).expect("it").data_dir = left;
+    cluster.start_node(victim).await;
+    cluster.client(victim).next_at_last(200).await;
+    cluster.caught_up(leader, victim).await;
+}
