@@ -1,4 +1,4 @@
-//! What operators do in a run, and the last questions at its end.
+//! What operators do in a run, and the questions to every member at its end.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     workload::{Client, KEYS, Record, administer, status_at},
 };
 
-/// Something to see to.
+/// A task of an operator.
 #[derive(Debug, Clone, Copy)]
 pub enum Job {
     Transfer {
@@ -35,7 +35,7 @@ pub enum Job {
     },
 }
 
-/// Sees to one job after the other.
+/// Does one job after the other.
 pub async fn see_to(world: Arc<World>, mut jobs: UnboundedReceiver<Job>) {
     while let Some(job) = jobs.recv().await {
         let did = see_to_one(&world, job).await;
@@ -71,7 +71,7 @@ async fn see_to_one(world: &World, job: Job) -> String {
         Job::Shrink { asked, id } => {
             let removed = ask(asked, Request::RemoveNode(NodeRequest { id, force: false })).await;
             if removed.is_ok() {
-                // Its process goes on, as one does that nobody stops.
+                // Its process goes on, since nobody stops it.
                 world.with(id, |machine| machine.condition = Condition::Gone);
             }
             outcome(world, &removed)
@@ -91,7 +91,7 @@ fn outcome(world: &World, reply: &Result<Reply, tonic::Status>) -> String {
 /// After all faults have ended: every member answers for every key, within `patience`.
 ///
 /// # Errors
-/// Who does not.
+/// If a member does not answer for a key in time, or nobody tells the members.
 pub async fn last_questions(
     world: &Arc<World>,
     record: &Arc<Record>,

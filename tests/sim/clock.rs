@@ -1,7 +1,7 @@
 //! Simulated time, and the clocks of nodes, which run faster or slower than it.
 //!
-//! Timers of the product are tokio's, which turmoil moves: those are true. Leases are counted on a
-//! node's own [`Clock`]: that is the one that drifts.
+//! The product's timers are tokio's, which turmoil advances: they keep the true time. Leases are counted
+//! on a node's own [`Clock`], which drifts.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct NodeClock(Mutex<Drift>);
 
 #[derive(Debug)]
 struct Drift {
-    /// When the rate was last changed, truly and by this clock.
+    /// When the rate was last changed, in true time.
     since: Duration,
     showed: Duration,
     rate: f64,

@@ -1,4 +1,4 @@
-//! The nodes of one run: each a host of its own, which crashes as a machine does.
+//! The nodes of one run. Each is a host of its own, and crashes as a machine does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::{
 pub struct World {
     pub network: Network,
     pub trace: Arc<Trace>,
-    /// What every node is configured with, but for who it is.
+    /// The configuration of every node, except for its id and addresses.
     pub config: Config,
     pub founders: u64,
     state: Mutex<BTreeMap<Host, Machine>>,
@@ -37,15 +37,15 @@ pub struct Machine {
     pub disk: Arc<Disk>,
     pub clock: Arc<NodeClock>,
     pub condition: Condition,
-    /// The term that it leads, and hands out numbers in.
+    /// The term that the node leads and hands out numbers in.
     pub leads: Option<u64>,
 }
 
-/// What a node's process does.
+/// The state of a node's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     Running,
-    /// It ended by itself, and is still to be cleared away.
+    /// It ended by itself, and is not cleared away yet.
     Ended(String),
     Down,
     /// It was removed from the cluster and does not come back.
@@ -79,7 +79,7 @@ impl World {
         self.state().insert(id, machine);
     }
 
-    /// A text without the places of data directories, which differ from run to run.
+    /// A text without the paths of data directories, which differ from run to run.
     pub fn without_places(&self, text: &str) -> String {
         let state = self.state();
         state.values().fold(text.to_owned(), |text, machine| {
@@ -87,7 +87,7 @@ impl World {
         })
     }
 
-    /// What a status says.
+    /// The text of a status, without paths.
     pub fn legible(&self, status: &tonic::Status) -> String {
         let text = format!("{:?}: {}", status.code(), status.message());
         self.without_places(&text)
@@ -108,12 +108,12 @@ impl World {
         self.nodes(|condition| *condition == Condition::Running)
     }
 
-    /// Those that belong to the cluster, or may.
+    /// The nodes that were not removed from the cluster.
     pub fn members(&self) -> BTreeSet<Host> {
         self.nodes(|condition| *condition != Condition::Gone)
     }
 
-    /// Who leads, where somebody says that he does.
+    /// The node that leads the latest term, if any says that it leads.
     pub fn leader(&self) -> Option<Host> {
         let state = self.state();
         let leaders = state.iter().filter_map(|(id, m)| Some((m.leads?, *id)));
@@ -168,7 +168,7 @@ impl World {
             machine.condition = Condition::Ended(ended);
             machine.leads = None;
         });
-        // Whatever the node still has running is cleared away by the crash that follows.
+        // The crash that follows ends the tasks that the node still has.
         std::future::pending().await
     }
 
@@ -238,7 +238,7 @@ impl Cluster<'_> {
         });
     }
 
-    /// How long the run has taken, truly.
+    /// The simulated time since the start of the run.
     pub fn now(&self) -> Duration {
         self.sim.elapsed()
     }
@@ -272,7 +272,7 @@ impl Cluster<'_> {
         self.sim.bounce(host_name(id));
     }
 
-    /// Clears away nodes that ended by themselves: as after a crash, what they did not sync is gone.
+    /// Clears away nodes that ended by themselves. What they did not sync is lost, as after a crash.
     pub fn clear_away(&mut self) -> BTreeSet<Host> {
         let ended = self
             .world

@@ -1,8 +1,8 @@
 //! The disk of a node: the real store on a directory in memory, with an fsync that takes simulated
 //! time and may fail, and a crash that loses what was not synced, and names that were not.
 //!
-//! At a crash what is on the disk is copied aside before the database is closed (closing would write
-//! out what it keeps in memory), and the copy is what the node starts on next.
+//! At a crash, what is on the disk is copied before the database is closed, because closing would write
+//! what it keeps in memory. The node starts again on the copy.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::power::Names;
 
-/// How a disk does.
+/// How a disk behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mood {
     /// An fsync takes 1 to 5 ms, now and then much longer.
@@ -41,7 +41,7 @@ pub struct Disk {
 }
 
 struct State {
-    /// How often it was crashed: each time the data goes on in another directory.
+    /// The number of crashes so far. After each, the data is in another directory.
     generation: u32,
     mood: Mood,
     rng: StdRng,
@@ -85,12 +85,12 @@ impl Disk {
         self.parent.path().join(generation.to_string())
     }
 
-    /// How it does from now on.
+    /// How it behaves from now on.
     pub fn set(&self, mood: Mood) {
         self.state.lock().expect("a disk").mood = mood;
     }
 
-    /// What a store on this disk takes.
+    /// The options of a store on this disk.
     pub fn options(self: &Arc<Self>, clock: Arc<dyn Clock>) -> StoreOptions {
         let (disk, names) = (self.clone(), self.names.clone());
         StoreOptions {
@@ -102,7 +102,7 @@ impl Disk {
         }
     }
 
-    /// The time that an fsync takes.
+    /// An fsync: takes its time, hangs, or fails.
     async fn sync(self: Arc<Self>) -> Result<(), String> {
         let wait = {
             let mut state = self.state.lock().expect("a disk");
@@ -127,8 +127,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes what is on the disk aside. Called while the node still runs; what it wrote and did not
-    /// sync is lost. Answers whether there was such a thing in its log.
+    /// Copies what is on the disk, while the node still runs. What it wrote and did not sync is lost.
+    /// Answers whether its log lost something.
     pub fn cut_power(&self) -> bool {
         let (from, to, lost) = {
             let mut state = self.state.lock().expect("a disk");

@@ -1,4 +1,4 @@
-//! What goes wrong in a run: a random composition that the seed decides.
+//! The faults of a run: a random composition that the seed decides.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,7 +23,7 @@ enum Fault {
     CrashLeader,
     CrashSome,
     CrashAll,
-    /// All followers restart, fast, and the leader is cut off: who remembers what was promised?
+    /// All followers restart quickly while the leader is cut off: do they keep their promises?
     ForgetPromises,
     IsolateLeader,
     Isolate,
@@ -87,7 +87,7 @@ pub struct Faults {
     remedies: Vec<(Duration, Remedy)>,
     usual: Weather,
     next_id: Host,
-    /// Gone once the run is healed: what operators have begun then comes to an end.
+    /// None once the run is healed, so that the operators finish what they have begun.
     jobs: Option<UnboundedSender<Job>>,
 }
 
@@ -114,12 +114,12 @@ impl Faults {
         }
     }
 
-    /// Which kinds this run has.
+    /// The kinds of faults of this run.
     pub fn kinds(&self) -> String {
         format!("{:?}", self.kinds)
     }
 
-    /// Does what is due. While `more`, new faults come.
+    /// Ends the faults whose time is over; begins new ones while `more` is true.
     pub fn step(&mut self, cluster: &mut Cluster<'_>, more: bool) {
         let now = cluster.now();
         for ended in cluster.clear_away() {
@@ -141,7 +141,7 @@ impl Faults {
         }
     }
 
-    /// Ends all faults: links, disks and weather are well, and every node comes up.
+    /// Ends all faults: links, disks and weather are well, and every node runs.
     pub fn heal(&mut self, cluster: &mut Cluster<'_>) {
         cluster.world.trace.event(cluster.now(), "heal", "all");
         self.remedies.clear();

@@ -1,12 +1,12 @@
 //! The simulator: a whole cluster in one thread, on simulated time, network and disks, under one
 //! seed that decides everything.
 //!
-//! * `cargo test --test sim` runs 200 seeds on all cores and says how many a minute.
+//! * `cargo test --test sim` runs 200 seeds on all cores and prints how many a minute.
 //! * `RATCHET_SIM_SEED=7 cargo test --test sim -- one_seed --nocapture` replays one, with its trace;
 //!   `RATCHET_SIM_NOTES=1` adds every message, `RUST_LOG=ratchet=info` what the nodes log.
-//! * `RATCHET_SIM_FOREVER=1 cargo test --test sim -- forever --nocapture` goes on until it is
-//!   stopped, or something is found.
-//! * `RATCHET_SIM_SEEDS=1000` and `RATCHET_SIM_FIRST=5000` choose how many, and from where.
+//! * `cargo test --test sim -- --ignored forever --nocapture` goes on until it is stopped, or a seed
+//!   fails.
+//! * `RATCHET_SIM_SEEDS=1000` sets how many seeds are run, `RATCHET_SIM_FIRST=5000` the first one.
 //!
 //! The product is the real one, down to RocksDB. What is simulated comes in through its seams: the
 //! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
@@ -46,11 +46,11 @@ fn number(variable: &str) -> Option<u64> {
 /// How many seeds `cargo test` runs.
 const SEEDS: u64 = 200;
 
-/// Real time after which a run counts as one that hangs: simulated time stands still in a loop that
-/// waits for nothing.
+/// A run that takes longer, in real time, counts as hanging. Simulated time cannot tell: it stands still
+/// in a loop that never waits.
 const RUN_MAX: Duration = Duration::from_secs(90);
 
-/// Runs one seed on a thread of its own: what a thread remembers is part of no run.
+/// Runs one seed on a fresh thread, so that no thread-local state of another run affects it.
 fn in_time(seed: u64, loud: bool) -> Result<Report, String> {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || done.send(run(seed, loud)));
@@ -62,7 +62,7 @@ fn in_time(seed: u64, loud: bool) -> Result<Report, String> {
     })
 }
 
-/// Runs seeds on all cores, from `first` on, while `more` says so; panics with the first failure.
+/// Runs seeds on all cores, from `first` on, while `more` is true; panics with the first failure.
 fn run_seeds(first: u64, more: impl Fn(u64) -> bool + Sync, each: impl Fn(u64, &Report) + Sync) {
     let next = AtomicU64::new(first);
     let failure: Mutex<Option<String>> = Mutex::new(None);
@@ -147,11 +147,9 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
+#[ignore = "runs until it is stopped: cargo test --test sim -- --ignored forever --nocapture"]
 fn forever() {
-    if number("RATCHET_SIM_FOREVER").is_none() {
-        return;
-    }
-    // A new place to begin each time, unless it is told.
+    // Begins with another seed each time, unless one is given.
     let since_epoch = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
     let first = number("RATCHET_SIM_FIRST").unwrap_or(since_epoch.as_secs() * 1_000);
     let (started, done) = (Instant::now(), AtomicU64::new(0));

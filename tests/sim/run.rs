@@ -27,12 +27,12 @@ const HEALING_MAX: Duration = Duration::from_secs(10);
 /// A run in which fewer calls were answered shows nothing.
 const ANSWERS_MIN: usize = 30;
 
-/// What a run that found nothing was like.
+/// The report of a run without a violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub digest: u64,
     pub answered: usize,
-    /// How often what happened.
+    /// How often each kind of event happened.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
@@ -40,7 +40,7 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A task that panics does not end the run by itself: it is remembered, and fails it.
+/// Has panics recorded. A task that panics does not end the run by itself; its record fails the run.
 fn remember_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,7 +55,7 @@ fn remember_panics() {
 /// Runs one seed, on a fresh thread.
 ///
 /// # Errors
-/// What was wrong, how to see it again, and the last that happened.
+/// If the run violates the promise, panics, or shows nothing: why, the last events, and how to replay it.
 pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
     remember_panics();
     let trace = Arc::new(if loud {
@@ -65,7 +65,7 @@ pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
     });
     let record = Arc::new(Record::default());
     let verdict = if loud {
-        // What the nodes log, as RUST_LOG says.
+        // Prints what the nodes log, filtered by RUST_LOG.
         let logging = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .without_time()
@@ -147,7 +147,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         &mut rng,
     );
 
-    // Mostly once it runs; now and then while it is being founded.
+    // Faults mostly begin once the cluster runs, sometimes while it is being founded.
     let start = Duration::from_millis(match rng.random_bool(0.8) {
         true => rng.random_range(1_000..3_000),
         false => rng.random_range(0..500),
@@ -188,7 +188,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     judge(record)
 }
 
-/// All clients are on one host, which nothing happens to.
+/// All clients are on one host, which has no faults.
 fn start_clients(
     cluster: &mut Cluster<'_>,
     record: &Arc<Record>,

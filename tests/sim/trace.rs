@@ -1,4 +1,4 @@
-//! What happened, in order: a digest of all of it, to compare runs, and its tail, to be read.
+//! Records what happened in a run: a digest of everything, to compare runs, and the last lines, to read.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -36,7 +36,7 @@ impl Trace {
         trace
     }
 
-    /// Something that a reader wants to see.
+    /// Records an event that a reader wants to see.
     pub fn event(&self, at: Duration, kind: &'static str, text: impl AsRef<str>) {
         let mut inner = self.0.lock().expect("a trace");
         *inner.counts.entry(kind).or_default() += 1;
@@ -51,7 +51,7 @@ impl Trace {
         inner.tail.push_back(line);
     }
 
-    /// Something that only counts, and for the digest.
+    /// Records something that is counted and digested, but not kept for a reader.
     pub fn note(&self, at: Duration, kind: &'static str, what: impl Hash + Debug) {
         let mut inner = self.0.lock().expect("a trace");
         if inner.louder {

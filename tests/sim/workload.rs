@@ -1,7 +1,6 @@
 //! What clients ask for, and what they saw.
 //!
-//! A call without a definite answer is of unknown outcome, and whoever made it goes on as another
-//! process.
+//! The outcome of a call without a definite answer is unknown. Its client goes on as another process.
 
 use std::{
     sync::{
@@ -37,8 +36,7 @@ const OWN: &str = "own";
 const SHARED: &str = "shared";
 const SPARSE: &str = "sparse";
 
-/// Which keys there are: two with a section each, two that share one, one whose numbers are 100
-/// apart.
+/// The keys: two with a section each, two that share a section, and one whose numbers are 100 apart.
 pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 12), (SPARSE, 1)];
 
 /// Everything that the clients of a run did.
@@ -50,7 +48,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Has the clients stop after what they are at.
+    /// Has the clients stop after their current calls.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -59,7 +57,7 @@ impl Record {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What they saw.
+    /// What the clients saw.
     pub fn history(&self) -> History {
         self.history.lock().expect("a history").clone()
     }
@@ -70,7 +68,7 @@ impl Record {
     }
 }
 
-/// One who asks.
+/// A caller, which is another process of the history after each call of unknown outcome.
 pub struct Client {
     pub world: Arc<World>,
     pub record: Arc<Record>,
@@ -275,7 +273,7 @@ pub async fn create_namespaces(world: &World, step: u64) {
     let namespace = |name: &str, section_size, increment, start| CreateNamespaceRequest {
         name: name.to_owned(),
         step: Some(step),
-        // Those of the sparse ones change with their use.
+        // The step of sparse namespaces adapts to their use.
         step_min: (increment > 1).then_some(1),
         step_max: (increment > 1).then_some(step * 8),
         section_size: Some(section_size),
@@ -303,7 +301,7 @@ pub async fn create_namespaces(world: &World, step: u64) {
     }
 }
 
-/// A membership that a node knows of: voters, and learners.
+/// What a node answers to a request for its status.
 pub async fn status_at(world: &World, node: Host) -> Option<v1::StatusResponse> {
     let request = Request::Status(v1::StatusRequest {});
     match administer(world, node, request, Duration::from_millis(500)).await {
