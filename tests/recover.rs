@@ -227,7 +227,10 @@ async fn what_cannot_be_recovered_is_refused_with_the_reason() {
     let nowhere = cluster.data_dir(1).with_extension("no");
     let (code, text) = recover(&[nowhere.to_str().unwrap()]);
     assert_eq!(code, Some(74));
-    assert!(text.contains("no file NODE") && !nowhere.exists(), "{text}");
+    assert!(
+        text.contains("does not exist") && !nowhere.exists(),
+        "{text}"
+    );
     // None of it changed anything.
     let (code, _) = recover(&[&dir, "--margin", "small=20", "--dry-run"]);
     assert_eq!(code, Some(0));
