@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::{Failure, Origin, Shared, leader_of};
+use super::{
+    Shared,
+    leader_search::{Attempt, Failure, ForLeader, Origin, leader_of},
+};
 use crate::{
     clock,
     consensus::{MembershipChange, NodeState, ProposeError, Role},
@@ -31,6 +34,69 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How long another node's view of the status is waited for.
 const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
 
+impl ForLeader for Request {
+    type Answer = Reply;
+
+    /// A change must not be carried out twice.
+    const MAY_CHANGE_LEADER: bool = false;
+
+    async fn serve_locally(&self, node: &Arc<Shared>, deadline: Instant) -> Attempt<Reply> {
+        let leading = node.allocator.load_full().filter(|term| !term.is_over());
+        let Some(term) = leading else {
+            return Attempt::Unanswered;
+        };
+        if !term.still_leads(deadline).await {
+            return Attempt::Unanswered;
+        }
+        match node.carry_out(term.term(), self.clone(), deadline).await {
+            Ok(reply) => Attempt::Answered(reply),
+            Err(status) => Attempt::Refused(status),
+        }
+    }
+
+    async fn serve_remotely(
+        &self,
+        node: &Arc<Shared>,
+        leader: NodeId,
+        member: &Member,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let patience = match self {
+            Request::Status(_) => deadline.min(Instant::now() + STATUS_PATIENCE),
+            _ => deadline,
+        };
+        let left = patience.saturating_duration_since(Instant::now());
+        let message = AdministerRequest {
+            header: Some(node.sender.header(leader, member)),
+            budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            request: Some(self.clone()),
+        };
+        let address = &member.peer_address;
+        match node.transport.administer(address, message, left).await {
+            Ok(answer) => match answer.reply {
+                Some(Reply::Error(error)) => Attempt::Refused(error.into()),
+                Some(Reply::NotLeader(_)) | None => Attempt::Unanswered,
+                Some(reply) => Attempt::Answered(reply),
+            },
+            Err(status) if patience == deadline && status.code() == Code::DeadlineExceeded => {
+                Attempt::Refused(Status::unavailable(format!(
+                    "node {leader} leads and did not answer in time; whether the request was carried \
+                     out is unknown: {}",
+                    status.message()
+                )))
+            }
+            Err(status) => {
+                tracing::debug!(leader, %status, "administration");
+                Attempt::Unanswered
+            }
+        }
+    }
+
+    fn serve_without_leader(&self, node: &Shared) -> Option<Reply> {
+        matches!(self, Request::Status(_)).then(|| Reply::Status(node.status()))
+    }
+}
+
 impl Shared {
     /// Has the leader carry out a request before `deadline`.
     ///
@@ -42,66 +108,7 @@ impl Shared {
         origin: Origin,
         deadline: Instant,
     ) -> Result<Reply, Failure> {
-        let mut changes = self.changes.subscribe();
-        loop {
-            changes.borrow_and_update();
-            let leading = self.allocator.load_full().filter(|term| !term.is_over());
-            if let Some(term) = leading
-                && term.still_leads(deadline).await
-            {
-                return Ok(self.carry_out(term.term(), request, deadline).await?);
-            }
-            let now = self.group.leadership().borrow().clone();
-            let elsewhere = now
-                .leader
-                .clone()
-                .filter(|(id, _)| *id != self.config.node_id);
-            if origin == Origin::Peer && elsewhere.is_some() {
-                return Err(Failure::NotLeader(now));
-            }
-            let is_status = matches!(request, Request::Status(_));
-            if let Some((leader, member)) = elsewhere {
-                let patience = match is_status {
-                    true => deadline.min(Instant::now() + STATUS_PATIENCE),
-                    false => deadline,
-                };
-                let left = patience.saturating_duration_since(Instant::now());
-                let message = AdministerRequest {
-                    header: Some(self.sender.header(leader, &member)),
-                    budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-                    request: Some(request.clone()),
-                };
-                let address = &member.peer_address;
-                match self.transport.administer(address, message, left).await {
-                    Ok(answer) => match answer.reply {
-                        Some(Reply::Error(error)) => return Err(Status::from(error).into()),
-                        Some(Reply::NotLeader(_)) | None => {}
-                        Some(reply) => return Ok(reply),
-                    },
-                    Err(status) if !is_status && status.code() == Code::DeadlineExceeded => {
-                        return Err(Status::unavailable(format!(
-                            "node {leader} leads and did not answer in time; whether the request \
-                             was carried out is unknown: {}",
-                            status.message()
-                        ))
-                        .into());
-                    }
-                    Err(status) => tracing::debug!(leader, %status, "administration"),
-                }
-            }
-            if is_status {
-                return Ok(Reply::Status(self.status()));
-            }
-            tokio::select! {
-                biased;
-                _ = changes.changed() => {}
-                () = tokio::time::sleep_until(deadline.min(Instant::now() + RETRY)) => {
-                    if Instant::now() >= deadline {
-                        return Err(self.nobody_leads().into());
-                    }
-                }
-            }
-        }
+        self.find_leader(&request, origin, deadline).await
     }
 
     async fn carry_out(

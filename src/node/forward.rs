@@ -16,17 +16,13 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
 use crate::{
     consensus::{Sender, Transport},
     metrics::{Metrics, SkipCause},
-    proto::{
-        peer::{
-            ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, forward_reply::Reply,
-            forward_request::Request,
-        },
-        v1::{CurrentResponse, NextResponse, NextStreamResponse},
+    proto::peer::{
+        ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
+        forward_reply::Reply, forward_request::Request,
     },
     sequence::NodeId,
     storage::Member,
@@ -37,21 +33,6 @@ const MESSAGE_REQUESTS_MAX: usize = 4_096;
 /// When a message has so many bytes, no further request joins it; far below what a peer takes, since
 /// one request may have as many.
 pub const MERGED_BYTES_MAX: usize = 1 << 20;
-
-/// What came back.
-#[derive(Debug)]
-pub enum Forwarded {
-    /// Numbers.
-    Next(NextResponse),
-    /// Numbers of many keys.
-    NextMany(NextStreamResponse),
-    /// The last number.
-    Current(CurrentResponse),
-    /// The leader refused.
-    Error(Status),
-    /// The one we asked does not lead.
-    NotLeader,
-}
 
 /// Why nothing came back.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +55,10 @@ pub struct Forwarder {
 
 struct Pending {
     request: Request,
+    /// How many numbers it asks for.
+    numbers: u64,
     deadline: Instant,
-    reply: oneshot::Sender<Forwarded>,
+    reply: oneshot::Sender<Reply>,
 }
 
 impl Forwarder {
@@ -89,7 +72,7 @@ impl Forwarder {
         }
     }
 
-    /// Forwards one request to `leader` and waits for its answer.
+    /// Forwards one request, which asks for `numbers` numbers, to `leader`, and waits for its answer.
     ///
     /// # Errors
     /// [`Lost`]: the answer is not to be had from there; the numbers, if any were taken, are burnt.
@@ -99,12 +82,14 @@ impl Forwarder {
         leader: NodeId,
         member: &Member,
         request: Request,
+        numbers: u64,
         deadline: Instant,
-    ) -> Result<Forwarded, Lost> {
+    ) -> Result<Reply, Lost> {
         let started = std::time::Instant::now();
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
             request,
+            numbers,
             deadline,
             reply,
         };
@@ -239,7 +224,11 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            pending.insert(id, Waiting::new(one.reply, &one.request));
+            let waiting = Waiting {
+                reply: one.reply,
+                numbers: one.numbers,
+            };
+            pending.insert(id, waiting);
             bytes += one.request.encoded_len();
             requests.push(ForwardRequest {
                 id,
@@ -260,42 +249,20 @@ fn millis(span: Duration) -> u64 {
 
 /// A request under way, and who waits for its answer.
 struct Waiting {
-    reply: oneshot::Sender<Forwarded>,
-    /// How many numbers it asked for.
+    reply: oneshot::Sender<Reply>,
+    /// How many numbers it asks for.
     numbers: u64,
 }
 
-impl Waiting {
-    fn new(reply: oneshot::Sender<Forwarded>, request: &Request) -> Self {
-        let numbers = match request {
-            Request::Next(next) => next.count.unwrap_or(1),
-            Request::NextMany(many) if many.counts.is_empty() => {
-                (many.ids.len() + many.names.len()) as u64
-            }
-            Request::NextMany(many) => many.counts.iter().sum(),
-            Request::Current(_) => 0,
-        };
-        Waiting { reply, numbers }
-    }
-}
-
-/// Passes a reply on to whoever waits for it. Numbers for one who gave up are skipped.
+/// Passes a reply on to its caller. If the caller gave up, the numbers are skipped.
 fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Metrics) {
-    let Some(Waiting {
-        reply: waiting,
-        numbers,
-    }) = pending.remove(&reply.id)
-    else {
+    let Some(waiting) = pending.remove(&reply.id) else {
         return;
     };
-    let forwarded = match reply.reply {
-        Some(Reply::Next(answer)) => Forwarded::Next(answer),
-        Some(Reply::Current(answer)) => Forwarded::Current(answer),
-        Some(Reply::NextMany(answer)) => Forwarded::NextMany(answer),
-        Some(Reply::Error(error)) => Forwarded::Error(error.into()),
-        Some(Reply::NotLeader(_)) | None => Forwarded::NotLeader,
-    };
-    if let Err(Forwarded::Next(_) | Forwarded::NextMany(_)) = waiting.send(forwarded) {
-        metrics.skip(SkipCause::cancelled, numbers);
+    let reply = reply
+        .reply
+        .unwrap_or(Reply::NotLeader(NotLeader::default()));
+    if let Err(Reply::Next(_) | Reply::NextMany(_)) = waiting.reply.send(reply) {
+        metrics.skip(SkipCause::cancelled, waiting.numbers);
     }
 }

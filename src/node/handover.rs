@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Shared, leader_of};
+use super::{Shared, leader_search::leader_of};
 use crate::{
     allocator::Term,
     consensus::{Leadership, ProposeError},

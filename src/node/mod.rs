@@ -4,20 +4,22 @@
 //! belongs to the term that Raft last said this node leads, or there is none.
 
 mod administer;
-mod ask;
 mod builds;
 pub mod config;
 mod error;
 mod formation;
 mod forward;
 mod handover;
+mod leader_search;
 mod measure;
 mod readiness;
 mod rejoin;
+mod request;
 mod request_memory;
-mod requests;
 mod route;
+mod serve;
 mod shared;
+mod wire;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -33,13 +35,17 @@ use crate::{
     tasks::{Fault, Tasks},
 };
 
-pub use ask::{Ask, Message, Unanswered};
 pub use config::Config;
 pub use error::StartError;
-pub use forward::{Forwarded, Forwarder, Lost, MERGED_BYTES_MAX};
+pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
+pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
 pub use readiness::NotReady;
+pub use request::{
+    Answered, Current, Exhausted, Keys, KnownRoute, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX,
+};
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
-pub use requests::{Failure, Origin, leader_of};
+pub use route::Route;
+pub use serve::SequenceRequest;
 pub use shared::Shared;
 
 /// How long a node that has to stop waits for answers that are under way.

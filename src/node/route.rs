@@ -6,36 +6,48 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::{Ask, Shared};
+use super::{Shared, request::KnownRoute};
 use crate::{
     consensus::{Leadership, Voters},
-    proto::v1::Route,
     sequence::NodeId,
     storage::Member,
 };
 
+/// Who leads, and who the members are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The Raft term.
+    pub version: u64,
+    /// The leader.
+    pub leader: NodeId,
+    /// The leader's client address, "host:port".
+    pub address: String,
+    /// 1 + the log index of the last committed membership; 0 where `members` are not told.
+    pub members_version: u64,
+    /// The client addresses of all voters, "host:port".
+    pub members: Vec<String>,
+}
+
 impl Shared {
-    /// Adds the route to an answer of this node in its own `term`, where the caller's is older.
-    pub(super) fn add_route<A: Ask>(&self, request: &A, answer: &mut A::Answer, term: u64) {
-        let known = request.members_version();
-        let lacks_members = known.is_some_and(|known| known < self.group.voters_version());
-        if request.route_version() < term || lacks_members {
-            self.set_route::<A>(answer, term, lacks_members);
-        }
+    /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
+    pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
+        let lacks_members =
+            (known.members_version).is_some_and(|known| known < self.group.voters_version());
+        (known.version < term || lacks_members).then(|| self.own_route(term, lacks_members))
     }
 
     #[cold]
-    fn set_route<A: Ask>(&self, answer: &mut A::Answer, term: u64, lacks_members: bool) {
+    fn own_route(&self, term: u64, with_members: bool) -> Route {
         let mut route = Route {
             version: term,
             leader: self.config.node_id,
             address: self.client_address.clone(),
             ..Route::default()
         };
-        if lacks_members {
+        if with_members {
             self.set_members(&mut route, &self.group.voters().borrow());
         }
-        A::set_route(answer, route);
+        route
     }
 
     fn set_members(&self, route: &mut Route, voters: &Voters) {
