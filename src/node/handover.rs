@@ -8,18 +8,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Shared as Joined},
-};
-use parking_lot::Mutex;
+use futures::FutureExt;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Shared, leader_search::leader_of};
+use super::{
+    Shared,
+    handovers::{Handover, Outcome},
+    leader_search::leader_of,
+};
 use crate::{
     allocator::Term,
-    consensus::{Leadership, ProposeError},
+    consensus::ProposeError,
     planted::{Bug, is_planted},
     sequence::{Command, NodeId},
 };
@@ -29,21 +29,6 @@ const ENTRY_SECTIONS_MAX: usize = 8_192;
 
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
-
-/// What a handover comes to, for all who wait for it.
-type Outcome = Result<Leadership, Status>;
-
-/// The handover that is under way, or was last.
-#[derive(Default)]
-pub struct Handovers(Mutex<Option<Handover>>);
-
-#[derive(Clone)]
-struct Handover {
-    term: u64,
-    /// `None`: the node stops, and nobody else can lead.
-    successor: Option<NodeId>,
-    outcome: Joined<BoxFuture<'static, Outcome>>,
-}
 
 impl Shared {
     /// Hands the leadership to `to`, or to the voter with the longest log; waits until `deadline`. The
@@ -65,7 +50,7 @@ impl Shared {
             let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
             Ok(Some(successor))
         })?;
-        let now = within(&handover, deadline).await?;
+        let now = handover.clone().outcome(deadline).await?;
         match (to, leader_of(&now)) {
             (Some(to), leader) if leader != Some(to) && handover.successor != Some(to) => {
                 Err(Status::aborted(format!(
@@ -95,7 +80,7 @@ impl Shared {
             let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
             Ok(Some(successor))
         })?;
-        within(&handover, deadline).await.map(drop)
+        handover.outcome(deadline).await.map(drop)
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
@@ -104,25 +89,13 @@ impl Shared {
         term: &Arc<Term>,
         choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
     ) -> Result<Handover, Status> {
-        let mut current = self.handovers.0.lock();
-        if let Some(handover) = current.as_ref().filter(|h| h.term == term.term()) {
-            return Ok(handover.clone());
-        }
-        let successor = choose()?;
-        tracing::info!(term = term.term(), successor, "handing the leadership over");
-        let (shared, term_number) = (self.clone(), term.term());
-        let term = term.clone();
-        let carrying = async move { shared.carry_over(term, successor).await };
-        let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
-        let outcome =
-            going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))));
-        let handover = Handover {
-            term: term_number,
-            successor,
-            outcome: outcome.boxed().shared(),
-        };
-        *current = Some(handover.clone());
-        Ok(handover)
+        self.handovers
+            .join_or_begin(term.term(), choose, |successor| {
+                tracing::info!(term = term.term(), successor, "handing the leadership over");
+                let carrying = self.clone().carry_over(term.clone(), successor);
+                let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
+                going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
+            })
     }
 
     /// Carries a handover out, whoever still waits for it.
@@ -175,18 +148,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Waits for a handover, which goes on after `deadline`.
-async fn within(handover: &Handover, deadline: Instant) -> Outcome {
-    let late = |_| {
-        Err(Status::deadline_exceeded(format!(
-            "the handover of term {} is under way and goes on; see ratchet status",
-            handover.term
-        )))
-    };
-    let outcome = tokio::time::timeout_at(deadline, handover.outcome.clone()).await;
-    outcome.unwrap_or_else(late)
 }
 
 struct VoidOnDrop(Arc<Term>);

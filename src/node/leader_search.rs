@@ -117,7 +117,9 @@ impl Shared {
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
             let mut rest_until = deadline;
-            if let (Attempt::Unanswered, Some((leader, member))) = (&attempt, elsewhere) {
+            if matches!(attempt, Attempt::Unanswered)
+                && let Some((leader, member)) = elsewhere
+            {
                 if origin == Origin::Peer {
                     return Err(Failure::NotLeader(now));
                 }

@@ -16,9 +16,6 @@ use crate::{
 /// How long a look waits for what must be read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Held by whoever reads: a disk that hangs holds one thread, however often somebody looks.
-pub type Reading = Arc<tokio::sync::Mutex<()>>;
-
 impl Shared {
     /// All metrics as a text, up to date.
     pub async fn metrics_text(self: &Arc<Self>) -> String {

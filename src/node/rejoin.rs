@@ -10,13 +10,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use tonic::{Code, Status};
 
-use super::{Config, FIRST_SET, Shared, StartError};
+use super::{Config, StartError, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
     planted::{Bug, is_planted},
     proto::peer::{Acknowledged, HelloRequest},
     sequence::NodeId,
-    storage::{AppliedTable, LogStore, Store, StoreError, replacing},
+    storage::{AppliedTable, LogStore, Store, StoreError},
 };
 
 /// Comes back, if this node was there before.
@@ -78,28 +78,4 @@ fn peers(store: &Arc<Store>, config: &Config) -> Result<BTreeMap<NodeId, String>
     }
     peers.remove(&config.node_id);
     Ok(peers)
-}
-
-impl Shared {
-    /// Refuses a peer that comes back with less than it acknowledged to this leader.
-    ///
-    /// # Errors
-    /// DATA_LOSS, with what to do.
-    pub fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
-        let known = self.group.nodes().into_iter().find(|node| node.id == from);
-        let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
-            return Ok(());
-        };
-        let before = known.log_index.unwrap_or(0);
-        if before <= now.log_index {
-            return Ok(());
-        }
-        Err(Status::data_loss(format!(
-            "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
-             {}: its data directory is an older copy, or its disk lost what it had synced; {}",
-            now.log_index,
-            self.config.node_id,
-            replacing(from)
-        )))
-    }
 }

@@ -7,20 +7,11 @@
 use bytes::Bytes;
 use tonic::Status;
 
-use super::route::Route;
+use super::route::{KnownRoute, Route};
 use crate::sequence::{InvalidKey, Key, OwnedKey};
 
 /// The most keys that one request has.
 pub const REQUEST_KEYS_MAX: usize = 65_536;
-
-/// The route that a caller knows: what is newer comes back with its answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KnownRoute {
-    /// The version of the route; 0 for none.
-    pub version: u64,
-    /// The version of the members, 0 for none; `None` if the caller does not want them.
-    pub members_version: Option<u64>,
-}
 
 /// An answer, and the route where the caller's is older.
 #[derive(Debug, Clone, PartialEq, Eq)]

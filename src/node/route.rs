@@ -6,12 +6,21 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::{Shared, request::KnownRoute};
+use super::Shared;
 use crate::{
     consensus::{Leadership, Voters},
     sequence::NodeId,
     storage::Member,
 };
+
+/// The route that a caller knows: what is newer comes back with its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownRoute {
+    /// The version of the route; 0 for none.
+    pub version: u64,
+    /// The version of the members, 0 for none; `None` if the caller does not want them.
+    pub members_version: Option<u64>,
+}
 
 /// Who leads, and who the members are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

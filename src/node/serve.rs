@@ -11,7 +11,8 @@ use tonic::Status;
 use super::{
     Config, Shared,
     leader_search::{Attempt, Failure, ForLeader, Origin},
-    request::{Answered, Current, Exhausted, KnownRoute, ManyRanges, Next, NextMany},
+    request::{Answered, Current, Exhausted, ManyRanges, Next, NextMany},
+    route::KnownRoute,
 };
 use crate::{
     allocator::{NextError, Term},

@@ -4,10 +4,8 @@
 use tonic::Status;
 
 use super::{
-    request::{
-        Answered, Current, Exhausted, Keys, KnownRoute, ManyRanges, Next, NextMany, invalid_key,
-    },
-    route::Route,
+    request::{Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, invalid_key},
+    route::{KnownRoute, Route},
 };
 use crate::{
     proto::v1::{self, key::Kind},
