@@ -17,6 +17,8 @@ mod leader_search;
 mod leadership;
 mod lifecycle;
 mod measure;
+mod members;
+mod namespaces;
 mod readiness;
 mod rejoin;
 mod request;
@@ -25,6 +27,7 @@ mod route;
 mod seams;
 mod serve;
 mod shared;
+mod status;
 mod wire;
 
 pub use config::Config;
