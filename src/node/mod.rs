@@ -26,6 +26,7 @@ mod request_memory;
 mod route;
 mod seams;
 mod serve;
+pub mod settings;
 mod shared;
 mod status;
 mod wire;
