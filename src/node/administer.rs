@@ -96,7 +96,7 @@ impl Shared {
         origin: Origin,
         deadline: Instant,
     ) -> Result<Reply, Failure> {
-        self.find_leader(&request, origin, deadline).await
+        self.route_to_leader(&request, origin, deadline).await
     }
 
     async fn carry_out(

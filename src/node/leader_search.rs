@@ -103,7 +103,7 @@ impl Shared {
     /// [`Failure::NotLeader`] for a peer's request if another node leads. A status if the leader refuses the
     /// request, and UNAVAILABLE if no leader answers in time.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
-    pub(super) async fn find_leader<R: ForLeader>(
+    pub(super) async fn route_to_leader<R: ForLeader>(
         self: &Arc<Self>,
         request: &R,
         origin: Origin,

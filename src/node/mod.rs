@@ -25,6 +25,7 @@ mod request;
 mod request_memory;
 mod route;
 mod seams;
+mod sequence_request;
 mod serve;
 pub mod settings;
 mod shared;
@@ -43,5 +44,5 @@ pub use request::{
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};
-pub use serve::SequenceRequest;
+pub use sequence_request::SequenceRequest;
 pub use shared::Shared;
