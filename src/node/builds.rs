@@ -8,15 +8,15 @@ use parking_lot::Mutex;
 
 use crate::{proto::v1::Build, sequence::NodeId, version};
 
-/// More characters of a version or a commit are not kept.
+/// How many characters of a version or a commit are kept.
 const SHOWN_MAX: usize = 64;
 
-/// What is known of the others.
+/// The releases of the other members.
 #[derive(Debug, Default)]
 pub struct Builds(Mutex<BTreeMap<NodeId, Build>>);
 
 impl Builds {
-    /// Notes what `peer` runs; what to tell of it, if it is news and not what this node runs.
+    /// Notes what `peer` runs. Returns what to log if that is news and differs from what this node runs.
     pub fn note(&self, peer: NodeId, build: Build) -> Option<String> {
         let mine = this_build();
         let differs = build != mine;
@@ -47,7 +47,7 @@ pub fn this_build() -> Build {
     }
 }
 
-/// What is kept of a text that another node says of itself, and that operators are shown.
+/// The part of another node's text that is kept and shown to operators: printable characters, up to a limit.
 pub fn shown(text: &str) -> String {
     let printable = text.chars().filter(|letter| letter.is_ascii_graphic());
     printable.take(SHOWN_MAX).collect()

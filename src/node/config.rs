@@ -1,7 +1,7 @@
-//! A node's configuration, and how its parts must go together.
+//! A node's configuration, and which settings go together.
 //!
-//! Invariant: a configuration that passes [`Config::check`] cannot break the lease's argument: the
-//! leader's lease ends before its followers' by the margin for drift.
+//! Invariant: in a configuration that passes [`Config::check`] the leader's lease ends before its followers' by more
+//! than the margin for drift.
 
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
@@ -49,10 +49,10 @@ fn loopback(port: u16) -> SocketAddr {
 pub struct ConfigError(pub String);
 
 impl Config {
-    /// Checks every field and how they go together.
+    /// Checks each setting, and which settings go together.
     ///
     /// # Errors
-    /// [`ConfigError`], naming the fields, their values and what to change.
+    /// [`ConfigError`] if the node could not work so. It names the settings, their values and what to change.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_name()?;
         self.check_ranges()?;

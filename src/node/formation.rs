@@ -1,8 +1,8 @@
-//! How a fresh node comes into a cluster: it founds one, or waits to be found.
+//! Formation: a fresh node founds its cluster, or waits for the founding node.
 //!
-//! Invariant: a cluster is founded once. The founding node (the smallest id of `peers`) does so only
-//! after every other has said that it belongs to none, and writes down which data directory each of
-//! them has: one that is wiped later is not taken for the same node.
+//! Invariant: a cluster is founded once. The founding node is the one with the smallest id in `peers`. It founds
+//! the cluster only after every other node has said that it belongs to none. It records which data directory
+//! each of them has, so that a node whose directory is wiped later is not taken for the same node.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,9 +11,10 @@ use tonic::{Code, Status};
 use super::Shared;
 use crate::{sequence::NodeId, storage::Member, tasks::Fault};
 
+/// How soon a node that does not listen yet is greeted again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Founds the cluster if it is this node's part; returns when there is nothing left to do.
+/// Founds the cluster if this node is the founding one. Returns when nothing is left to do.
 pub async fn form(shared: Arc<Shared>) {
     let config = &shared.config;
     if shared.group.is_formed() || config.join {

@@ -1,7 +1,7 @@
-//! Forwards requests to the leader: one stream per peer, shared by all that wait.
+//! Forwards requests to the leader: one stream for each peer, shared by all requests.
 //!
-//! Requests that arrive while a message is being sent form the next one (natural batching, no
-//! timer). Invariant: every request is answered once, or told that its answer is lost.
+//! Requests that arrive while a message is being sent form the next message; there is no timer. Invariant: every
+//! request gets one answer, or learns that its answer is lost.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,16 +28,16 @@ use crate::{
     storage::Member,
 };
 
-/// How many requests one message carries at most, and how many wait for it at most.
+/// How many requests one message carries at most, and how many wait for the next one at most.
 const MESSAGE_REQUESTS_MAX: usize = 4_096;
-/// When a message has so many bytes, no further request joins it; far below what a peer takes, since
-/// one request may have as many.
+/// How many bytes a message has when no further request joins it. It is far below what a peer takes, since one
+/// request may be as large.
 pub const MERGED_BYTES_MAX: usize = 1 << 20;
 
-/// Why nothing came back.
+/// Why no answer came back.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// The stream broke; the request may have been answered and the answer lost.
+    /// The stream broke. The request may have been answered, and the answer lost.
     #[error("the stream to node {0} broke")]
     Broken(NodeId),
     /// The deadline passed.
@@ -45,7 +45,7 @@ pub enum Lost {
     Late(NodeId),
 }
 
-/// Keeps a stream to each node that was taken for the leader.
+/// Keeps a stream to each node that it has forwarded to.
 pub struct Forwarder {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
@@ -75,7 +75,7 @@ impl Forwarder {
     /// Forwards one request, which asks for `numbers` numbers, to `leader`, and waits for its answer.
     ///
     /// # Errors
-    /// [`Lost`]: the answer is not to be had from there; the numbers, if any were taken, are burnt.
+    /// [`Lost`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
         &self,
@@ -138,7 +138,7 @@ struct Link {
 }
 
 impl Link {
-    /// Serves until the stream breaks; what is pending then is dropped, which tells who waits.
+    /// Serves until the stream breaks. Dropping the pending requests tells their callers.
     async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
         let (messages, stream) = mpsc::channel(1);
         let address = &self.member.peer_address;
@@ -172,7 +172,7 @@ impl Link {
                     }
                     None => return,
                 },
-                // A place for a message first: while one is on its way, requests collect.
+                // First a place for a message: while one is on its way, requests collect.
                 place = messages.reserve() => {
                     let Ok(place) = place else { return };
                     let taken = tokio::select! {
@@ -218,7 +218,7 @@ impl Link {
             && let Some(one) = batch.pop_front()
         {
             let budget_ms = millis(one.deadline.saturating_duration_since(now));
-            // The leader would take numbers for an answer that nobody waits for any more.
+            // Nobody waits for this answer any more: the leader would take numbers in vain.
             if budget_ms == 0 || one.reply.is_closed() {
                 continue;
             }
@@ -247,7 +247,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A request under way, and who waits for its answer.
+/// A forwarded request, and the caller that waits for its answer.
 struct Waiting {
     reply: oneshot::Sender<Reply>,
     /// How many numbers it asks for.

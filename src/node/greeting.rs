@@ -21,7 +21,7 @@ use crate::{
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// What a member runs, where known.
+    /// The release that a member runs, if it has told.
     pub(super) fn build_of(&self, node: NodeId) -> Option<Build> {
         if node == self.config.node_id {
             return Some(this_build());
@@ -29,9 +29,9 @@ impl Shared {
         self.builds.of(node)
     }
 
-    /// Notes what `peer` says that it runs; says so in the log if it is not what this node runs.
+    /// Notes the release that `peer` says it runs, and logs it if this node runs another.
     pub(super) fn note_build(&self, peer: NodeId, build: Option<Build>) {
-        // Whoever is no member could be anybody, with any id.
+        // A stranger may claim any id.
         if !self.group.members().contains_key(&peer) {
             return;
         }
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Greets all members until they have answered, and those that come later.
+    /// Greets every member until it has answered, also members that are added later.
     pub(super) async fn greet_members(self: Arc<Self>) {
         let mut changes = self.changes.subscribe();
         loop {

@@ -1,10 +1,10 @@
-//! Graceful handover: no gap in any key that has a section of its own.
+//! Graceful handover: it leaves no gap in a key that has a section of its own.
 //!
-//! A handover belongs to the node, not to whoever asked for it: there is one for each term, it goes on
-//! when its caller hangs up, and whoever asks meanwhile waits for the same.
+//! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
+//! hangs up, and further callers wait for the same one.
 //!
-//! Invariant: a term that was closed is never opened again. Whatever fails on the way, this node
-//! hands out nothing more in it, and keeps silent until a later term has a leader.
+//! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
+//! in that term, and sends no heartbeats until a later term has a leader.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,13 +31,14 @@ const ENTRY_SECTIONS_MAX: usize = 8_192;
 const TRANSFER_ELECTIONS: u64 = 10;
 
 impl Shared {
-    /// Hands the leadership to `to`, or to the voter with the longest log; waits until `deadline`. The
-    /// handover itself takes at most `shutdown_timeout_ms` and ten election timeouts.
+    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. The
+    /// handover takes at most `shutdown_timeout_ms` and ten election timeouts.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION, before anything has changed, where nobody fit can take over; ABORTED where
-    /// a handover to another node was under way, and is over; UNAVAILABLE where this node does not lead,
-    /// or nobody took over in time; DEADLINE_EXCEEDED where the handover goes on.
+    /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
+    /// - ABORTED if a handover to another node was under way, and is over.
+    /// - UNAVAILABLE if this node does not lead, or no node took over in time.
+    /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(self: &Arc<Self>, to: Option<NodeId>, deadline: Instant) -> Outcome {
         let Some(term) = self.allocator.load_full() else {
             return Err(Status::unavailable("this node does not lead"));
@@ -64,10 +65,11 @@ impl Shared {
         }
     }
 
-    /// Hands over to whoever is fit, if this node leads; for a node that stops.
+    /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
+    /// back.
     ///
     /// # Errors
-    /// As [`Shared::hand_over`]. A sole voter only gives its ceilings back.
+    /// As [`Shared::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
         let Some(term) = self.allocator.load_full() else {
             return Ok(());
@@ -98,11 +100,11 @@ impl Shared {
             })
     }
 
-    /// Carries a handover out, whoever still waits for it.
+    /// Carries a handover out. It goes on when nobody waits for it any more.
     async fn carry_over(self: Arc<Self>, term: Arc<Term>, successor: Option<NodeId>) -> Outcome {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let until = Instant::now() + limit;
-        // Whatever happens from here on, the term stays closed and its lease void.
+        // From here on the term stays closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
         if tokio::time::timeout_at(until, self.give_back(&term))
             .await
@@ -131,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Closes the term and lowers its ceilings to what was used.
+    /// Closes the term, and lowers each ceiling to the highest number used.
     async fn give_back(&self, term: &Arc<Term>) {
         if is_planted(Bug::OpenDuringTransfer) {
             return;

@@ -31,7 +31,7 @@ impl HelloRequest {
 }
 
 impl Shared {
-    /// This node as its peers shall know it.
+    /// This node, as the membership names it.
     pub fn as_member(&self) -> Member {
         Member {
             peer_address: self.peer_address.clone(),
@@ -40,13 +40,13 @@ impl Shared {
         }
     }
 
-    /// Answers who this node is. Whoever asks may be a stranger: a fresh node has to tell a founder,
-    /// or a leader that adds it, which data directory it has. A member tells nobody: its peers know,
-    /// from the membership, and whoever else knew it could speak to this node as a member.
+    /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
+    /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
+    /// this node as a member; its peers know it from the membership.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the caller takes it for another, or has other timings; DATA_LOSS if it
-    /// once had a longer log.
+    /// FAILED_PRECONDITION if the caller expects another node or directory, or has another election timeout.
+    /// DATA_LOSS if the caller's log is shorter than what it acknowledged.
     pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
@@ -114,8 +114,8 @@ impl Shared {
         })
     }
 
-    /// Asks whether the member `id`, with the data directory that `known` names, is at `address`;
-    /// where it is found then.
+    /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
+    /// member with its addresses there.
     ///
     /// # Errors
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
@@ -128,6 +128,7 @@ impl Shared {
         })
     }
 
+    /// Greets node `id` at `address`. `incarnation` names the directory that it must have; 0 for a fresh node.
     async fn ask_who(
         &self,
         id: NodeId,
@@ -151,10 +152,10 @@ impl Shared {
             })
     }
 
-    /// Refuses a peer that comes back with less than it acknowledged to this leader.
+    /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader.
     ///
     /// # Errors
-    /// DATA_LOSS, with what to do.
+    /// DATA_LOSS if its log is shorter; the text says what to do.
     fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
         let known = self.group.nodes().into_iter().find(|node| node.id == from);
         let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {

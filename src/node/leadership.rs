@@ -13,8 +13,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Follows the leadership: opens an allocator for each term that this node leads, and drops it
-    /// when the term is over.
+    /// Opens an allocator for each term that this node leads, and drops it when the term is over.
     pub(super) async fn follow_leadership(self: Arc<Self>) {
         let mut leadership = self.group.leadership();
         let mut told = None;
@@ -63,8 +62,8 @@ impl Shared {
         }
     }
 
-    /// A fresh cluster comes with namespaces. They cannot be removed, so that a missing one means
-    /// that the cluster is fresh, or that its first leader did not get so far.
+    /// Creates the namespaces that a fresh cluster comes with. They cannot be removed: if one is missing, the
+    /// cluster is fresh, or its first leader ended before it had created all of them.
     async fn found_namespaces(&self, lease: &TermLease) {
         for config in NamespaceConfig::fresh_cluster() {
             if self
@@ -85,8 +84,8 @@ impl Shared {
                 Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),
                 Ok(outcome) => tracing::info!(name, ?outcome, "namespace not created"),
                 Err(error) => {
-                    // The next term's leader goes on with it; this one, which would answer that
-                    // there is no such namespace, must end.
+                    // This term must end: it would answer that the namespace does not exist. The next
+                    // term's leader creates it.
                     tracing::info!(name, %error, "namespace not created");
                     return lease.void();
                 }
@@ -94,6 +93,7 @@ impl Shared {
         }
     }
 
+    /// Stops the node when Raft has stopped.
     pub(super) async fn stop_with_group(self: Arc<Self>) {
         let mut stopped = self.group.stopped();
         if let Ok(reason) = stopped.wait_for(Option::is_some).await

@@ -20,11 +20,11 @@ use crate::{
 /// How long a node that has to stop waits for answers that are under way.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// Makes a cluster of one out of the data directory of a node that survived its cluster, or tells
-/// what that would do. Blocks.
+/// Makes a cluster of one out of the data directory of a node that survived its cluster. With `dry_run` it only
+/// tells what it would do. Blocks.
 ///
 /// # Errors
-/// [`StoreError`]: the directory is in use, is none of a member, or cannot be read or trusted.
+/// [`StoreError`] if the directory is in use, is not that of a member, or cannot be read or trusted.
 pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, StoreError> {
     storage::recover(dir, FIRST_SET, margin, dry_run)
 }
@@ -33,18 +33,19 @@ pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, S
 pub struct Node {
     shared: Arc<Shared>,
     stop: CancellationToken,
-    /// Those that a stop waits for.
+    /// The tasks that a stop waits for.
     running: TaskTracker,
     addresses: Addresses,
 }
 
 impl Node {
-    /// Starts a node that will be found at `addresses`: opens its store, keeps silent for as long as
-    /// a promise of its last run may bind it, and joins or founds its cluster. Nobody may be let in
-    /// before this returns.
+    /// Starts a node that clients and peers reach at `addresses`. It opens its store, keeps silent for as long as
+    /// a promise of its last run may bind it, and starts to form its cluster. The doors must stay closed until
+    /// this returns.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`] if the configuration cannot work, the data directory cannot be used or trusted, or Raft
+    /// does not start.
     pub async fn start(
         config: Config,
         seams: Seams,
@@ -107,7 +108,7 @@ impl Node {
         self.stop.clone()
     }
 
-    /// Runs a task that the node cannot do without, and waits for when it stops.
+    /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.running
             .spawn(self.shared.group.tasks().watched(name, task));
@@ -123,7 +124,7 @@ impl Node {
         self.addresses
     }
 
-    /// Waits until the node cannot go on, and says why.
+    /// Waits until the node cannot go on, and returns the reason.
     pub async fn failed(&self) -> Fault {
         let mut failed = self.shared.group.tasks().failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
@@ -133,7 +134,7 @@ impl Node {
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
         let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
-        // First, so that nobody sends requests here any more.
+        // First, so that load balancers send no further requests here.
         self.shared.leaving.cancel();
         self.shared.group.retire();
         let deadline = tokio::time::Instant::now() + limit;
@@ -143,7 +144,7 @@ impl Node {
         self.drain(limit).await;
     }
 
-    /// Stops as a crash would, without a handover: what can be answered at once still is.
+    /// Stops without a handover, as a crash would, but answers what it can at once.
     pub async fn halt(self) {
         self.drain(LAST_ANSWERS).await;
     }

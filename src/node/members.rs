@@ -40,8 +40,8 @@ impl Shared {
         self.change(term, change, None, deadline).await
     }
 
-    /// Takes in where a member is now. It must be there already, with the directory that the
-    /// cluster knows: a wrong address would take a voter away.
+    /// Records a member's new address. The member must listen there already, with the directory that the cluster
+    /// knows: a wrong address would take a voter away.
     pub(super) async fn update_node(
         &self,
         term: u64,
@@ -86,7 +86,7 @@ impl Shared {
         self.change_voters(term, change, node.force, deadline).await
     }
 
-    /// Promotes or removes, once the voters that there would be can go on without the others.
+    /// Promotes or removes a node, once the voters after the change can go on.
     async fn change_voters(
         &self,
         term: u64,
@@ -97,7 +97,7 @@ impl Shared {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
             let patience = match unfit.silent {
-                // Whoever is there is heard within a heartbeat or two.
+                // A node that is up is heard within a heartbeat or two.
                 true => asked + Duration::from_millis(2 * self.config.election_timeout_ms),
                 false => deadline,
             };
@@ -114,8 +114,8 @@ impl Shared {
         self.change(term, change, unless_unfit, deadline).await
     }
 
-    /// Has a change carried out. It goes on when the deadline passes. With `unless_unfit` it is refused
-    /// where the voters after it could not go on.
+    /// Carries a change out. It goes on when the deadline passes. With `unless_unfit` it is refused if the voters after
+    /// it could not go on, as heard since that moment.
     async fn change(
         &self,
         term: u64,

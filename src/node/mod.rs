@@ -1,7 +1,10 @@
-//! Puts one node together: start, serve, drain, stop; and the way of a request to the leader.
+//! One node: it starts, serves, hands over and stops; and it takes a request to the leader.
 //!
-//! Uses the allocator and below; the front doors (`server`) use it. Invariant: the allocator in use
+//! Uses the allocator and the rooms below it. The doors (`server`) use it. Invariant: the allocator in use
 //! belongs to the term that Raft last said this node leads, or there is none.
+//!
+//! A request comes in through `serve`, which answers it from the term's allocator if this node leads, and
+//! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
 
 mod administer;
 mod builds;

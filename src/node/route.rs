@@ -1,6 +1,6 @@
-//! What callers are told of who leads and who the members are.
+//! The route: which node leads, and who the members are, as callers are told.
 //!
-//! Invariant: a caller that is up to date costs two comparisons, and nothing else.
+//! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct KnownRoute {
     pub members_version: Option<u64>,
 }
 
-/// Who leads, and who the members are.
+/// Which node leads, and who the members are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
     /// The Raft term.
@@ -65,8 +65,8 @@ impl Shared {
         route.members = members.map(|(id, at)| self.address_of(*id, at)).collect();
     }
 
-    /// A member's client address. This node knows its own best: it may have been moved since it became
-    /// a member.
+    /// A member's client address. For this node it is the present one, which may have changed since it became a
+    /// member.
     fn address_of(&self, id: NodeId, member: &Member) -> String {
         if id == self.config.node_id {
             self.client_address.clone()
@@ -75,8 +75,8 @@ impl Shared {
         }
     }
 
-    /// Who leads and who the members are, as this node knows: at once if it knows a leader, and again
-    /// after every change. It ends with the group.
+    /// The route as this node knows it: at once if it knows a leader, and again after every change. The stream ends
+    /// with the group.
     pub fn watch_route(self: Arc<Self>) -> impl Stream<Item = Route> + Send {
         let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
         stream::unfold(

@@ -11,7 +11,7 @@ use crate::{
 /// The one set that a cluster has for now.
 pub const FIRST_SET: u32 = 1;
 
-/// What a node takes from outside: production brings the real ones, tests and simulations theirs.
+/// The world as a node sees it. Production hands in the real one, tests and simulations their own.
 #[derive(Clone)]
 pub struct Seams {
     /// The clock that leases are counted on.
@@ -33,7 +33,7 @@ impl Default for Seams {
     }
 }
 
-/// Where a node listens.
+/// The addresses that a node listens at.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     /// For clients.

@@ -27,23 +27,23 @@ pub struct Shared {
     pub config: Config,
     /// The Raft group.
     pub group: Arc<Group>,
-    /// What the node counts.
+    /// The node's metrics.
     pub metrics: Arc<Metrics>,
-    /// What requests and answers hold.
+    /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) sender: Arc<Sender>,
     pub(super) forwarder: Forwarder,
-    /// Where clients and peers find this node.
+    /// Where clients reach this node.
     pub client_address: String,
     pub(super) peer_address: String,
-    /// The allocator of the term that this node leads.
+    /// The allocator of the term that this node leads; empty if it does not lead.
     pub(super) allocator: ArcSwapOption<Term>,
-    /// Counts changes of leadership, each once the allocator fits it.
+    /// Counts changes of leadership. A change is counted once the allocator belongs to it.
     pub(super) changes: watch::Sender<u64>,
     pub(super) handovers: Handovers,
-    /// Cancelled before anything else is done when the node stops.
+    /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) builds: Builds,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// Stops the node for a reason that it cannot get over.
+    /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
         self.group.tasks().fail(Fault::Other(reason));
     }
