@@ -228,3 +228,108 @@ impl From<Route> for v1::Route {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn some_route() -> Option<v1::Route> {
+        Some(v1::Route {
+            version: 7,
+            leader: 2,
+            address: "b:1".into(),
+            members_version: 5,
+            members: vec!["a:1".into(), "b:1".into()],
+        })
+    }
+
+    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> v1::NextStreamRequest {
+        v1::NextStreamRequest {
+            namespace: "book".into(),
+            ids,
+            names,
+            counts,
+            route_version: 3,
+            members_version: Some(4),
+            ..v1::NextStreamRequest::default()
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_forwarded_is_the_request_that_came() {
+        let next = v1::NextRequest {
+            namespace: "book".into(),
+            key: to_key(&OwnedKey::Name(Bytes::from_static(b"k"))),
+            count: Some(3),
+            route_version: 3,
+            members_version: None,
+        };
+        let request = Next::try_from(next.clone()).unwrap();
+        assert_eq!(v1::NextRequest::from(&request), next);
+        let current = v1::CurrentRequest {
+            namespace: "book".into(),
+            key: to_key(&OwnedKey::Id(9)),
+            route_version: 3,
+            members_version: Some(4),
+        };
+        let request = Current::try_from(current.clone()).unwrap();
+        assert_eq!(v1::CurrentRequest::from(&request), current);
+        for message in [
+            many(vec![1, 2], vec![], vec![5, 6]),
+            many(vec![], vec![Bytes::from_static(b"k")], vec![]),
+        ] {
+            let request = NextMany::try_from(message.clone()).unwrap();
+            assert_eq!(v1::NextStreamRequest::from(&request), message);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_forwarded_is_the_answer_that_the_leader_gave() {
+        let next = v1::NextResponse {
+            first: 1,
+            last: 9,
+            increment: 2,
+            route: some_route(),
+        };
+        let answer = Answered::<Range>::from(next.clone());
+        assert_eq!(v1::NextResponse::from(answer), next);
+        for last in [None, Some(5)] {
+            let current = v1::CurrentResponse { last, route: None };
+            let answer = Answered::<Option<u64>>::from(current.clone());
+            assert_eq!(v1::CurrentResponse::from(answer), current);
+        }
+        let many = v1::NextStreamResponse {
+            firsts: vec![1, 0],
+            increment: 2,
+            exhausted: Some(v1::Exhausted {
+                places: vec![1],
+                left: vec![3],
+                failure: Some((&Status::out_of_range("used up")).into()),
+            }),
+            route: some_route(),
+            ..v1::NextStreamResponse::default()
+        };
+        let answer = Answered::<ManyRanges>::from(many.clone());
+        assert_eq!(v1::NextStreamResponse::from(answer), many);
+    }
+
+    #[test]
+    fn a_message_that_is_no_request_is_refused_with_what_is_wrong() {
+        let refused = |message| {
+            NextMany::try_from(message)
+                .unwrap_err()
+                .message()
+                .to_owned()
+        };
+        let name = || vec![Bytes::from_static(b"k")];
+        assert!(refused(many(vec![1], name(), vec![])).contains("1 ids and 1 names"));
+        assert!(refused(many(vec![], vec![], vec![])).contains("has 0 keys"));
+        assert!(refused(many(vec![0; 65_537], vec![], vec![])).contains("has 65537 keys"));
+        assert!(refused(many(vec![1, 2], vec![], vec![1])).contains("2 keys and 1 counts"));
+        assert!(refused(many(vec![], vec![Bytes::new()], vec![])).contains("the key is empty"));
+        let no_key = Next::try_from(v1::NextRequest::default()).unwrap_err();
+        assert!(no_key.message().contains("the key is missing"), "{no_key}");
+    }
+}
