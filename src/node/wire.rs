@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_no_request_is_refused_with_what_is_wrong() {
-        let refused = |message| {
+        let refused = |message: v1::NextStreamRequest| {
             NextMany::try_from(message)
                 .unwrap_err()
                 .message()
