@@ -12,9 +12,8 @@ use ratchet::{
     allocator::{FenceKind, Term},
     clock::BootClock,
     metrics::Metrics,
-    node::{Config, Node, Origin, Seams},
-    proto::v1::{self, CurrentRequest, key::Kind},
-    sequence::{Key, Namespace, NamespaceConfig, NamespaceId},
+    node::{Config, Current, KnownRoute, Node, Origin, Seams},
+    sequence::{Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey},
     server,
 };
 use tempfile::TempDir;
@@ -52,7 +51,7 @@ impl Bench {
             let group = node.shared().group.clone();
             // Answered once the node leads and the namespaces are founded.
             let deadline = Instant::now() + Duration::from_secs(30);
-            let asked = node.shared().ask(book(), Origin::Client, deadline);
+            let asked = node.shared().serve(book(), Origin::Client, deadline);
             asked.await.expect("an answer");
             let lease = group.leadership().borrow().own.clone();
             let lease = lease.expect("it leads");
@@ -111,14 +110,11 @@ impl Drop for Bench {
     }
 }
 
-fn book() -> CurrentRequest {
-    CurrentRequest {
+fn book() -> Current {
+    Current {
         namespace: "book".into(),
-        key: Some(v1::Key {
-            kind: Some(Kind::Id(0)),
-        }),
-        route_version: 0,
-        members_version: None,
+        key: OwnedKey::Id(0),
+        known: KnownRoute::default(),
     }
 }
 

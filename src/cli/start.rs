@@ -1,6 +1,6 @@
 //! `ratchet start`: a configuration out of flags, environment and a file, and a node that runs on it.
 
-use std::{collections::BTreeMap, io::IsTerminal, net::SocketAddr, path::PathBuf};
+use std::{io::IsTerminal, net::SocketAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use serde::Deserialize;
@@ -9,7 +9,12 @@ use tracing_subscriber::EnvFilter;
 
 use super::Failed;
 use crate::{
-    node::{Config, Seams, StartError, config::FenceKind},
+    node::{
+        Config, Seams, StartError,
+        config::FenceKind,
+        settings::{MetricsListen, Peers, for_each_setting},
+    },
+    sequence::NodeId,
     server,
 };
 
@@ -28,98 +33,51 @@ pub struct Start {
     settings: Settings,
 }
 
-/// Each setting, where it is given: on the command line, in the environment, or in the file.
-#[derive(Debug, Clone, Default, Args, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Settings {
-    /// The cluster's name, the same on all nodes [default: ratchet]
-    #[arg(long, env = "RATCHET_CLUSTER")]
-    cluster: Option<String>,
-    /// This node's id, at least 1 [default: 1]
-    #[arg(long, env = "RATCHET_NODE_ID")]
-    node_id: Option<u64>,
-    /// Where the node keeps its data [default: ./ratchet-data]
-    #[arg(long, env = "RATCHET_DATA_DIR")]
-    data_dir: Option<PathBuf>,
-    /// Where to listen for clients [default: 127.0.0.1:7600]
-    #[arg(long, env = "RATCHET_LISTEN")]
-    listen: Option<SocketAddr>,
-    /// Where to listen for peers [default: 127.0.0.1:7601]
-    #[arg(long, env = "RATCHET_PEER_LISTEN")]
-    peer_listen: Option<SocketAddr>,
-    /// Where to serve /metrics, /livez and /readyz, or "off" [default: 127.0.0.1:7602]
-    #[arg(long, env = "RATCHET_METRICS_LISTEN")]
-    metrics_listen: Option<String>,
-    /// Where clients reach this node, "host:port" [default: the address of --listen]
-    #[arg(long, env = "RATCHET_ADVERTISE")]
-    advertise: Option<String>,
-    /// Where peers reach this node, "host:port" [default: as in --peers, or the address of
-    /// --peer-listen]
-    #[arg(long, env = "RATCHET_PEER_ADVERTISE")]
-    peer_advertise: Option<String>,
-    /// The founding voters, this one among them: "1=host:port,2=host:port,..." with their peer
-    /// addresses; without any, a cluster of one
-    #[arg(long, env = "RATCHET_PEERS", value_parser = parse_peers)]
-    peers: Option<Peers>,
-    /// Wait to be added to a running cluster (ratchet node add) instead of founding one
-    #[arg(long, env = "RATCHET_JOIN", num_args = 0..=1, default_missing_value = "true")]
-    join: Option<bool>,
-    /// What answers pass when this node leads [default: lease]
-    #[arg(long, env = "RATCHET_FENCE")]
-    fence: Option<FenceKind>,
-    /// How often a leader is heard of, in milliseconds [default: 50]
-    #[arg(long, env = "RATCHET_HEARTBEAT_MS")]
-    heartbeat_ms: Option<u64>,
-    /// How long a follower keeps out of elections after it heard of a leader, in milliseconds; the
-    /// same on all nodes [default: 300]
-    #[arg(long, env = "RATCHET_ELECTION_TIMEOUT_MS")]
-    election_timeout_ms: Option<u64>,
-    /// How long a leader's answers are in order after a majority acknowledged it, in milliseconds
-    /// [default: 200]
-    #[arg(long, env = "RATCHET_LEASE_MS")]
-    lease_ms: Option<u64>,
-    /// By how much clocks may drift apart during a lease, in milliseconds [default: 50]
-    #[arg(long, env = "RATCHET_DRIFT_MARGIN_MS")]
-    drift_margin_ms: Option<u64>,
-    /// The greatest count of one request [default: 1000000]
-    #[arg(long, env = "RATCHET_COUNT_MAX")]
-    count_max: Option<u64>,
-    /// How long a request without a deadline may take, in milliseconds [default: 5000]
-    #[arg(long, env = "RATCHET_REQUEST_TIMEOUT_MS")]
-    request_timeout_ms: Option<u64>,
-    /// How long any request may take, whatever deadline its caller sets, in milliseconds
-    /// [default: 60000]
-    #[arg(long, env = "RATCHET_REQUEST_TIMEOUT_MAX_MS")]
-    request_timeout_max_ms: Option<u64>,
-    /// How many megabytes requests that wait may hold, and answers that are not sent yet; more are
-    /// refused [default: 256]
-    #[arg(long, env = "RATCHET_MEMORY_REQUESTS_MAX_MB")]
-    memory_requests_max_mb: Option<u64>,
-    /// How many connections clients may have at a time; fewer where the process may not open as many
-    /// files [default: 10000]
-    #[arg(long, env = "RATCHET_CLIENT_CONNECTIONS_MAX")]
-    client_connections_max: Option<u64>,
-    /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
-    #[arg(long, env = "RATCHET_CONNECTION_IDLE_MS")]
-    connection_idle_ms: Option<u64>,
-    /// How long a handover gives ceilings back, and how long a node that stops then waits for callers,
-    /// in milliseconds [default: 5000]
-    #[arg(long, env = "RATCHET_SHUTDOWN_TIMEOUT_MS")]
-    shutdown_timeout_ms: Option<u64>,
-    /// How many bytes of the applied log are kept, at least, for nodes that lag; one that lags
-    /// further gets a snapshot [default: 268435456]
-    #[arg(long, env = "RATCHET_LOG_KEEP_BYTES")]
-    log_keep_bytes: Option<u64>,
-    /// How much memory is for what is read of the database, in MB [default: 64]
-    #[arg(long, env = "RATCHET_BLOCK_CACHE_MB")]
-    block_cache_mb: Option<u64>,
-    /// What to log, as a tracing filter [default: info,openraft=error]
-    #[arg(long, env = "RATCHET_LOG")]
-    log: Option<String>,
-    /// How to log [default: human]
-    #[arg(long, env = "RATCHET_LOG_FORMAT")]
-    log_format: Option<LogFormat>,
+macro_rules! settings {
+    ($(
+        $(#[$($help:tt)*])*
+        $variable:literal [$($flag:tt)*] =>
+            $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
+    )*) => {
+        /// Each setting, where it is given: on the command line, in the environment, or in the file.
+        #[derive(Debug, Clone, Default, Args, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct Settings {
+            $(
+                $(#[$($help)*])*
+                #[arg(long, env = $variable, $($flag)*)]
+                $name: Option<$given>,
+            )*
+            /// What to log, as a tracing filter [default: info,openraft=error]
+            #[arg(long, env = "RATCHET_LOG")]
+            log: Option<String>,
+            /// How to log [default: human]
+            #[arg(long, env = "RATCHET_LOG_FORMAT")]
+            log_format: Option<LogFormat>,
+        }
+
+        impl Settings {
+            /// These settings, and those of `other` where these have none.
+            fn or(self, other: Settings) -> Settings {
+                Settings {
+                    $($name: self.$name.or(other.$name),)*
+                    log: self.log.or(other.log),
+                    log_format: self.log_format.or(other.log_format),
+                }
+            }
+
+            /// The configuration: these settings, and the defaults where these have none.
+            fn config(self) -> Config {
+                let default = Config::default();
+                Config {
+                    $($name: self.$name.map_or(default.$name, |given| given.into()),)*
+                }
+            }
+        }
+    };
 }
+
+for_each_setting!(settings);
 
 impl ValueEnum for FenceKind {
     fn value_variants<'a>() -> &'a [Self] {
@@ -146,147 +104,6 @@ enum LogFormat {
     Json,
 }
 
-/// Founding voters: "1=host:port,2=host:port", or a table in TOML.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "PeersInFile")]
-struct Peers(BTreeMap<u64, String>);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum PeersInFile {
-    Text(String),
-    Table(BTreeMap<String, String>),
-}
-
-impl TryFrom<PeersInFile> for Peers {
-    type Error = String;
-
-    fn try_from(peers: PeersInFile) -> Result<Self, String> {
-        match peers {
-            PeersInFile::Text(text) => parse_peers(&text),
-            PeersInFile::Table(table) => table
-                .into_iter()
-                .map(|(id, address)| Ok((parse_id(&id)?, address)))
-                .collect::<Result<_, _>>()
-                .map(Peers),
-        }
-    }
-}
-
-fn parse_peers(text: &str) -> Result<Peers, String> {
-    let mut peers = BTreeMap::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (id, address) = part
-            .split_once('=')
-            .ok_or_else(|| format!("{part:?} is not of the form id=host:port"))?;
-        if peers
-            .insert(parse_id(id)?, address.trim().to_owned())
-            .is_some()
-        {
-            return Err(format!("node {id} is named twice"));
-        }
-    }
-    Ok(Peers(peers))
-}
-
-fn parse_id(id: &str) -> Result<u64, String> {
-    id.trim()
-        .parse()
-        .map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
-}
-
-impl Settings {
-    /// These settings, and those of `other` where these have none.
-    fn or(self, other: Settings) -> Settings {
-        macro_rules! each {
-            ($($field:ident),* $(,)?) => {
-                Settings { $($field: self.$field.or(other.$field),)* }
-            };
-        }
-        each!(
-            cluster,
-            node_id,
-            data_dir,
-            listen,
-            peer_listen,
-            metrics_listen,
-            advertise,
-            peer_advertise,
-            peers,
-            join,
-            fence,
-            heartbeat_ms,
-            election_timeout_ms,
-            lease_ms,
-            drift_margin_ms,
-            count_max,
-            request_timeout_ms,
-            request_timeout_max_ms,
-            memory_requests_max_mb,
-            client_connections_max,
-            connection_idle_ms,
-            shutdown_timeout_ms,
-            log_keep_bytes,
-            block_cache_mb,
-            log,
-            log_format,
-        )
-    }
-
-    fn config(self) -> Result<Config, Failed> {
-        let default = Config::default();
-        let metrics_listen = match self.metrics_listen.as_deref() {
-            None => default.metrics_listen,
-            Some("off") => None,
-            Some(address) => Some(address.parse().map_err(|_| {
-                Failed::config(format!(
-                    "metrics_listen is {address:?}; it takes an address as 127.0.0.1:7602, or \"off\""
-                ))
-            })?),
-        };
-        Ok(Config {
-            cluster: self.cluster.unwrap_or(default.cluster),
-            node_id: self.node_id.unwrap_or(default.node_id),
-            data_dir: self.data_dir.unwrap_or(default.data_dir),
-            listen: self.listen.unwrap_or(default.listen),
-            peer_listen: self.peer_listen.unwrap_or(default.peer_listen),
-            metrics_listen,
-            advertise: self.advertise,
-            peer_advertise: self.peer_advertise,
-            peers: self.peers.map_or(default.peers, |peers| peers.0),
-            join: self.join.unwrap_or(default.join),
-            fence: self.fence.unwrap_or(default.fence),
-            heartbeat_ms: self.heartbeat_ms.unwrap_or(default.heartbeat_ms),
-            election_timeout_ms: self
-                .election_timeout_ms
-                .unwrap_or(default.election_timeout_ms),
-            lease_ms: self.lease_ms.unwrap_or(default.lease_ms),
-            drift_margin_ms: self.drift_margin_ms.unwrap_or(default.drift_margin_ms),
-            count_max: self.count_max.unwrap_or(default.count_max),
-            request_timeout_ms: self
-                .request_timeout_ms
-                .unwrap_or(default.request_timeout_ms),
-            request_timeout_max_ms: self
-                .request_timeout_max_ms
-                .unwrap_or(default.request_timeout_max_ms),
-            memory_requests_max_mb: self
-                .memory_requests_max_mb
-                .unwrap_or(default.memory_requests_max_mb),
-            client_connections_max: self
-                .client_connections_max
-                .unwrap_or(default.client_connections_max),
-            connection_idle_ms: self
-                .connection_idle_ms
-                .unwrap_or(default.connection_idle_ms),
-            shutdown_timeout_ms: self
-                .shutdown_timeout_ms
-                .unwrap_or(default.shutdown_timeout_ms),
-            log_keep_bytes: self.log_keep_bytes.unwrap_or(default.log_keep_bytes),
-            block_cache_mb: self.block_cache_mb.unwrap_or(default.block_cache_mb),
-        })
-    }
-}
-
 impl Start {
     pub(super) async fn run(self) -> Result<(), Failed> {
         let file = match &self.config {
@@ -296,7 +113,7 @@ impl Start {
         let settings = self.settings.or(file);
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         log_to_stderr(settings.log.as_deref(), format)?;
-        let config = settings.config()?;
+        let config = settings.config();
         let signals = || {
             Ok((
                 signal(SignalKind::terminate())?,
@@ -368,6 +185,8 @@ fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> 
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+
     use super::*;
 
     #[test]
@@ -378,7 +197,7 @@ mod tests {
             node_id: Some(3),
             ..Settings::default()
         };
-        let config = flags.or(file).config().unwrap();
+        let config = flags.or(file).config();
         assert_eq!(
             (config.node_id, config.lease_ms, config.heartbeat_ms),
             (3, 150, 50)
@@ -395,22 +214,65 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_a_list_or_a_table() {
-        let expected = Peers(BTreeMap::from([(1, "a:1".into()), (2, "b:2".into())]));
-        assert_eq!(parse_peers("1=a:1,2=b:2").unwrap(), expected);
-        let file: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();
-        assert_eq!(file.peers.unwrap(), expected);
-        assert!(parse_peers("1:a").unwrap_err().contains("\"1:a\""));
-        assert!(parse_peers("x=a:1").unwrap_err().contains("\"x\""));
-        assert!(parse_peers("1=a:1,1=b:1").unwrap_err().contains("twice"));
+    fn the_file_takes_peers_as_a_list_or_a_table() {
+        let list: Settings = toml::from_str("peers = \"1=a:1,2=b:2\"").unwrap();
+        let table: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();
+        assert_eq!(list.peers, table.peers);
+        assert_eq!(list.config().peers[&2], "b:2");
+    }
+
+    /// The settings that the help and the README give a value as default, and that value.
+    fn defaults_in_help() -> Vec<(String, String)> {
+        let command = Start::augment_args(clap::Command::new("start"));
+        let in_help = |arg: &clap::Arg| {
+            let help = arg.get_help()?.to_string().replace('\n', " ");
+            let (_, default) = help.split_once("[default: ")?;
+            let default = default.strip_suffix(']')?.to_owned();
+            let is_value = !default.contains(' ');
+            is_value.then(|| (arg.get_id().to_string(), default))
+        };
+        command.get_arguments().filter_map(in_help).collect()
     }
 
     #[test]
-    fn a_metrics_address_that_is_none_is_refused_with_its_value() {
-        let settings = Settings {
-            metrics_listen: Some("here".into()),
-            ..Settings::default()
-        };
-        assert!(format!("{:?}", settings.config().unwrap_err()).contains("here"));
+    fn the_defaults_in_the_help_are_the_defaults() {
+        let given = defaults_in_help();
+        assert!(given.len() > 15, "{given:?}");
+        let flags = given
+            .iter()
+            .map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
+        let command = Start::augment_args(clap::Command::new("start"));
+        let matches = command.get_matches_from(["start".to_owned()].into_iter().chain(flags));
+        let start = Start::from_arg_matches(&matches).unwrap();
+        assert_eq!(start.settings.clone().config(), Config::default());
+        assert_eq!(start.settings.log.as_deref(), Some(LOG_FILTER));
+    }
+
+    #[test]
+    fn the_readme_tells_each_setting_and_its_default() {
+        let readme = include_str!("../../README.md");
+        let given = defaults_in_help();
+        let command = Start::augment_args(clap::Command::new("start"));
+        for arg in command
+            .get_arguments()
+            .filter(|arg| arg.get_id() != "config")
+        {
+            let name = arg.get_id().as_str();
+            let row = readme.lines().find(|line| {
+                let names = line
+                    .strip_prefix("| ")
+                    .and_then(|row| row.split(" | ").next());
+                names.is_some_and(|names| names.split(", ").any(|n| n == format!("`{name}`")))
+            });
+            let row = row.unwrap_or_else(|| panic!("the README does not tell {name}"));
+            let cell = row.split(" | ").nth(1).unwrap().replace(['`', ' '], "");
+            if let Some((_, default)) = given.iter().find(|(n, _)| n == name) {
+                let told = cell.split(',').any(|told| told == default) || cell.contains(default);
+                assert!(
+                    told,
+                    "the README tells {cell:?} for {name}; it is {default}"
+                );
+            }
+        }
     }
 }

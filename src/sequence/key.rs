@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// The longest byte-string key, in bytes.
@@ -33,6 +34,51 @@ pub enum Key<'a> {
     Id(u64),
     /// A byte string.
     Name(&'a [u8]),
+}
+
+/// A key that outlives its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedKey {
+    /// An unsigned 64-bit integer.
+    Id(u64),
+    /// A byte string.
+    Name(Bytes),
+}
+
+impl OwnedKey {
+    /// A byte-string key.
+    ///
+    /// # Errors
+    /// As [`Key::name`].
+    pub fn name(bytes: Bytes) -> Result<Self, InvalidKey> {
+        Key::name(&bytes)?;
+        Ok(OwnedKey::Name(bytes))
+    }
+
+    /// The key, borrowed.
+    pub fn as_key(&self) -> Key<'_> {
+        match self {
+            OwnedKey::Id(id) => Key::Id(*id),
+            OwnedKey::Name(name) => Key::Name(name),
+        }
+    }
+
+    /// How many bytes it holds besides its own size.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            OwnedKey::Id(_) => 0,
+            OwnedKey::Name(name) => name.len(),
+        }
+    }
+}
+
+impl From<Key<'_>> for OwnedKey {
+    fn from(key: Key<'_>) -> Self {
+        match key {
+            Key::Id(id) => OwnedKey::Id(id),
+            Key::Name(name) => OwnedKey::Name(Bytes::copy_from_slice(name)),
+        }
+    }
 }
 
 /// Why a byte string is no key.

@@ -11,7 +11,7 @@ mod range;
 mod section;
 
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Table, Trim, apply};
-pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind};
+pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use namespace::{
     InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, NamespaceId, STEP_MAX,
     check_name, check_steps,

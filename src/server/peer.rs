@@ -14,7 +14,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
     consensus::{Group, RaftRpc},
-    node::{Config, Failure, MERGED_BYTES_MAX, Origin, Reservation, Shared, leader_of},
+    node::{
+        Answered, Config, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
+        SequenceRequest, Shared, leader_of,
+    },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
         ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage, RaftReply,
@@ -261,28 +264,28 @@ fn merge(ready: &mut VecDeque<Reserved>) -> Together {
 async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
     use forward_reply::Reply;
     let arrived = Instant::now();
-    let mut reserved = None;
     let deadline = deadline_in(request.budget_ms, &shared.config);
+    let mut reserved = None;
     let answered = match request.request {
-        Some(forward_request::Request::Next(next)) => shared
-            .ask(next, Origin::Peer, deadline)
-            .await
-            .map(Reply::Next),
+        Some(forward_request::Request::Next(next)) => {
+            let answer = serve::<_, Next>(&shared, next, deadline).await;
+            answer.map(|answer| Reply::Next(answer.into()))
+        }
         Some(forward_request::Request::NextMany(many)) => {
             let keys = many.ids.len() + many.names.len();
             match shared.request_memory.reserve_for_answer(keys) {
                 Ok(for_answer) => {
                     reserved = for_answer;
-                    let answer = shared.ask(many, Origin::Peer, deadline).await;
-                    answer.map(Reply::NextMany)
+                    let answer = serve::<_, NextMany>(&shared, many, deadline).await;
+                    answer.map(|answer| Reply::NextMany(answer.into()))
                 }
                 Err(status) => Err(status.into()),
             }
         }
-        Some(forward_request::Request::Current(current)) => shared
-            .ask(current, Origin::Peer, deadline)
-            .await
-            .map(Reply::Current),
+        Some(forward_request::Request::Current(current)) => {
+            let answer = serve::<_, Current>(&shared, current, deadline).await;
+            answer.map(|answer| Reply::Current(answer.into()))
+        }
         None => Err(Status::invalid_argument("a forwarded request without one").into()),
     };
     let reply = answered.unwrap_or_else(|failure| match failure {
@@ -299,6 +302,15 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
         reply: Some(reply),
     };
     (reply, reserved)
+}
+
+async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
+    shared: &Arc<Shared>,
+    message: M,
+    deadline: Instant,
+) -> Result<Answered<Q::Answer>, Failure> {
+    let request = Q::try_from(message)?;
+    shared.serve(request, Origin::Peer, deadline).await
 }
 
 fn deadline_in(budget_ms: u64, config: &Config) -> Instant {

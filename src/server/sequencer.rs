@@ -9,7 +9,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{deadline::budget_of, stream::Answers};
 use crate::{
-    node::{Ask, Failure, Origin, RETRY_AFTER_MS, Shared},
+    node::{Answered, Current, Failure, Next, Origin, RETRY_AFTER_MS, SequenceRequest, Shared},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
@@ -31,16 +31,21 @@ impl Door {
         Door { shared, stop }
     }
 
-    async fn ask<A: Ask>(&self, request: Request<A>) -> Result<Response<A::Answer>, Status> {
+    /// Serves the request that a message stands for.
+    async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
+    where
+        Q: SequenceRequest + TryFrom<M, Error = Status>,
+        R: From<Answered<Q::Answer>>,
+    {
         let arrived = Instant::now();
-        let deadline = arrived + budget_of(&request, &self.shared.config);
-        let answer = self
-            .shared
-            .ask(request.into_inner(), Origin::Client, deadline)
-            .await;
+        let deadline = arrived + budget_of(&message, &self.shared.config);
+        let request = Q::try_from(message.into_inner())?;
+        let answer = self.shared.serve(request, Origin::Client, deadline).await;
         let spans = &self.shared.metrics.request_seconds;
         spans.observe(arrived.elapsed(), 1);
-        answer.map(Response::new).map_err(to_client)
+        answer
+            .map(|answer| Response::new(answer.into()))
+            .map_err(to_client)
     }
 }
 
@@ -63,7 +68,7 @@ pub fn to_client(failure: Failure) -> Status {
 #[tonic::async_trait]
 impl Sequencer for Door {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        self.ask(request).await
+        self.serve::<_, Next, _>(request).await
     }
 
     type NextStreamStream = Answers<Streaming<NextStreamRequest>>;
@@ -81,7 +86,7 @@ impl Sequencer for Door {
         &self,
         request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
-        self.ask(request).await
+        self.serve::<_, Current, _>(request).await
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
@@ -92,6 +97,6 @@ impl Sequencer for Door {
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let routes = self.shared.clone().watch_route().take_until(stop);
-        Ok(Response::new(routes.map(Ok).boxed()))
+        Ok(Response::new(routes.map(|route| Ok(route.into())).boxed()))
     }
 }

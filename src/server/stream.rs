@@ -29,7 +29,7 @@ use super::{
     sequencer::to_client,
 };
 use crate::{
-    node::{Origin, Reservation, Shared},
+    node::{Failure, NextMany, Origin, Reservation, Shared},
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
@@ -218,21 +218,37 @@ async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instan
     };
     let deadline = arrived + budget(patience, &shared.config);
     let failed = |failure| NextStreamResponse {
-        id,
         failure: Some((&to_client(failure)).into()),
         ..NextStreamResponse::default()
     };
-    let (answer, reserved) = match shared.request_memory.reserve_for_answer(keys) {
-        Ok(reserved) => {
-            let answer = shared.ask(request, Origin::Client, deadline).await;
-            (answer.unwrap_or_else(failed), reserved)
-        }
-        Err(status) => (failed(status.into()), None),
-    };
+    let (answered, reserved) = serve(shared, request, keys, deadline).await;
+    let mut answer = answered.unwrap_or_else(failed);
+    answer.id = id;
     count_message(&shared.metrics, &answer);
     Answered {
         answer,
         keys,
         reserved,
+    }
+}
+
+/// Serves the request that a message of `keys` keys stands for; and the memory that the answer needs until
+/// it is sent.
+async fn serve(
+    shared: &Arc<Shared>,
+    message: NextStreamRequest,
+    keys: usize,
+    deadline: Instant,
+) -> (Result<NextStreamResponse, Failure>, Option<Reservation>) {
+    let request = match NextMany::try_from(message) {
+        Ok(request) => request,
+        Err(status) => return (Err(status.into()), None),
+    };
+    match shared.request_memory.reserve_for_answer(keys) {
+        Ok(reserved) => {
+            let answer = shared.serve(request, Origin::Client, deadline).await;
+            (answer.map(NextStreamResponse::from), reserved)
+        }
+        Err(status) => (Err(status.into()), None),
     }
 }
