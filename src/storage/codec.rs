@@ -6,7 +6,8 @@
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::release::THIS;
+use super::error::StoreError;
+use crate::version;
 
 /// The version of the format that is written, and read.
 pub const VERSION: u8 = 3;
@@ -24,7 +25,10 @@ pub enum CodecError {
     #[error("{0} bytes are too few")]
     Short(usize),
     /// Written by another release.
-    #[error("format version {0}, where release {THIS} reads version {VERSION}")]
+    #[error(
+        "format version {0}, where release {release} reads version {VERSION}",
+        release = version::VERSION
+    )]
     Version(u8),
     /// The bytes changed since they were written.
     #[error("checksum {found:08x}, expected {expected:08x}")]
@@ -40,6 +44,12 @@ pub enum CodecError {
     /// Not a value of this type.
     #[error("{0}")]
     Format(String),
+}
+
+impl From<CodecError> for StoreError {
+    fn from(error: CodecError) -> Self {
+        StoreError::Invalid(format!("a record cannot be written: {error}"))
+    }
 }
 
 /// A value for a peer: version and payload (the connection has its own checksums).

@@ -10,7 +10,7 @@ use std::{
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    DBRecoveryMode, Options, WriteBatch, WriteOptions,
+    DBRecoveryMode, IteratorMode, Options, WriteBatch, WriteOptions,
     properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE},
 };
 use serde::de::DeserializeOwned;
@@ -19,62 +19,16 @@ use super::{
     codec::{self, CodecError},
     directories::Directories,
     error::StoreError,
+    layout::Family,
+    options::{StoreOptions, Unsynced},
     release,
-    store::StoreOptions,
 };
 
 /// One lookup in a hundred of a key that a file does not hold reads a block of it in vain.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// A column family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// The Raft logs.
-    Log,
-    /// Raft's hard state, and who the node is.
-    HardState,
-    /// The applied tables.
-    Applied,
-}
-
-impl Family {
-    const ALL: [Family; 3] = [Family::Log, Family::HardState, Family::Applied];
-
-    fn name(self) -> &'static str {
-        match self {
-            Family::Log => "log",
-            Family::HardState => "hard_state",
-            Family::Applied => "applied",
-        }
-    }
-
-    fn descriptor(self, cache: &Cache) -> ColumnFamilyDescriptor {
-        let mut tables = BlockBasedOptions::default();
-        tables.set_block_cache(cache);
-        // In the cache, in parts: the memory has a limit however large the tables grow.
-        tables.set_cache_index_and_filter_blocks(true);
-        tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-        tables.set_partition_filters(true);
-        tables.set_pin_top_level_index_and_filter(true);
-        if self == Family::Applied {
-            // Most sections that are looked up are new, or lie in one file of many.
-            tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
-        }
-        let mut options = Options::default();
-        options.set_block_based_table_factory(&tables);
-        ColumnFamilyDescriptor::new(self.name(), options)
-    }
-}
-
-/// Where that is which was written and not synced yet: a seam.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unsynced {
-    /// With the system, which keeps it when the process dies.
-    #[default]
-    WithSystem,
-    /// In the process's memory. For simulations: a crash loses it, as a power cut would.
-    InMemory,
-}
+/// A record's key, and what stands under it.
+pub type KeyValue = (Box<[u8]>, Box<[u8]>);
 
 /// The database, and the lock on its directory: the lock is let go last.
 pub struct Database {
@@ -114,7 +68,7 @@ impl Database {
             options.set_max_file_opening_threads(1);
         }
         let cache = Cache::new_lru_cache(how.block_cache_bytes);
-        let families = Family::ALL.map(|family| family.descriptor(&cache));
+        let families = Family::ALL.map(|family| descriptor(family, &cache));
         let path = Self::path(dir);
         let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)
             .map_err(|error| failed(dir, &error))?;
@@ -177,6 +131,16 @@ impl Database {
         bytes
             .map(|bytes| self.unseal(family, key, &bytes))
             .transpose()
+    }
+
+    /// The records of a family, in the order of their keys.
+    pub fn records(
+        &self,
+        family: Family,
+        mode: IteratorMode<'_>,
+    ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
+        let records = self.db.iterator_cf(self.family(family)?, mode);
+        Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
     }
 
     /// Reads a sealed record that was found under `key`.
@@ -257,4 +221,21 @@ fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
         dir: dir.to_owned(),
         message: error.to_string(),
     }
+}
+
+fn descriptor(family: Family, cache: &Cache) -> ColumnFamilyDescriptor {
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(cache);
+    // In the cache, in parts: the memory has a limit however large the tables grow.
+    tables.set_cache_index_and_filter_blocks(true);
+    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    tables.set_partition_filters(true);
+    tables.set_pin_top_level_index_and_filter(true);
+    if family == Family::Applied {
+        // Most sections that are looked up are new, or lie in one file of many.
+        tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
+    }
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&tables);
+    ColumnFamilyDescriptor::new(family.name(), options)
 }

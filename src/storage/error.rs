@@ -2,7 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use super::codec::CodecError;
 use crate::sequence::NodeId;
 
 /// What to do with a node whose data directory is lost or cannot be trusted: the one advice there
@@ -98,12 +97,6 @@ impl StoreError {
             path,
             source,
         }
-    }
-}
-
-impl From<CodecError> for StoreError {
-    fn from(error: CodecError) -> Self {
-        StoreError::Invalid(format!("a record cannot be written: {error}"))
     }
 }
 

@@ -10,20 +10,19 @@ use std::{
     path::Path,
 };
 
-use rocksdb::WriteBatch;
+use rocksdb::{IteratorMode, WriteBatch};
 use serde::{Deserialize, Serialize};
 
 use super::{
     codec,
-    database::{Database, Family},
+    database::Database,
     error::{REPLACE, StoreError},
+    layout::{Family, IDENTITY_KEY},
     release,
 };
-use crate::{random, sequence::NodeId};
+use crate::{random, sequence::NodeId, version};
 
 const FILE: &str = "NODE";
-/// Where the identity stands in the database.
-pub const RECORD: &[u8] = b"identity";
 /// The format of the whole directory.
 const FORMAT_VERSION: u32 = 3;
 
@@ -61,10 +60,10 @@ struct Format {
 /// The newest release that has opened the directory, this one included.
 pub fn newest_release(marker: Option<&Marker>) -> String {
     match marker {
-        Some(Marker { format, .. }) if release::is_later(&format.release, release::THIS) => {
+        Some(Marker { format, .. }) if release::is_later(&format.release, version::VERSION) => {
             format.release.clone()
         }
-        _ => release::THIS.to_owned(),
+        _ => version::VERSION.to_owned(),
     }
 }
 
@@ -118,7 +117,7 @@ pub fn establish(
     cluster: &str,
     node: NodeId,
 ) -> Result<Identity, StoreError> {
-    let record: Option<Identity> = db.get(Family::HardState, RECORD)?;
+    let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
     let dir = db.dir();
     match (marker, record) {
         (Some(Marker { format, identity }), Some(record)) if identity == record => {
@@ -154,7 +153,7 @@ pub fn establish(
             let mut batch = WriteBatch::default();
             batch.put_cf(
                 db.family(Family::HardState)?,
-                RECORD,
+                IDENTITY_KEY,
                 codec::seal(&identity)?,
             );
             db.write(batch, true)?;
@@ -176,21 +175,12 @@ pub fn lost(dir: &Path, part: &str) -> StoreError {
 fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     let mut any = false;
     for family in [Family::Log, Family::Applied] {
-        let mut records = db
-            .db
-            .iterator_cf(db.family(family)?, rocksdb::IteratorMode::Start);
-        any |= records
-            .next()
-            .transpose()
-            .map_err(|e| db.failed(&e))?
-            .is_some();
+        let mut records = db.records(family, IteratorMode::Start)?;
+        any |= records.next().transpose()?.is_some();
     }
-    let hard_state = db
-        .db
-        .iterator_cf(db.family(Family::HardState)?, rocksdb::IteratorMode::Start);
-    for record in hard_state {
-        let (key, _) = record.map_err(|e| db.failed(&e))?;
-        any |= &*key != RECORD;
+    for record in db.records(Family::HardState, IteratorMode::Start)? {
+        let (key, _) = record?;
+        any |= &*key != IDENTITY_KEY;
     }
     Ok(any)
 }

@@ -6,37 +6,42 @@
 //! failed fsync is final.
 
 mod applied;
+mod blocking;
 pub mod codec;
+mod data_dir;
 mod database;
 mod directories;
 mod error;
+mod free_space;
 mod identity;
+mod layout;
 mod log;
-mod namespaces;
+mod options;
 mod raft_runtime;
 mod raft_types;
 mod recovery;
+mod recovery_record;
 mod release;
-mod room;
 mod snapshot;
-mod snapshot_format;
 mod store;
-mod table_change;
-mod work;
+mod table;
 mod writer;
 
-pub use applied::{AppliedMeta, AppliedTable, AppliedView};
-pub use database::Unsynced;
+pub use applied::AppliedTable;
+pub use blocking::Work;
 pub use error::{StoreError, replacing};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
-pub use namespaces::Namespaces;
+pub use options::{StoreOptions, Unsynced};
 pub use raft_types::{
-    Entry, LogId, Member, Membership, Snapshot, SnapshotMeta, StoredMembership, Types, Vote,
+    Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };
-pub use recovery::{Margin, RaisedNamespace, Recovery, recover};
-pub use snapshot::{ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SnapshotData};
-pub use snapshot_format::PART_BYTES_MAX as SNAPSHOT_PART_BYTES_MAX;
-pub use store::{Space, Store, StoreOptions};
-pub use work::Work;
+pub use recovery::{Margin, recover};
+pub use recovery_record::{RaisedNamespace, Recovery};
+pub use snapshot::{
+    ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SNAPSHOT_PART_BYTES_MAX, Snapshot,
+    SnapshotData,
+};
+pub use store::{Space, Store};
+pub use table::{AppliedMeta, AppliedView, Namespaces};
 pub use writer::DiskHealth;

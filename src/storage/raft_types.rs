@@ -5,7 +5,7 @@ use std::fmt;
 use openraft::type_config::alias;
 use serde::{Deserialize, Serialize};
 
-use super::{SnapshotData, raft_runtime::Runtime};
+use super::raft_runtime::Runtime;
 use crate::sequence::{Command, NodeId, Outcome};
 
 openraft::declare_raft_types!(
@@ -53,5 +53,3 @@ pub type Membership = openraft::Membership<NodeId, Member>;
 pub type StoredMembership = alias::StoredMembershipOf<Types>;
 /// What a snapshot covers.
 pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;
-/// A snapshot.
-pub type Snapshot = alias::SnapshotOf<Types, SnapshotData>;

@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::error::{REPLACE, StoreError};
-
-/// This release.
-pub const THIS: &str = env!("CARGO_PKG_VERSION");
+use crate::version::VERSION as THIS;
 
 /// Whether release `a` came after release `b`. What is not of the form 1.2.3 comes first.
 pub fn is_later(a: &str, b: &str) -> bool {

@@ -19,11 +19,8 @@ use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    database::{Database, Family},
-    error::StoreError,
+    blocking::Work, database::Database, error::StoreError, layout::Family, options::StoreOptions,
     raft_types::Types,
-    store::StoreOptions,
-    work::Work,
 };
 use crate::{
     clock::Instant,

@@ -1,13 +1,21 @@
 //! Recoveries that are cut short, and logs that were not applied.
 
-use openraft::entry::RaftEntry;
+use openraft::{EntryPayload, entry::RaftEntry};
 use tempfile::TempDir;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::{
-    clock::BootClock,
-    sequence::{Bump, Namespace, SectionId, SectionKey, Trim},
-    storage::{Store, StoreOptions},
+    sequence::{
+        Bump, Command, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionKey,
+        SectionRecord, Trim,
+    },
+    storage::{
+        Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
+        layout::{generation_prefix, log_key, meta_key, namespace_key, section_key, vote_key},
+        table::{AppliedMeta, Generation},
+    },
 };
 
 const SET: SetId = 1;
@@ -35,7 +43,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let (db, seal) = (&store.db, codec::seal::<SectionRecord>);
     let mut batch = WriteBatch::default();
     let applied = db.family(Family::Applied).unwrap();
-    let prefix = applied::prefix(SET, 0);
+    let prefix = generation_prefix(SET, 0);
     let book = Namespace {
         id: NamespaceId(1),
         config: NamespaceConfig {
@@ -49,7 +57,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         config: NamespaceConfig::new("uid"),
     };
     for namespace in [book, uid] {
-        let key = applied::namespace_key(&prefix, namespace.id);
+        let key = namespace_key(&prefix, namespace.id);
         batch.put_cf(applied, key, codec::seal(&namespace).unwrap());
     }
     for number in 0..sections {
@@ -59,7 +67,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
             term: 3,
             unused_max: 10,
         };
-        let key = applied::section_key(&prefix, &section(number));
+        let key = section_key(&prefix, &section(number));
         batch.put_cf(applied, key, seal(&record).unwrap());
     }
     let members = BTreeMap::from([1, 2, 3].map(|id| (id, Member::default())));
@@ -69,15 +77,15 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         last_applied: Some(id(5)),
         membership: StoredMembership::new(Some(id(1)), membership),
     };
-    batch.put_cf(applied, applied::meta_key(SET), codec::seal(&meta).unwrap());
+    batch.put_cf(applied, meta_key(SET), codec::seal(&meta).unwrap());
     for (at, command) in (6..).zip(unapplied) {
         let entry = Entry::new(id(at), EntryPayload::Normal(command));
         let log = db.family(Family::Log).unwrap();
-        batch.put_cf(log, log::log_key(SET, at), codec::seal(&entry).unwrap());
+        batch.put_cf(log, log_key(SET, at), codec::seal(&entry).unwrap());
     }
     let hard_state = db.family(Family::HardState).unwrap();
     let vote = codec::seal(&Vote::new_committed(4, 2)).unwrap();
-    batch.put_cf(hard_state, log::vote_key(SET), vote);
+    batch.put_cf(hard_state, vote_key(SET), vote);
     db.write(batch, true).unwrap();
     drop(store);
     dir
@@ -87,7 +95,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
 fn database(dir: &Path) -> Result<Database, StoreError> {
     let options = StoreOptions::new(Arc::new(BootClock));
     let newest = identity::newest_release(identity::read_marker(dir)?.as_ref());
-    Database::open(dir, store::lock(dir)?, newest, &options)
+    Database::open(dir, data_dir::lock(dir)?, newest, &options)
 }
 
 fn steps(steps: u64) -> Margin {
@@ -101,10 +109,10 @@ fn steps(steps: u64) -> Margin {
 fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
     let meta: AppliedMeta = store
         .db
-        .get(Family::Applied, &applied::meta_key(SET))
+        .get(Family::Applied, &meta_key(SET))
         .unwrap()
         .unwrap();
-    let key = applied::section_key(&applied::prefix(SET, meta.generation), &section(of));
+    let key = section_key(&generation_prefix(SET, meta.generation), &section(of));
     let record: Option<SectionRecord> = store.db.get(Family::Applied, &key).unwrap();
     record.map_or(0, |record| record.max_seq)
 }
@@ -120,11 +128,12 @@ fn ceilings_are_raised_and_the_old_members_are_gone() {
     assert_eq!(ceiling(&store, 1), 600);
     let vote: Vote = store
         .db
-        .get(Family::HardState, &log::vote_key(SET))
+        .get(Family::HardState, &vote_key(SET))
         .unwrap()
         .unwrap();
     assert_eq!(vote, Vote::new(5, 1));
-    let namespaces = applied::read_namespaces(&store.db, &applied::prefix(SET, 1)).unwrap();
+    let generation = Generation::new(&store.db, SET, 1);
+    let namespaces = generation.read_namespaces().unwrap();
     assert_eq!(namespaces.by_name("book").unwrap().config.start, 501);
     assert!(LogReader::of(&store.db, SET).last().unwrap().is_none());
 }
@@ -184,7 +193,7 @@ fn a_copy_from_before_the_first_namespaces_is_refused() {
     let dir = directory(0, Vec::new());
     let store = open(dir.path()).unwrap();
     let mut batch = WriteBatch::default();
-    let key = applied::namespace_key(&applied::prefix(SET, 0), NamespaceId(2));
+    let key = namespace_key(&generation_prefix(SET, 0), NamespaceId(2));
     batch.delete_cf(store.db.family(Family::Applied).unwrap(), key);
     store.db.write(batch, true).unwrap();
     drop(store);
@@ -198,9 +207,10 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     let dir = directory(3, Vec::new());
     let before = open(dir.path()).unwrap().identity().clone();
     let raise = || -> Result<(), StoreError> {
-        let db = database(dir.path())?;
-        let copy = Copy::read(&Arc::new(db), SET, before.clone(), &steps(50))?.raise(false);
-        copy.map(drop)
+        let db = Arc::new(database(dir.path())?);
+        let copy = Copy::read(&db, SET, before.clone())?;
+        let raise = steps(50).of_copy(&copy)?;
+        raised_table::raise(&copy, &raise, false).map(drop)
     };
     raise().unwrap();
     let store = open(dir.path()).unwrap();
@@ -220,8 +230,9 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let switch = || -> Result<Pending, StoreError> {
         let db = database(dir.path())?;
         let db = Arc::new(db);
-        let copy = Copy::read(&db, SET, before.clone(), &steps(50))?;
-        copy.switch(copy.raise(false)?)
+        let copy = Copy::read(&db, SET, before.clone())?;
+        let raise = steps(50).of_copy(&copy)?;
+        switch::switch(&copy, raised_table::raise(&copy, &raise, false)?)
     };
     let pending = switch().unwrap();
     let refused = open(dir.path()).err().expect("refused").to_string();

@@ -67,7 +67,7 @@ impl Namespaces {
     }
 
     /// Adds a namespace, or changes it.
-    pub(super) fn put(&mut self, namespace: Namespace) {
+    pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
         let namespace = Arc::new(namespace);
         let (hash, part) = self.find(&namespace.config.name);
         let names = Arc::make_mut(&mut self.by_name[part]);

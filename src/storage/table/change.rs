@@ -5,14 +5,16 @@ use std::{collections::HashMap, sync::Arc};
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
-use super::{
-    applied::{namespace_key, section_key},
-    codec,
-    database::{Database, Family},
-    error::StoreError,
-    namespaces::Namespaces,
+use super::namespaces::Namespaces;
+use crate::{
+    sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table},
+    storage::{
+        codec,
+        database::Database,
+        error::StoreError,
+        layout::{Family, namespace_key, section_key},
+    },
 };
-use crate::sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table};
 
 /// A change of the records that stand under one prefix.
 pub struct TableChange {
@@ -26,7 +28,11 @@ pub struct TableChange {
 
 impl TableChange {
     /// A change of the table under `prefix`, which has these namespaces.
-    pub(super) fn new(db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>) -> Self {
+    pub(in crate::storage) fn new(
+        db: Arc<Database>,
+        prefix: Vec<u8>,
+        namespaces: Arc<Namespaces>,
+    ) -> Self {
         TableChange {
             db,
             prefix,
@@ -38,19 +44,23 @@ impl TableChange {
     }
 
     /// The namespaces, as changed.
-    pub(super) fn namespaces(&self) -> &Arc<Namespaces> {
+    pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
         &self.namespaces
     }
 
     /// Adds a record that stands beside the table's.
-    pub(super) fn put(&mut self, key: &[u8], value: &impl Serialize) -> Result<(), StoreError> {
+    pub(in crate::storage) fn put(
+        &mut self,
+        key: &[u8],
+        value: &impl Serialize,
+    ) -> Result<(), StoreError> {
         let applied = self.db.family(Family::Applied)?;
         self.batch.put_cf(applied, key, codec::seal(value)?);
         Ok(())
     }
 
     /// Writes at once what was changed since it was written last. It is not synced.
-    pub(super) fn write(&mut self) -> Result<(), StoreError> {
+    pub(in crate::storage) fn write(&mut self) -> Result<(), StoreError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

@@ -3,8 +3,10 @@
 //!
 //! Invariant: no byte of what a [`Reader`] has read to the end differs from what a [`Writer`] wrote.
 
-use super::{codec, error::StoreError, raft_types::SnapshotMeta};
-use crate::sequence::SetId;
+use crate::{
+    sequence::SetId,
+    storage::{codec, error::StoreError, raft_types::SnapshotMeta},
+};
 
 const MAGIC: &[u8; 8] = b"RATCHSNP";
 const FORMAT_VERSION: u8 = 1;
