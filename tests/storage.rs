@@ -26,7 +26,7 @@ use ratchet::{
     sequence::{Bump, Command, NamespaceConfig, NamespaceId, SectionId, SectionKey},
     storage::{
         ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData,
-        SnapshotMeta, Store, StoreError, StoreOptions, Types, Unsynced, Vote,
+        SnapshotMeta, Store, StoreError, StoreOptions, Types, UnsyncedWrites, Vote,
     },
 };
 use tempfile::TempDir;
@@ -637,7 +637,7 @@ impl Machine {
     fn open(&self) -> Arc<Store> {
         let names = self.names.clone();
         let forgetful = StoreOptions {
-            unsynced: Unsynced::InMemory,
+            unsynced: UnsyncedWrites::InProcess,
             directory_synced: Arc::new(move |dir| names.synced(dir)),
             ..options()
         };

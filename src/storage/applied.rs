@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rocksdb::WriteBatch;
 
 use super::{
-    blocking::Work,
+    blocking::BlockingExecutor,
     codec,
     database::Database,
     error::StoreError,
@@ -27,7 +27,7 @@ pub struct AppliedTable {
     set: SetId,
     meta: AppliedMeta,
     view: AppliedView,
-    work: Work,
+    blocking: BlockingExecutor,
 }
 
 impl AppliedTable {
@@ -43,8 +43,8 @@ impl AppliedTable {
         batch.delete_range_cf(applied, to, generations_end(set));
         db.write(batch, false)?;
         Ok(AppliedTable {
-            view: AppliedView::open(&generation, store.work())?,
-            work: store.work(),
+            view: AppliedView::open(&generation, store.blocking())?,
+            blocking: store.blocking(),
             db,
             set,
             meta,
@@ -94,7 +94,7 @@ impl AppliedTable {
             last_log_id: self.meta.last_applied,
             last_membership: self.meta.membership.clone(),
         };
-        OutgoingSnapshot::take(self.generation(), meta, self.work).await
+        OutgoingSnapshot::take(self.generation(), meta, self.blocking).await
     }
 
     /// Replaces the table by a snapshot. Blocks.
@@ -112,7 +112,7 @@ impl AppliedTable {
         };
         let mut batch = WriteBatch::default();
         let applied = self.db.family(Family::Applied)?;
-        batch.put_cf(applied, meta_key(self.set), codec::seal(&meta)?);
+        batch.put_cf(applied, meta_key(self.set), codec::encode_record(&meta)?);
         self.db.write(batch, true)?;
         records.installed();
         let old = self.generation();

@@ -2,7 +2,7 @@
 
 /// Where work runs that blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Work {
+pub enum BlockingExecutor {
     /// On threads of its own: the disk may take its time.
     #[default]
     Threads,
@@ -11,7 +11,7 @@ pub enum Work {
     Inline,
 }
 
-impl Work {
+impl BlockingExecutor {
     /// Has `work` done.
     ///
     /// # Errors
@@ -21,15 +21,15 @@ impl Work {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, tokio::task::JoinError> {
         match self {
-            Work::Threads => tokio::task::spawn_blocking(work).await,
-            Work::Inline => Ok(work()),
+            BlockingExecutor::Threads => tokio::task::spawn_blocking(work).await,
+            BlockingExecutor::Inline => Ok(work()),
         }
     }
 
     /// Has `work` done that nobody waits for.
-    pub fn leave(self, work: impl FnOnce() + Send + 'static) {
+    pub fn run_detached(self, work: impl FnOnce() + Send + 'static) {
         match (self, tokio::runtime::Handle::try_current()) {
-            (Work::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
+            (BlockingExecutor::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
             // Without a runtime there are no threads to leave it to.
             _ => work(),
         }

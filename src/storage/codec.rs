@@ -76,7 +76,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::Format`] if the value is too large.
-pub fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+pub fn encode_record<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     let mut bytes = vec![VERSION, 0, 0, 0, 0];
     append(value, &mut bytes)?;
     let checksum = crc32fast::hash(&bytes[5..]).to_le_bytes();
@@ -84,11 +84,11 @@ pub fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Reads what [`seal`] wrote.
+/// Reads what [`encode_record`] wrote.
 ///
 /// # Errors
 /// [`CodecError`]; a changed byte shows as [`CodecError::Checksum`].
-pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+pub fn decode_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let short = || CodecError::Short(bytes.len());
     let (header, payload) = bytes.split_first_chunk::<5>().ok_or_else(short)?;
     let [version, checksum @ ..] = header;
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_changed_byte_of_a_stored_record_is_noticed_wherever_it_is() {
-        let bytes = seal(&(7u64, 300u64)).unwrap();
-        assert_eq!(open::<(u64, u64)>(&bytes).unwrap(), (7, 300));
+        let bytes = encode_record(&(7u64, 300u64)).unwrap();
+        assert_eq!(decode_record::<(u64, u64)>(&bytes).unwrap(), (7, 300));
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
-            assert!(open::<(u64, u64)>(&changed).is_err(), "byte {at}");
+            assert!(decode_record::<(u64, u64)>(&changed).is_err(), "byte {at}");
         }
-        assert_eq!(open::<u64>(&bytes[..3]), Err(CodecError::Short(3)));
+        assert_eq!(decode_record::<u64>(&bytes[..3]), Err(CodecError::Short(3)));
     }
 }

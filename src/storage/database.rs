@@ -20,7 +20,7 @@ use super::{
     directories::Directories,
     error::StoreError,
     layout::Family,
-    options::{StoreOptions, Unsynced},
+    options::{StoreOptions, UnsyncedWrites},
     release,
 };
 
@@ -60,7 +60,7 @@ impl Database {
         // Large files reach the disk as they are written, not all at once at their end: the log's
         // fsyncs would wait for them.
         options.set_bytes_per_sync(1 << 20);
-        if how.unsynced == Unsynced::InMemory {
+        if how.unsynced == UnsyncedWrites::InProcess {
             options.set_manual_wal_flush(true);
             // A simulation opens hundreds of databases a minute: less is set aside for each.
             options.set_max_total_wal_size(1 << 20);
@@ -129,7 +129,7 @@ impl Database {
             .get_pinned_cf(self.family(family)?, key)
             .map_err(|error| self.failed(&error))?;
         bytes
-            .map(|bytes| self.unseal(family, key, &bytes))
+            .map(|bytes| self.decode(family, key, &bytes))
             .transpose()
     }
 
@@ -144,13 +144,13 @@ impl Database {
     }
 
     /// Reads a sealed record that was found under `key`.
-    pub fn unseal<T: DeserializeOwned>(
+    pub fn decode<T: DeserializeOwned>(
         &self,
         family: Family,
         key: &[u8],
         bytes: &[u8],
     ) -> Result<T, StoreError> {
-        codec::open(bytes).map_err(|error| match error {
+        codec::decode_record(bytes).map_err(|error| match error {
             CodecError::Version(found) => release::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),

@@ -59,7 +59,7 @@ pub enum StoreError {
          room; it is sent again later",
         dir = dir.display()
     )]
-    NoRoom {
+    DiskNearlyFull {
         /// The data directory.
         dir: PathBuf,
         /// What is free, in bytes.

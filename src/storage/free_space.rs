@@ -10,7 +10,7 @@ const RESERVE_BYTES: u64 = 256 << 20;
 /// Checks that the disk of `dir` has room for `bytes` more, and the reserve.
 ///
 /// # Errors
-/// [`StoreError::NoRoom`], or [`StoreError::Io`] where the file system does not say.
+/// [`StoreError::DiskNearlyFull`], or [`StoreError::Io`] where the file system does not say.
 pub fn check(dir: &Path, bytes: u64) -> Result<(), StoreError> {
     let disk = rustix::fs::statvfs(dir).map_err(|error| {
         let error = std::io::Error::from(error);
@@ -22,7 +22,7 @@ pub fn check(dir: &Path, bytes: u64) -> Result<(), StoreError> {
     if disk.f_blocks == 0 || free >= needed {
         return Ok(());
     }
-    Err(StoreError::NoRoom {
+    Err(StoreError::DiskNearlyFull {
         dir: dir.to_owned(),
         free,
         needed,

@@ -97,7 +97,12 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
 }
 
 /// Refuses the directory of another cluster or node.
-pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Result<(), StoreError> {
+pub fn check_owner(
+    dir: &Path,
+    found: &Identity,
+    cluster: &str,
+    node: NodeId,
+) -> Result<(), StoreError> {
     if found.cluster == cluster && found.node == node {
         return Ok(());
     }
@@ -111,7 +116,7 @@ pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Resul
 }
 
 /// Reconciles the marker with the database's record, creating both in a fresh directory.
-pub fn establish(
+pub fn reconcile(
     db: &Database,
     marker: Option<Marker>,
     cluster: &str,
@@ -121,7 +126,7 @@ pub fn establish(
     let dir = db.dir();
     match (marker, record) {
         (Some(Marker { format, identity }), Some(record)) if identity == record => {
-            check(dir, &record, cluster, node)?;
+            check_owner(dir, &record, cluster, node)?;
             if format.release != db.newest_release() {
                 write_marker(db, &record)?;
             }
@@ -134,11 +139,11 @@ pub fn establish(
             record.node,
             record.cluster
         ))),
-        (Some(_), None) => Err(lost(dir, "the database")),
+        (Some(_), None) => Err(part_missing(dir, "the database")),
         (None, Some(record)) => {
-            check(dir, &record, cluster, node)?;
+            check_owner(dir, &record, cluster, node)?;
             if has_raft_state(db)? {
-                return Err(lost(dir, "the marker NODE"));
+                return Err(part_missing(dir, "the marker NODE"));
             }
             // A creation that was cut short between its two steps.
             write_marker(db, &record)?;
@@ -154,7 +159,7 @@ pub fn establish(
             batch.put_cf(
                 db.family(Family::HardState)?,
                 IDENTITY_KEY,
-                codec::seal(&identity)?,
+                codec::encode_record(&identity)?,
             );
             db.write(batch, true)?;
             write_marker(db, &identity)?;
@@ -164,7 +169,7 @@ pub fn establish(
 }
 
 /// The error for a directory that lost a part.
-pub fn lost(dir: &Path, part: &str) -> StoreError {
+pub fn part_missing(dir: &Path, part: &str) -> StoreError {
     StoreError::Refused(format!(
         "data directory {} lost its files: {part} is missing. A voter that forgot its votes could \
          elect a second leader, so it does not start. Put back the very directory, not a backup; or {REPLACE}",

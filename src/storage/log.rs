@@ -22,7 +22,7 @@ use super::{
     raft_types::{Entry, LogId, Types, Vote},
     store::Store,
     table::AppliedMeta,
-    writer::{self, Change, Durable, Write},
+    writer::{self, Change, DurableWaiter, Write},
 };
 use crate::sequence::SetId;
 
@@ -44,7 +44,7 @@ impl LogStore {
             reader: LogReader::of(&store.db, set),
             store: store.clone(),
         };
-        log.purge_what_a_snapshot_replaced()?;
+        log.purge_log_behind_table()?;
         Ok(log)
     }
 
@@ -58,7 +58,7 @@ impl LogStore {
 
     /// An installed snapshot is on the disk before the purge that follows it. A power cut in between
     /// leaves a log that ends before the table, perhaps with entries that were never committed.
-    fn purge_what_a_snapshot_replaced(&self) -> Result<(), StoreError> {
+    fn purge_log_behind_table(&self) -> Result<(), StoreError> {
         let LogReader { db, set } = &self.reader;
         let end = self.reader.end()?.map(|end| end.index);
         let applied = AppliedMeta::read(db, *set)?;
@@ -71,17 +71,21 @@ impl LogStore {
         }
     }
 
-    async fn durably(&self, changes: Vec<Change>) -> Result<(), io::Error> {
+    async fn write_durably(&self, changes: Vec<Change>) -> Result<(), io::Error> {
         let (done, wait) = oneshot::channel();
         self.store.writer.send(Write {
             changes,
             readable: None,
-            durable: Durable::Caller(done),
+            durable: DurableWaiter::Caller(done),
         });
         written(wait).await
     }
 
-    async fn readably(&self, changes: Vec<Change>, durable: Durable) -> Result<(), io::Error> {
+    async fn write_readably(
+        &self,
+        changes: Vec<Change>,
+        durable: DurableWaiter,
+    ) -> Result<(), io::Error> {
         let (done, wait) = oneshot::channel();
         self.store.writer.send(Write {
             changes,
@@ -105,7 +109,7 @@ fn purge(set: SetId, upto: LogId) -> Result<Vec<Change>, StoreError> {
         Change::Put(
             Family::HardState,
             purged_key(set).to_vec(),
-            codec::seal(&upto)?,
+            codec::encode_record(&upto)?,
         ),
         Change::DeleteRange(
             Family::Log,
@@ -131,8 +135,8 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let key = vote_key(self.reader.set).to_vec();
-        let sealed = codec::seal(vote).map_err(StoreError::from)?;
-        self.durably(vec![Change::Put(Family::HardState, key, sealed)])
+        let sealed = codec::encode_record(vote).map_err(StoreError::from)?;
+        self.write_durably(vec![Change::Put(Family::HardState, key, sealed)])
             .await
     }
 
@@ -146,16 +150,17 @@ impl RaftLogStorage<Types> for LogStore {
             .into_iter()
             .map(|entry| {
                 let key = log_key(set, entry.log_id().index);
-                Ok(Change::Put(Family::Log, key, codec::seal(&entry)?))
+                Ok(Change::Put(Family::Log, key, codec::encode_record(&entry)?))
             })
             .collect();
-        self.readably(changes?, Durable::Raft(callback)).await
+        self.write_readably(changes?, DurableWaiter::Raft(callback))
+            .await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
         let from = last_log_id.map_or(0, |last| last.index + 1);
         let set = self.reader.set;
-        self.durably(vec![Change::DeleteRange(
+        self.write_durably(vec![Change::DeleteRange(
             Family::Log,
             log_key(set, from),
             log_key(set, u64::MAX),
@@ -166,6 +171,6 @@ impl RaftLogStorage<Types> for LogStore {
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         let changes = purge(self.reader.set, log_id)?;
         // What is purged is in the table already; should this be lost, it is purged again.
-        self.readably(changes, Durable::Nobody).await
+        self.write_readably(changes, DurableWaiter::Nobody).await
     }
 }

@@ -28,11 +28,11 @@ mod table;
 mod writer;
 
 pub use applied::AppliedTable;
-pub use blocking::Work;
+pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
-pub use options::{StoreOptions, Unsynced};
+pub use options::{StoreOptions, UnsyncedWrites};
 pub use raft_types::{
     Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };
@@ -42,6 +42,6 @@ pub use snapshot::{
     ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SNAPSHOT_PART_BYTES_MAX, Snapshot,
     SnapshotData,
 };
-pub use store::{Space, Store};
+pub use store::{DiskUsage, Store};
 pub use table::{AppliedMeta, AppliedView, Namespaces};
 pub use writer::DiskHealth;

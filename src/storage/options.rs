@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use super::blocking::Work;
+use super::blocking::BlockingExecutor;
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
 /// What a store takes from outside.
@@ -18,9 +18,9 @@ pub struct StoreOptions {
     /// simulated power cut loses the others.
     pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
     /// Where work runs that blocks.
-    pub work: Work,
+    pub blocking: BlockingExecutor,
     /// Where that is which was not synced yet.
-    pub unsynced: Unsynced,
+    pub unsynced: UnsyncedWrites,
     /// How much memory is for what is read of the database, in bytes.
     pub block_cache_bytes: usize,
     /// The tasks of the node that the store belongs to.
@@ -36,8 +36,8 @@ impl StoreOptions {
             clock,
             before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
             directory_synced: Arc::new(|_| {}),
-            work: Work::default(),
-            unsynced: Unsynced::default(),
+            blocking: BlockingExecutor::default(),
+            unsynced: UnsyncedWrites::default(),
             block_cache_bytes: 64 << 20,
             tasks: Tasks::default(),
             metrics: Metrics::new(),
@@ -47,10 +47,10 @@ impl StoreOptions {
 
 /// Where that is which was written and not synced yet: a seam.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unsynced {
+pub enum UnsyncedWrites {
     /// With the system, which keeps it when the process dies.
     #[default]
-    WithSystem,
+    InPageCache,
     /// In the process's memory. For simulations: a crash loses it, as a power cut would.
-    InMemory,
+    InProcess,
 }

@@ -27,7 +27,7 @@ use super::{
     recovery_record::{Pending, Recovery},
 };
 use crate::{clock::BootClock, sequence::SetId};
-use survivor::Copy;
+use survivor::Survivor;
 
 pub use margin::Margin;
 
@@ -58,7 +58,7 @@ pub fn recover(
     };
     let lock = data_dir::lock(dir)?;
     if !Database::path(dir).join("CURRENT").exists() {
-        return Err(identity::lost(dir, "the database"));
+        return Err(identity::part_missing(dir, "the database"));
     }
     let newest = identity::newest_release(Some(&marker));
     let options = StoreOptions::new(Arc::new(BootClock));
@@ -71,14 +71,14 @@ pub fn recover(
         };
     }
     let (cluster, node) = (marker.identity.cluster.clone(), marker.identity.node);
-    let identity = identity::establish(&db, Some(marker), &cluster, node)?;
-    let copy = Copy::read(&db, set, identity)?;
-    let raise = margin.of_copy(&copy)?;
-    let recovery = raised_table::raise(&copy, &raise, dry_run)?;
+    let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
+    let survivor = Survivor::read(&db, set, identity)?;
+    let plan = margin.plan(&survivor)?;
+    let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
     if dry_run {
         return Ok(recovery);
     }
-    let pending = switch::switch(&copy, recovery)?;
+    let pending = switch::switch(&survivor, recovery)?;
     finish(&db, pending)
 }
 

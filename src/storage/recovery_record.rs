@@ -17,7 +17,7 @@ pub struct Recovery {
     pub node: NodeId,
     /// The cluster's name, which stays.
     pub cluster: String,
-    /// The term of the last log entry of this copy. Of several copies the one with the highest is to be
+    /// The term of the last log entry of this survivor. Of several copies the one with the highest is to be
     /// recovered, and among equals the one with the longest log.
     pub last_log_term: u64,
     /// The index of that entry; what the others committed after it is lost.

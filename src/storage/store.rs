@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use rustix::fs::statvfs;
 
 use super::{
-    blocking::Work,
+    blocking::BlockingExecutor,
     data_dir,
     database::Database,
     directories::Directories,
@@ -25,7 +25,7 @@ use crate::{
 
 /// What a store takes, and what is left on its disk.
 #[derive(Debug, Clone, Copy)]
-pub struct Space {
+pub struct DiskUsage {
     /// The Raft logs, in files and in memory.
     pub log_bytes: u64,
     /// The tables, in files and in memory.
@@ -40,7 +40,7 @@ pub struct Space {
 pub struct Store {
     identity: Identity,
     pub(super) db: Arc<Database>,
-    work: Work,
+    blocking: BlockingExecutor,
     metrics: Arc<Metrics>,
     pub(super) writer: Writer,
 }
@@ -62,22 +62,22 @@ impl Store {
         let lock = data_dir::lock(dir)?;
         let marker = identity::read_marker(dir)?;
         if let Some(marker) = &marker {
-            identity::check(dir, &marker.identity, cluster, node)?;
+            identity::check_owner(dir, &marker.identity, cluster, node)?;
             if !Database::path(dir).join("CURRENT").exists() {
-                return Err(identity::lost(dir, "the database"));
+                return Err(identity::part_missing(dir, "the database"));
             }
         }
         data_dir::remove_old_snapshots(dir);
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         recovery_record::check_complete(&db)?;
-        let identity = identity::establish(&db, marker, cluster, node)?;
-        let (work, metrics) = (options.work, options.metrics.clone());
+        let identity = identity::reconcile(&db, marker, cluster, node)?;
+        let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let writer = Writer::start(db.clone(), options)?;
         Ok(Arc::new(Store {
             identity,
             db,
-            work,
+            blocking,
             metrics,
             writer,
         }))
@@ -94,8 +94,8 @@ impl Store {
     }
 
     /// Where work runs that blocks.
-    pub fn work(&self) -> Work {
-        self.work
+    pub fn blocking(&self) -> BlockingExecutor {
+        self.blocking
     }
 
     /// Where it is counted what the node does.
@@ -107,10 +107,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn space(&self) -> Result<Space, StoreError> {
+    pub fn disk_usage(&self) -> Result<DiskUsage, StoreError> {
         let dir = self.dir();
         let disk = statvfs(dir).map_err(|e| StoreError::io("cannot measure", dir)(e.into()))?;
-        Ok(Space {
+        Ok(DiskUsage {
             log_bytes: self.db.family_bytes(Family::Log)?,
             table_bytes: self.db.family_bytes(Family::Applied)?,
             disk_free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),

@@ -19,8 +19,8 @@ use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    blocking::Work, database::Database, error::StoreError, layout::Family, options::StoreOptions,
-    raft_types::Types,
+    blocking::BlockingExecutor, database::Database, error::StoreError, layout::Family,
+    options::StoreOptions, raft_types::Types,
 };
 use crate::{
     clock::Instant,
@@ -39,7 +39,7 @@ pub enum Change {
 }
 
 /// Who waits for a write to be on the disk.
-pub enum Durable {
+pub enum DurableWaiter {
     /// Nobody; it goes with the next fsync.
     Nobody,
     /// A caller.
@@ -55,7 +55,7 @@ pub struct Write {
     /// Told as soon as readers see it.
     pub readable: Option<oneshot::Sender<Result<(), StoreError>>>,
     /// Told when it is on the disk.
-    pub durable: Durable,
+    pub durable: DurableWaiter,
 }
 
 /// How the disk does, for a watchdog.
@@ -93,21 +93,21 @@ impl Writer {
     pub fn start(db: Arc<Database>, options: StoreOptions) -> Result<Self, StoreError> {
         let (writes, waiting) = mpsc::unbounded_channel();
         let health = Arc::new(DiskHealth::default());
-        let (place, tasks) = (options.work, options.tasks.clone());
-        let work = Serving {
+        let (place, tasks) = (options.blocking, options.tasks.clone());
+        let work = WriterTask {
             db: db.clone(),
             options,
             health: health.clone(),
         };
         let serving = tasks.watched("writer of the log", work.serve(waiting));
         let thread = match place {
-            Work::Threads => Some(
+            BlockingExecutor::Threads => Some(
                 std::thread::Builder::new()
                     .name("ratchet-log".to_owned())
                     .spawn(move || futures::executor::block_on(serving))
                     .map_err(StoreError::io("cannot start the writer of", db.dir()))?,
             ),
-            Work::Inline => {
+            BlockingExecutor::Inline => {
                 tokio::spawn(serving);
                 None
             }
@@ -149,13 +149,13 @@ impl Drop for Writer {
     }
 }
 
-struct Serving {
+struct WriterTask {
     db: Arc<Database>,
     options: StoreOptions,
     health: Arc<DiskHealth>,
 }
 
-impl Serving {
+impl WriterTask {
     async fn serve(self, mut waiting: mpsc::UnboundedReceiver<Write>) {
         let mut writes = Vec::new();
         while waiting.recv_many(&mut writes, BATCH_WRITES_MAX).await > 0 {
@@ -183,7 +183,7 @@ impl Serving {
         }
         if writes
             .iter()
-            .all(|write| matches!(write.durable, Durable::Nobody))
+            .all(|write| matches!(write.durable, DurableWaiter::Nobody))
         {
             return;
         }
@@ -203,11 +203,11 @@ impl Serving {
         fsyncs.observe(clock.now().since(started), 1);
         match synced {
             Ok(()) => writes.into_iter().for_each(|write| match write.durable {
-                Durable::Nobody => {}
-                Durable::Caller(caller) => {
+                DurableWaiter::Nobody => {}
+                DurableWaiter::Caller(caller) => {
                     let _ = caller.send(Ok(()));
                 }
-                Durable::Raft(raft) => raft.io_completed(Ok(())),
+                DurableWaiter::Raft(raft) => raft.io_completed(Ok(())),
             }),
             Err(error) => self.give_up(writes, &error),
         }
@@ -248,10 +248,10 @@ fn refuse(write: Write, why: &str) {
         let _ = readable.send(Err(failed()));
     }
     match write.durable {
-        Durable::Nobody => {}
-        Durable::Caller(caller) => {
+        DurableWaiter::Nobody => {}
+        DurableWaiter::Caller(caller) => {
             let _ = caller.send(Err(failed()));
         }
-        Durable::Raft(raft) => raft.io_completed(Err(failed().into())),
+        DurableWaiter::Raft(raft) => raft.io_completed(Err(failed().into())),
     }
 }

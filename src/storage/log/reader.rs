@@ -94,7 +94,7 @@ impl LogReader {
     }
 
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<Entry, StoreError> {
-        let entry: Entry = self.db.unseal(Family::Log, key, value)?;
+        let entry: Entry = self.db.decode(Family::Log, key, value)?;
         if key != log_key(self.set, entry.log_id().index) {
             let why = format!("it holds entry {}", entry.log_id());
             return Err(self.db.damaged(Family::Log, key, why));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::survivor::Copy;
+use super::survivor::Survivor;
 use crate::{
     sequence::{NamespaceConfig, NamespaceId},
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
@@ -12,13 +12,13 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Margin {
     /// In namespaces that are not named.
-    pub steps: u64,
+    pub default_steps: u64,
     /// In the namespaces of these names.
-    pub of: BTreeMap<String, u64>,
+    pub steps_by_namespace: BTreeMap<String, u64>,
 }
 
 /// By how much each namespace is raised.
-pub struct Raise {
+pub struct RaisePlan {
     /// The namespaces as they will be.
     pub namespaces: Namespaces,
     /// What is told of each, without counts.
@@ -27,39 +27,43 @@ pub struct Raise {
 
 impl Margin {
     /// Raises the start of each namespace, and decides by how much its ceilings are raised.
-    pub fn of_copy(&self, copy: &Copy<'_>) -> Result<Raise, StoreError> {
-        let mut raise = Raise {
-            namespaces: copy.namespaces.clone(),
+    pub fn plan(&self, survivor: &Survivor<'_>) -> Result<RaisePlan, StoreError> {
+        let mut plan = RaisePlan {
+            namespaces: survivor.namespaces.clone(),
             told: BTreeMap::new(),
         };
         // A leader that misses one of them would create it, and begin at its first number.
         for config in NamespaceConfig::fresh_cluster() {
-            if copy.namespaces.by_name(&config.name).is_none() {
+            if survivor.namespaces.by_name(&config.name).is_none() {
                 return Err(StoreError::Refused(format!(
                     "the copy in {} ends before namespace {:?} was created, with which every cluster \
                      begins: nothing can be recovered from it; take another node's",
-                    copy.db.dir().display(),
+                    survivor.db.dir().display(),
                     config.name
                 )));
             }
         }
-        let names: BTreeSet<&str> = copy
+        let names: BTreeSet<&str> = survivor
             .namespaces
             .iter()
             .map(|n| n.config.name.as_str())
             .collect();
-        if let Some(unknown) = self.of.keys().find(|name| !names.contains(name.as_str())) {
+        if let Some(unknown) = self
+            .steps_by_namespace
+            .keys()
+            .find(|name| !names.contains(name.as_str()))
+        {
             return Err(StoreError::Refused(format!(
                 "there is no namespace {unknown:?} in {}; it holds {}",
-                copy.db.dir().display(),
+                survivor.db.dir().display(),
                 Vec::from_iter(names).join(", ")
             )));
         }
-        for mut namespace in Vec::from_iter(copy.namespaces.iter().cloned()) {
+        for mut namespace in Vec::from_iter(survivor.namespaces.iter().cloned()) {
             let config = &mut namespace.config;
-            let margin_steps = self.of.get(&config.name).copied();
-            let margin_steps = margin_steps.unwrap_or(self.steps);
-            let step = copy.steps.get(&namespace.id).copied();
+            let margin_steps = self.steps_by_namespace.get(&config.name).copied();
+            let margin_steps = margin_steps.unwrap_or(self.default_steps);
+            let step = survivor.greatest_steps.get(&namespace.id).copied();
             let step = step.unwrap_or_else(|| config.step_bounds().1);
             let step = step.saturating_mul(config.increment);
             let raised_by = margin_steps.checked_mul(step);
@@ -82,9 +86,9 @@ impl Margin {
                 exhausted: 0,
                 start: config.start,
             };
-            raise.told.insert(namespace.id, raised);
-            raise.namespaces.put(namespace);
+            plan.told.insert(namespace.id, raised);
+            plan.namespaces.put(namespace);
         }
-        Ok(raise)
+        Ok(plan)
     }
 }

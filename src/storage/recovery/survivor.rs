@@ -21,7 +21,7 @@ use crate::{
 const LOG_BYTES: usize = 1 << 20;
 
 /// What a recovery goes out from.
-pub struct Copy<'a> {
+pub struct Survivor<'a> {
     pub db: &'a Arc<Database>,
     pub set: SetId,
     pub identity: Identity,
@@ -35,20 +35,20 @@ pub struct Copy<'a> {
     pub namespaces: Namespaces,
     /// The greatest step that a section of each may have had, by any version of its configuration that
     /// this copy knows of.
-    pub steps: BTreeMap<NamespaceId, u64>,
+    pub greatest_steps: BTreeMap<NamespaceId, u64>,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> Survivor<'a> {
     pub fn read(db: &'a Arc<Database>, set: SetId, identity: Identity) -> Result<Self, StoreError> {
         let table = AppliedMeta::read(db, set)?.unwrap_or_default();
         let log = LogReader::of(db, set);
         let last = log.last()?.max(table.last_applied);
         let last = last.ok_or_else(|| never_formed(db))?;
-        let mut copy = Copy {
+        let mut survivor = Survivor {
             vote: db.get(Family::HardState, &vote_key(set))?,
             membership: table.membership.membership().clone(),
             namespaces: Generation::new(db, set, table.generation).read_namespaces()?,
-            steps: BTreeMap::new(),
+            greatest_steps: BTreeMap::new(),
             last,
             db,
             set,
@@ -59,12 +59,12 @@ impl<'a> Copy<'a> {
         // What was not applied yet may have been committed: namespaces first, since their
         // configuration decides how far ceilings are raised.
         // Nothing of this is written: it is applied again to the raised table.
-        let namespaces = Arc::new(std::mem::take(&mut copy.namespaces));
+        let namespaces = Arc::new(std::mem::take(&mut survivor.namespaces));
         let mut tail = TableChange::new(db.clone(), Vec::new(), namespaces);
         let mut membership = None;
         let mut steps = BTreeMap::new();
-        note_steps(&mut steps, tail.namespaces());
-        copy.each_unapplied(|entry| {
+        record_greatest_steps(&mut steps, tail.namespaces());
+        survivor.each_unapplied(|entry| {
             let term = entry.log_id().committed_leader_id().term;
             match entry.payload {
                 EntryPayload::Membership(now) => membership = Some(now),
@@ -72,17 +72,17 @@ impl<'a> Copy<'a> {
                     command @ (Command::CreateNamespace { .. } | Command::UpdateNamespace { .. }),
                 ) => {
                     drop(apply(&mut tail, term, &command)?);
-                    note_steps(&mut steps, tail.namespaces());
+                    record_greatest_steps(&mut steps, tail.namespaces());
                 }
                 EntryPayload::Normal(_) | EntryPayload::Blank => {}
             }
             Ok(())
         })?;
-        copy.namespaces = Namespaces::clone(tail.namespaces());
-        copy.steps = steps;
-        copy.membership = membership.unwrap_or(copy.membership);
-        copy.member()?;
-        Ok(copy)
+        survivor.namespaces = Namespaces::clone(tail.namespaces());
+        survivor.greatest_steps = steps;
+        survivor.membership = membership.unwrap_or(survivor.membership);
+        survivor.member()?;
+        Ok(survivor)
     }
 
     /// Where this node was.
@@ -123,7 +123,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-fn note_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
+fn record_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
     for namespace in namespaces.iter() {
         let greatest = steps.entry(namespace.id).or_default();
         *greatest = namespace.config.step_bounds().1.max(*greatest);

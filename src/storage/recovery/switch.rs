@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rocksdb::WriteBatch;
 
-use super::survivor::Copy;
+use super::survivor::Survivor;
 use crate::{
     random,
     storage::{
@@ -19,17 +19,17 @@ use crate::{
 };
 
 /// The one write that makes the directory another node's.
-pub fn switch(copy: &Copy<'_>, recovery: Recovery) -> Result<Pending, StoreError> {
-    let (set, node) = (copy.set, copy.identity.node);
+pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, StoreError> {
+    let (set, node) = (survivor.set, survivor.identity.node);
     let incarnation = random::number().max(1);
     // Above all that was ever written here, so that no term is led a second time.
-    let term = copy.vote.map_or(0, |vote| vote.leader_id.term);
-    let term = term.max(copy.last.committed_leader_id().term) + 1;
+    let term = survivor.vote.map_or(0, |vote| vote.leader_id.term);
+    let term = term.max(survivor.last.committed_leader_id().term) + 1;
     let vote = Vote::new(term, node);
-    let log_id = LogId::new(term.into(), copy.last.index + 1);
+    let log_id = LogId::new(term.into(), survivor.last.index + 1);
     let member = Member {
         incarnation,
-        ..copy.member()?.clone()
+        ..survivor.member()?.clone()
     };
     let membership = Membership::new(
         vec![BTreeSet::from([node])],
@@ -37,31 +37,35 @@ pub fn switch(copy: &Copy<'_>, recovery: Recovery) -> Result<Pending, StoreError
     )
     .map_err(|e| StoreError::invalid(format!("a cluster of one is refused: {e}")))?;
     let table = AppliedMeta {
-        generation: copy.next_generation().number(),
+        generation: survivor.next_generation().number(),
         last_applied: Some(log_id),
         membership: StoredMembership::new(Some(log_id), membership),
     };
     let pending = Pending {
         identity: Identity {
             incarnation,
-            ..copy.identity.clone()
+            ..survivor.identity.clone()
         },
         recovery,
     };
     let (applied, log, hard_state) = (
-        copy.db.family(Family::Applied)?,
-        copy.db.family(Family::Log)?,
-        copy.db.family(Family::HardState)?,
+        survivor.db.family(Family::Applied)?,
+        survivor.db.family(Family::Log)?,
+        survivor.db.family(Family::HardState)?,
     );
     let mut batch = WriteBatch::default();
-    batch.put_cf(applied, meta_key(set), codec::seal(&table)?);
-    let (from, to) = copy.generation().range();
+    batch.put_cf(applied, meta_key(set), codec::encode_record(&table)?);
+    let (from, to) = survivor.generation().range();
     batch.delete_range_cf(applied, from, to);
     batch.delete_range_cf(log, log_key(set, 0), log_key(set, u64::MAX));
-    batch.put_cf(hard_state, purged_key(set), codec::seal(&log_id)?);
-    batch.put_cf(hard_state, vote_key(set), codec::seal(&vote)?);
-    batch.put_cf(hard_state, IDENTITY_KEY, codec::seal(&pending.identity)?);
-    batch.put_cf(hard_state, RECOVERY_KEY, codec::seal(&pending)?);
-    copy.db.write(batch, true)?;
+    batch.put_cf(hard_state, purged_key(set), codec::encode_record(&log_id)?);
+    batch.put_cf(hard_state, vote_key(set), codec::encode_record(&vote)?);
+    batch.put_cf(
+        hard_state,
+        IDENTITY_KEY,
+        codec::encode_record(&pending.identity)?,
+    );
+    batch.put_cf(hard_state, RECOVERY_KEY, codec::encode_record(&pending)?);
+    survivor.db.write(batch, true)?;
     Ok(pending)
 }

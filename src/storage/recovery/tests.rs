@@ -40,7 +40,7 @@ fn section(id: u64) -> SectionId {
 fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path()).unwrap();
-    let (db, seal) = (&store.db, codec::seal::<SectionRecord>);
+    let (db, seal) = (&store.db, codec::encode_record::<SectionRecord>);
     let mut batch = WriteBatch::default();
     let applied = db.family(Family::Applied).unwrap();
     let prefix = generation_prefix(SET, 0);
@@ -58,7 +58,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     };
     for namespace in [book, uid] {
         let key = namespace_key(&prefix, namespace.id);
-        batch.put_cf(applied, key, codec::seal(&namespace).unwrap());
+        batch.put_cf(applied, key, codec::encode_record(&namespace).unwrap());
     }
     for number in 0..sections {
         let record = SectionRecord {
@@ -77,14 +77,14 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         last_applied: Some(id(5)),
         membership: StoredMembership::new(Some(id(1)), membership),
     };
-    batch.put_cf(applied, meta_key(SET), codec::seal(&meta).unwrap());
+    batch.put_cf(applied, meta_key(SET), codec::encode_record(&meta).unwrap());
     for (at, command) in (6..).zip(unapplied) {
         let entry = Entry::new(id(at), EntryPayload::Normal(command));
         let log = db.family(Family::Log).unwrap();
-        batch.put_cf(log, log_key(SET, at), codec::seal(&entry).unwrap());
+        batch.put_cf(log, log_key(SET, at), codec::encode_record(&entry).unwrap());
     }
     let hard_state = db.family(Family::HardState).unwrap();
-    let vote = codec::seal(&Vote::new_committed(4, 2)).unwrap();
+    let vote = codec::encode_record(&Vote::new_committed(4, 2)).unwrap();
     batch.put_cf(hard_state, vote_key(SET), vote);
     db.write(batch, true).unwrap();
     drop(store);
@@ -100,8 +100,8 @@ fn database(dir: &Path) -> Result<Database, StoreError> {
 
 fn steps(steps: u64) -> Margin {
     Margin {
-        steps,
-        of: BTreeMap::new(),
+        default_steps: steps,
+        steps_by_namespace: BTreeMap::new(),
     }
 }
 
@@ -160,8 +160,8 @@ fn bumps_that_were_not_applied_count_and_trims_do_not() {
         ],
     );
     let margin = Margin {
-        steps: 50,
-        of: BTreeMap::from([("late".to_owned(), 1)]),
+        default_steps: 50,
+        steps_by_namespace: BTreeMap::from([("late".to_owned(), 1)]),
     };
     let done = recover(dir.path(), SET, &margin, false).unwrap();
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
@@ -208,9 +208,9 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     let before = open(dir.path()).unwrap().identity().clone();
     let raise = || -> Result<(), StoreError> {
         let db = Arc::new(database(dir.path())?);
-        let copy = Copy::read(&db, SET, before.clone())?;
-        let raise = steps(50).of_copy(&copy)?;
-        raised_table::raise(&copy, &raise, false).map(drop)
+        let survivor = Survivor::read(&db, SET, before.clone())?;
+        let plan = steps(50).plan(&survivor)?;
+        raised_table::raise(&survivor, &plan, false).map(drop)
     };
     raise().unwrap();
     let store = open(dir.path()).unwrap();
@@ -230,9 +230,9 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let switch = || -> Result<Pending, StoreError> {
         let db = database(dir.path())?;
         let db = Arc::new(db);
-        let copy = Copy::read(&db, SET, before.clone())?;
-        let raise = steps(50).of_copy(&copy)?;
-        switch::switch(&copy, raised_table::raise(&copy, &raise, false)?)
+        let survivor = Survivor::read(&db, SET, before.clone())?;
+        let plan = steps(50).plan(&survivor)?;
+        switch::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
     };
     let pending = switch().unwrap();
     let refused = open(dir.path()).err().expect("refused").to_string();

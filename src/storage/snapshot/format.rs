@@ -1,7 +1,7 @@
 //! The format of a snapshot on its way: magic, format version, set, what it covers, the records one
 //! after the other, their number, and a CRC-32 of all before it.
 //!
-//! Invariant: no byte of what a [`Reader`] has read to the end differs from what a [`Writer`] wrote.
+//! Invariant: no byte of what a [`Decoder`] has read to the end differs from what a [`Encoder`] wrote.
 
 use crate::{
     sequence::SetId,
@@ -20,13 +20,13 @@ const PART_BYTES: usize = 32 << 10;
 pub const PART_BYTES_MAX: usize = PART_BYTES + 3 * RECORD_BYTES_MAX as usize;
 
 /// Writes a snapshot, part by part.
-pub struct Writer {
+pub struct Encoder {
     part: Vec<u8>,
     checksum: crc32fast::Hasher,
     count: u64,
 }
 
-impl Writer {
+impl Encoder {
     /// Begins a snapshot of `set` that covers `meta`.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Writer {
         part.extend_from_slice(&set.to_le_bytes());
         part.extend_from_slice(&length(&about)?);
         part.extend_from_slice(&about);
-        Ok(Writer {
+        Ok(Encoder {
             part,
             checksum: crc32fast::Hasher::new(),
             count: 0,
@@ -75,15 +75,15 @@ impl Writer {
     }
 }
 
-/// What a reader expects next.
+/// What a decoder expects next.
 enum Expects {
-    Head,
+    Header,
     Records,
     Nothing,
 }
 
 /// Reads a snapshot, in whatever pieces it comes.
-pub struct Reader {
+pub struct Decoder {
     set: SetId,
     meta: Option<SnapshotMeta>,
     expects: Expects,
@@ -93,13 +93,13 @@ pub struct Reader {
     count: u64,
 }
 
-impl Reader {
+impl Decoder {
     /// Expects a snapshot of `set`.
     pub fn new(set: SetId) -> Self {
-        Reader {
+        Decoder {
             set,
             meta: None,
-            expects: Expects::Head,
+            expects: Expects::Header,
             rest: Vec::new(),
             checksum: crc32fast::Hasher::new(),
             count: 0,
@@ -145,7 +145,7 @@ impl Reader {
         each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         match self.expects {
-            Expects::Head => self.head(bytes),
+            Expects::Header => self.head(bytes),
             Expects::Records if u32_at(bytes, 0) == Some(END) => self.end(bytes),
             Expects::Records => self.record(bytes, each),
             Expects::Nothing if bytes.is_empty() => Ok(None),
@@ -258,25 +258,25 @@ mod tests {
     }
 
     fn written(records: &Records) -> Vec<Vec<u8>> {
-        let mut writer = Writer::new(1, &SnapshotMeta::default()).unwrap();
+        let mut encoder = Encoder::new(1, &SnapshotMeta::default()).unwrap();
         let mut parts = Vec::new();
         for (key, value) in records {
-            parts.extend(writer.record(key, value).unwrap());
+            parts.extend(encoder.record(key, value).unwrap());
         }
-        parts.push(writer.finish());
+        parts.push(encoder.finish());
         parts
     }
 
     fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Records, StoreError> {
-        let mut reader = Reader::new(1);
+        let mut decoder = Decoder::new(1);
         let mut records = Vec::new();
         for piece in pieces {
-            reader.read(piece, |key, value| {
+            decoder.read(piece, |key, value| {
                 records.push((key.to_vec(), value.to_vec()));
                 Ok(())
             })?;
         }
-        reader.finish().map(|_| records)
+        decoder.finish().map(|_| records)
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         }
         let longer = [whole.as_slice(), &[0]].concat();
         assert!(read(longer.chunks(64)).is_err());
-        let other = Reader::new(2).read(&whole, |_, _| Ok(())).unwrap_err();
+        let other = Decoder::new(2).read(&whole, |_, _| Ok(())).unwrap_err();
         assert!(other.to_string().contains("of set 1, not of 2"), "{other}");
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use rocksdb::WriteBatch;
 
-use super::format::Reader;
+use super::format::Decoder;
 use crate::storage::{
     database::Database,
     error::StoreError,
@@ -17,15 +17,15 @@ use crate::storage::{
 /// How many bytes of an arriving snapshot are written at once.
 const WRITE_BYTES: usize = 128 << 10;
 /// After how many bytes of an arriving snapshot the free space is looked at again.
-const ROOM_CHECK_BYTES: u64 = 16 << 20;
+const SPACE_CHECK_BYTES: u64 = 16 << 20;
 
 /// Records beside the table. Dropped before they have become the table, they are removed.
-pub(in crate::storage) struct Beside {
+pub(in crate::storage) struct StagedGeneration {
     records: Generation,
     installed: bool,
 }
 
-impl Beside {
+impl StagedGeneration {
     /// Their generation.
     pub(in crate::storage) fn generation(&self) -> &Generation {
         &self.records
@@ -37,7 +37,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for StagedGeneration {
     fn drop(&mut self) {
         if !self.installed
             && let Err(error) = self.records.remove()
@@ -51,20 +51,20 @@ impl Drop for Beside {
 /// A snapshot that is arriving from a peer. Dropped before it is whole, it leaves nothing behind.
 pub struct IncomingSnapshot {
     db: Arc<Database>,
-    records: Beside,
+    records: StagedGeneration,
     prefix: Vec<u8>,
-    reader: Reader,
+    decoder: Decoder,
     batch: WriteBatch,
     bytes: u64,
     /// The free space is looked at once so many bytes have arrived.
-    room_checked_at: u64,
+    next_space_check_at: u64,
 }
 
 impl IncomingSnapshot {
     /// Makes room beside the table that `view` is of. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::NoRoom`] if the disk is nearly full.
+    /// [`StoreError::DiskNearlyFull`] if the disk is nearly full.
     pub fn create(view: &AppliedView) -> Result<Self, StoreError> {
         let db = view.db().clone();
         free_space::check(db.dir(), 0)?;
@@ -72,14 +72,14 @@ impl IncomingSnapshot {
         Ok(IncomingSnapshot {
             db,
             prefix: records.prefix(),
-            reader: Reader::new(records.set()),
-            records: Beside {
+            decoder: Decoder::new(records.set()),
+            records: StagedGeneration {
                 records,
                 installed: false,
             },
             batch: WriteBatch::default(),
             bytes: 0,
-            room_checked_at: ROOM_CHECK_BYTES,
+            next_space_check_at: SPACE_CHECK_BYTES,
         })
     }
 
@@ -91,12 +91,12 @@ impl IncomingSnapshot {
         let IncomingSnapshot {
             db,
             prefix,
-            reader,
+            decoder,
             batch,
             ..
         } = self;
         let family = db.family(Family::Applied)?;
-        reader.read(part, |key, value| {
+        decoder.read(part, |key, value| {
             batch.put_cf(family, [prefix.as_slice(), key].concat(), value);
             if batch.size_in_bytes() >= WRITE_BYTES {
                 db.write_unlogged(std::mem::take(batch))?;
@@ -104,8 +104,8 @@ impl IncomingSnapshot {
             Ok(())
         })?;
         self.bytes += part.len() as u64;
-        if self.bytes >= self.room_checked_at {
-            self.room_checked_at = self.bytes + ROOM_CHECK_BYTES;
+        if self.bytes >= self.next_space_check_at {
+            self.next_space_check_at = self.bytes + SPACE_CHECK_BYTES;
             // RocksDB writes all of it once more when it sorts it in.
             free_space::check(self.db.dir(), self.bytes)?;
         }
@@ -117,7 +117,7 @@ impl IncomingSnapshot {
     /// # Errors
     /// [`StoreError`]; nothing of it is kept then.
     pub fn finish(self) -> Result<ArrivedSnapshot, StoreError> {
-        let meta = self.reader.finish()?;
+        let meta = self.decoder.finish()?;
         self.db.write_unlogged(self.batch)?;
         self.db.flush(Family::Applied)?;
         Ok(ArrivedSnapshot {
@@ -130,7 +130,7 @@ impl IncomingSnapshot {
 /// A snapshot that has arrived whole and is on the disk, beside the table.
 pub struct ArrivedSnapshot {
     meta: SnapshotMeta,
-    records: Beside,
+    records: StagedGeneration,
 }
 
 impl fmt::Debug for ArrivedSnapshot {
@@ -146,7 +146,7 @@ impl ArrivedSnapshot {
     }
 
     /// What it covers, and its records.
-    pub(in crate::storage) fn into_parts(self) -> (SnapshotMeta, Beside) {
+    pub(in crate::storage) fn into_parts(self) -> (SnapshotMeta, StagedGeneration) {
         (self.meta, self.records)
     }
 }

@@ -5,12 +5,12 @@ use std::{fmt, vec};
 use rocksdb::{Direction, IteratorMode, ReadOptions};
 use tokio::sync::{mpsc, oneshot};
 
-use super::format::Writer;
+use super::format::Encoder;
 use crate::{
     planted::{Bug, is_planted},
     sequence::SectionRecord,
     storage::{
-        blocking::Work,
+        blocking::BlockingExecutor,
         error::StoreError,
         layout::{Family, is_section},
         raft_types::SnapshotMeta,
@@ -55,14 +55,14 @@ impl OutgoingSnapshot {
     pub(in crate::storage) async fn take(
         records: Generation,
         meta: SnapshotMeta,
-        work: Work,
+        blocking: BlockingExecutor,
     ) -> Result<Self, StoreError> {
-        let writer = Writer::new(records.set(), &meta)?;
-        let parts = match work {
-            Work::Threads => read_on_a_thread(records, writer).await,
-            Work::Inline => {
+        let encoder = Encoder::new(records.set(), &meta)?;
+        let parts = match blocking {
+            BlockingExecutor::Threads => read_on_a_thread(records, encoder).await,
+            BlockingExecutor::Inline => {
                 let mut parts = Vec::new();
-                let read = read(&records, &records.db().db.snapshot(), writer, |part| {
+                let read = read(&records, &records.db().db.snapshot(), encoder, |part| {
                     parts.push(Ok(part));
                     true
                 });
@@ -93,7 +93,7 @@ impl OutgoingSnapshot {
     }
 }
 
-async fn read_on_a_thread(records: Generation, writer: Writer) -> Parts {
+async fn read_on_a_thread(records: Generation, encoder: Encoder) -> Parts {
     let (begin, begun) = oneshot::channel();
     let (taken, view_taken) = oneshot::channel();
     let (send, parts) = mpsc::channel(PARTS_AHEAD);
@@ -105,7 +105,7 @@ async fn read_on_a_thread(records: Generation, writer: Writer) -> Parts {
             return;
         }
         let take = |part| send.blocking_send(Ok(part)).is_ok();
-        if let Err(error) = read(&records, &view, writer, take) {
+        if let Err(error) = read(&records, &view, encoder, take) {
             // An error means that nobody wants the snapshot any more.
             let _ = send.blocking_send(Err(error));
         }
@@ -122,7 +122,7 @@ async fn read_on_a_thread(records: Generation, writer: Writer) -> Parts {
 fn read(
     records: &Generation,
     view: &rocksdb::Snapshot<'_>,
-    mut writer: Writer,
+    mut encoder: Encoder,
     mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), StoreError> {
     let (db, (from, to)) = (records.db(), records.range());
@@ -140,14 +140,14 @@ fn read(
                 continue;
             }
             // A record that cannot be trusted does not spread.
-            db.unseal::<SectionRecord>(Family::Applied, &key, &value)?;
+            db.decode::<SectionRecord>(Family::Applied, &key, &value)?;
         }
-        if let Some(part) = writer.record(name, &value)?
+        if let Some(part) = encoder.record(name, &value)?
             && !take(part)
         {
             return Ok(());
         }
     }
-    take(writer.finish());
+    take(encoder.finish());
     Ok(())
 }

@@ -55,7 +55,8 @@ impl TableChange {
         value: &impl Serialize,
     ) -> Result<(), StoreError> {
         let applied = self.db.family(Family::Applied)?;
-        self.batch.put_cf(applied, key, codec::seal(value)?);
+        self.batch
+            .put_cf(applied, key, codec::encode_record(value)?);
         Ok(())
     }
 

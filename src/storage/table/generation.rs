@@ -67,7 +67,7 @@ impl Generation {
             if !key.starts_with(&from) {
                 break;
             }
-            namespaces.put(self.db.unseal(Family::Applied, &key, &value)?);
+            namespaces.put(self.db.decode(Family::Applied, &key, &value)?);
         }
         Ok(namespaces)
     }

@@ -12,7 +12,7 @@ use super::{generation::Generation, namespaces::Namespaces};
 use crate::{
     sequence::{SectionId, SectionRecord, SetId},
     storage::{
-        blocking::Work,
+        blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
         layout::{Family, generation_prefix, section_key},
@@ -31,7 +31,7 @@ pub struct AppliedView {
     /// The greatest generation that a snapshot arrives as, or did.
     last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
-    work: Work,
+    blocking: BlockingExecutor,
     readers: Arc<Semaphore>,
 }
 
@@ -39,7 +39,7 @@ impl AppliedView {
     /// A view of the table whose records are those of `generation`.
     pub(in crate::storage) fn open(
         generation: &Generation,
-        work: Work,
+        blocking: BlockingExecutor,
     ) -> Result<Self, StoreError> {
         let number = generation.number();
         Ok(AppliedView {
@@ -48,7 +48,7 @@ impl AppliedView {
             generation: Arc::new(AtomicU32::new(number)),
             last_generation: Arc::new(AtomicU32::new(number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
-            work,
+            blocking,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
         })
     }
@@ -90,7 +90,7 @@ impl AppliedView {
         let reader = self.readers.clone().acquire_owned().await;
         let reader = reader.map_err(|error| failed(error.to_string()))?;
         let view = self.clone();
-        let read = self.work.run(move || {
+        let read = self.blocking.run(move || {
             // A caller that gives up leaves its thread at the disk: it counts until it is back.
             let _reader = reader;
             view.section(&id)
