@@ -1,8 +1,8 @@
-//! The applied table of one set: what the state machine has come to.
+//! The applied table of one set, as the state machine writes it.
 //!
-//! Its records carry a generation. A snapshot arrives as another generation, beside the one in use,
-//! and becomes the table in one atomic write. Invariant: a reader sees the table as it was after some
-//! entry, never a part of two.
+//! A snapshot arrives as another generation of records, beside the one in use, and becomes the table in
+//! one atomic write. Invariants: the records and the applied index change in one write; the applied
+//! index never falls; a reader sees the table as it was after some entry, never a part of two.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::sequence::SetId;
 
-/// The table, for the state machine: the one who writes it.
+/// The applied table of one set. The state machine alone writes it.
 pub struct AppliedTable {
     db: Arc<Database>,
     set: SetId,
@@ -31,7 +31,10 @@ pub struct AppliedTable {
 }
 
 impl AppliedTable {
-    /// Opens the table of `set`, and clears away a snapshot that was not installed to the end.
+    /// Opens the table of `set`, and removes the records of snapshots that were not installed.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let db = store.db.clone();
         let meta = AppliedMeta::read(&db, set)?.unwrap_or_default();
@@ -55,29 +58,36 @@ impl AppliedTable {
         Generation::new(&self.db, self.set, self.meta.generation)
     }
 
-    /// A view for readers.
+    /// A view of the table for readers.
     pub fn view(&self) -> AppliedView {
         self.view.clone()
     }
 
-    /// How far it is.
+    /// How far the table is.
     pub fn meta(&self) -> &AppliedMeta {
         &self.meta
     }
 
-    /// Begins a change.
+    /// Begins a change of the table.
     pub fn change(&self) -> TableChange {
         let prefix = self.generation().prefix();
         let namespaces = self.view.namespaces();
         TableChange::new(self.db.clone(), prefix, Arc::clone(&namespaces))
     }
 
-    /// Writes a change, and with it how far the table is then, at once. It need not be synced: the log
-    /// is, and would be applied again.
+    /// Writes a change and how far the table is with it, in one batch. The batch is not synced: after a
+    /// power cut the entries are applied again from the log, which is.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if a record is too large or the database fails.
     pub fn write(&mut self, mut change: TableChange, meta: AppliedMeta) -> Result<(), StoreError> {
+        debug_assert_eq!(meta.generation, self.meta.generation);
+        debug_assert!(
+            meta.last_applied > self.meta.last_applied,
+            "the applied index grows: {:?} after {:?}",
+            meta.last_applied,
+            self.meta.last_applied
+        );
         change.put(&meta_key(self.set), &meta)?;
         change.write()?;
         self.meta = meta;
@@ -85,7 +95,7 @@ impl AppliedTable {
         Ok(())
     }
 
-    /// A snapshot of the table as it is now, to be sent to a peer.
+    /// Takes a snapshot of the table as it is now, to be sent to a peer.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if the membership is too large.
@@ -97,10 +107,10 @@ impl AppliedTable {
         OutgoingSnapshot::take(self.generation(), meta, self.blocking).await
     }
 
-    /// Replaces the table by a snapshot. Blocks.
+    /// Replaces the table by a snapshot, durably. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the database fails or a namespace is damaged.
     pub fn install(&mut self, snapshot: ArrivedSnapshot) -> Result<(), StoreError> {
         let (covers, records) = snapshot.into_parts();
         let generation = records.generation().clone();
@@ -117,7 +127,7 @@ impl AppliedTable {
         records.installed();
         let old = self.generation();
         self.meta = meta;
-        // Readers must have the new table before the old one goes.
+        // Before the old records are removed, readers must be shown the new ones.
         self.view.show(&generation, namespaces);
         old.remove()
     }

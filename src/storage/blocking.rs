@@ -1,37 +1,39 @@
-//! Where work runs that blocks: a seam.
+//! Where blocking work runs: a seam for simulations.
 
-/// Where work runs that blocks.
+use tokio::{runtime::Handle, task::JoinError};
+
+/// Where blocking work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockingExecutor {
-    /// On threads of its own: the disk may take its time.
+    /// On the runtime's threads for blocking work, so that a slow disk holds up no task.
     #[default]
     Threads,
-    /// In the task that wants it. For simulations: they have one thread, and a disk that takes none
-    /// but simulated time.
+    /// In the calling task. For simulations: they have one thread, and their disk takes simulated time
+    /// only.
     Inline,
 }
 
 impl BlockingExecutor {
-    /// Has `work` done.
+    /// Runs `work` and waits for its result.
     ///
     /// # Errors
-    /// [`tokio::task::JoinError`] where it panicked on its thread.
+    /// [`JoinError`] if `work` panicked on its thread.
     pub async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, tokio::task::JoinError> {
+    ) -> Result<T, JoinError> {
         match self {
             BlockingExecutor::Threads => tokio::task::spawn_blocking(work).await,
             BlockingExecutor::Inline => Ok(work()),
         }
     }
 
-    /// Has `work` done that nobody waits for.
+    /// Runs `work`. Does not wait for it if it runs on another thread.
     pub fn run_detached(self, work: impl FnOnce() + Send + 'static) {
-        match (self, tokio::runtime::Handle::try_current()) {
+        match (self, Handle::try_current()) {
             (BlockingExecutor::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
-            // Without a runtime there are no threads to leave it to.
-            _ => work(),
+            // Without a runtime there are no other threads.
+            (BlockingExecutor::Threads, Err(_)) | (BlockingExecutor::Inline, _) => work(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The RocksDB database of one node.
 //!
-//! Invariant: what RocksDB cannot read back as it was written is an error: of a torn last write
-//! after a power cut alone, which nobody was told is on the disk, it may let go.
+//! Invariant: a record that RocksDB cannot read as it was written is an error. There is one exception:
+//! RocksDB drops a last write that a power cut tore, and nobody was told that it is on the disk.
 
 use std::{
     fs::File,
@@ -24,13 +24,13 @@ use super::{
     release,
 };
 
-/// One lookup in a hundred of a key that a file does not hold reads a block of it in vain.
+/// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// A record's key, and what stands under it.
+/// The key and the value of a record.
 pub type KeyValue = (Box<[u8]>, Box<[u8]>);
 
-/// The database, and the lock on its directory: the lock is let go last.
+/// The database, and the lock on the data directory. The lock is released last.
 pub struct Database {
     pub(super) db: rocksdb::DB,
     dir: PathBuf,
@@ -40,8 +40,11 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens or creates the database in `dir`/db, which `newest_release` has opened at the latest.
-    /// `lock` is held as long as it is open.
+    /// Opens or creates the database in `dir`/db. `newest_release` is the newest release that has opened
+    /// the directory. `lock` is held as long as the database is open.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB cannot open it.
     pub fn open(
         dir: &Path,
         lock: File,
@@ -57,12 +60,12 @@ impl Database {
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
-        // Large files reach the disk as they are written, not all at once at their end: the log's
-        // fsyncs would wait for them.
+        // Large files reach the disk while they are written. If they did so at their end, all at once,
+        // the log's fsyncs would wait for them.
         options.set_bytes_per_sync(1 << 20);
         if how.unsynced == UnsyncedWrites::InProcess {
             options.set_manual_wal_flush(true);
-            // A simulation opens hundreds of databases a minute: less is set aside for each.
+            // A simulation opens hundreds of databases a minute: each allocates less.
             options.set_max_total_wal_size(1 << 20);
             options.set_manifest_preallocation_size(64 << 10);
             options.set_max_file_opening_threads(1);
@@ -81,7 +84,7 @@ impl Database {
         })
     }
 
-    /// Where the database of data directory `dir` is.
+    /// The directory of the database in data directory `dir`.
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("db")
     }
@@ -91,12 +94,15 @@ impl Database {
         &self.dir
     }
 
-    /// What creates directories and gives files their names.
+    /// Creates directories and renames files durably.
     pub fn directories(&self) -> &Directories {
         &self.directories
     }
 
-    /// A column family.
+    /// RocksDB's handle of a column family.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if the database does not have it.
     pub fn family(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
         self.db
             .cf_handle(family.name())
@@ -107,7 +113,10 @@ impl Database {
             })
     }
 
-    /// What a column family takes: its files, and what of it is in memory.
+    /// The size of a column family, in files and in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB does not tell.
     pub fn family_bytes(&self, family: Family) -> Result<u64, StoreError> {
         let family = self.family(family)?;
         let mut bytes = 0;
@@ -118,7 +127,10 @@ impl Database {
         Ok(bytes)
     }
 
-    /// Reads a sealed record.
+    /// Reads a record; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [`Database::decode`]; [`StoreError::Database`] if RocksDB fails.
     pub fn get<T: DeserializeOwned>(
         &self,
         family: Family,
@@ -133,7 +145,10 @@ impl Database {
             .transpose()
     }
 
-    /// The records of a family, in the order of their keys.
+    /// The records of a column family, in the order of their keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails, also as an item.
     pub fn records(
         &self,
         family: Family,
@@ -143,22 +158,29 @@ impl Database {
         Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
     }
 
-    /// Reads a sealed record that was found under `key`.
+    /// Decodes a record that was found under `key`.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherRelease`] if a newer release wrote it; [`StoreError::Damaged`] if it is not what
+    /// was written.
     pub fn decode<T: DeserializeOwned>(
         &self,
         family: Family,
         key: &[u8],
         bytes: &[u8],
     ) -> Result<T, StoreError> {
-        codec::decode_record(bytes).map_err(|error| match error {
+        codec::decode_record(bytes).map_err(|error| match &error {
             CodecError::Version(found) => release::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),
-                found.into(),
+                (*found).into(),
                 codec::VERSION.into(),
                 Some(&self.newest_release),
             ),
-            error => self.damaged(family, key, error),
+            CodecError::Short(_)
+            | CodecError::Checksum { .. }
+            | CodecError::Trailing(_)
+            | CodecError::Format(_) => self.damaged(family, key, error),
         })
     }
 
@@ -180,7 +202,10 @@ impl Database {
         }
     }
 
-    /// Writes a batch, atomically; on the disk only once it is synced (or another one after it).
+    /// Writes a batch atomically. Without `sync` it is on the disk only after a later sync.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.set_sync(sync);
@@ -189,7 +214,10 @@ impl Database {
             .map_err(|error| self.failed(&error))
     }
 
-    /// Writes a batch past the log: on the disk only once its family is flushed.
+    /// Writes a batch past RocksDB's log. It is on the disk only after a flush of its column family.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn write_unlogged(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.disable_wal(true);
@@ -198,19 +226,25 @@ impl Database {
             .map_err(|error| self.failed(&error))
     }
 
-    /// Brings all of a family to the disk, what was written past the log as well.
+    /// Brings all records of a column family to the disk, also those written past RocksDB's log.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn flush(&self, family: Family) -> Result<(), StoreError> {
         self.db
             .flush_cf(self.family(family)?)
             .map_err(|error| self.failed(&error))
     }
 
-    /// Brings all that was written to the disk.
+    /// Brings everything that was written with RocksDB's log to the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.db.flush_wal(true).map_err(|error| self.failed(&error))
     }
 
-    /// The error for RocksDB's own.
+    /// Makes a [`StoreError`] of RocksDB's error.
     pub fn failed(&self, error: &rocksdb::Error) -> StoreError {
         failed(&self.dir, error)
     }
@@ -223,16 +257,18 @@ fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
     }
 }
 
+/// The options of a column family.
 fn descriptor(family: Family, cache: &Cache) -> ColumnFamilyDescriptor {
     let mut tables = BlockBasedOptions::default();
     tables.set_block_cache(cache);
-    // In the cache, in parts: the memory has a limit however large the tables grow.
+    // Indexes and filters lie in the cache, in parts, so that memory is bounded however large the tables
+    // grow.
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     tables.set_partition_filters(true);
     tables.set_pin_top_level_index_and_filter(true);
     if family == Family::Applied {
-        // Most sections that are looked up are new, or lie in one file of many.
+        // Most lookups are for new sections, or for sections that one file of many holds.
         tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
     }
     let mut options = Options::default();

@@ -1,6 +1,18 @@
-//! Where each record stands: the column families, and the keys in them. Pure.
+//! Where each record stands: the column families and the keys in them. Pure.
 //!
-//! Invariant: the keys of a set start with its id.
+//! Invariant: every key starts with the id of its set, but for the two records of the whole directory.
+//!
+//! | family | key after the set's id | record |
+//! | --- | --- | --- |
+//! | `log` | index | log entry |
+//! | `hard_state` | `v` | vote |
+//! | `hard_state` | `p` | last purged log id |
+//! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
+//! | `applied` | 1, generation, `n`, namespace | namespace |
+//! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
+//!
+//! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
+//! records lie in the order of their numbers.
 
 use crate::sequence::{NamespaceId, SectionId, SectionKey, SetId};
 
@@ -9,14 +21,14 @@ use crate::sequence::{NamespaceId, SectionId, SectionKey, SetId};
 pub enum Family {
     /// The Raft logs.
     Log,
-    /// Raft's hard state, and who the node is.
+    /// Raft's hard state, and the node's identity.
     HardState,
     /// The applied tables.
     Applied,
 }
 
 impl Family {
-    /// All of them.
+    /// All column families.
     pub const ALL: [Family; 3] = [Family::Log, Family::HardState, Family::Applied];
 
     /// Its name in the database.
@@ -29,17 +41,17 @@ impl Family {
     }
 }
 
-/// Where the identity stands in the database.
+/// The key of the node's identity, in the hard state.
 pub const IDENTITY_KEY: &[u8] = b"identity";
-/// Where an unfinished recovery is written down.
+/// The key of the record of an unfinished recovery, in the hard state.
 pub const RECOVERY_KEY: &[u8] = b"recovery";
 
-/// Where the vote of `set` stands.
+/// The key of the vote of `set`, in the hard state.
 pub fn vote_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b'v')
 }
 
-/// Where the last purged place of `set` stands.
+/// The key of the last purged log id of `set`, in the hard state.
 pub fn purged_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b'p')
 }
@@ -49,17 +61,17 @@ fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
     [a, b, c, d, what]
 }
 
-/// Where entry `index` of `set` stands.
+/// The key of log entry `index` of `set`.
 pub fn log_key(set: SetId, index: u64) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &index.to_be_bytes()].concat()
 }
 
-/// Where it stands how far the table of `set` is.
+/// The key of the [`AppliedMeta`](super::AppliedMeta) of `set`.
 pub fn meta_key(set: SetId) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &[0]].concat()
 }
 
-/// What all records of a generation start with.
+/// The prefix of the keys of a generation's records.
 pub fn generation_prefix(set: SetId, generation: u32) -> Vec<u8> {
     [
         set.to_be_bytes().as_slice(),
@@ -69,7 +81,7 @@ pub fn generation_prefix(set: SetId, generation: u32) -> Vec<u8> {
     .concat()
 }
 
-/// From where to where, exclusive, all records of a generation lie.
+/// The range of the keys of a generation's records; its end is exclusive.
 pub fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
     (
         generation_prefix(set, generation),
@@ -77,41 +89,42 @@ pub fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-/// Where, exclusive, the records of all generations of `set` end.
+/// The exclusive end of the keys of all generations of `set`.
 pub fn generations_end(set: SetId) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &[2]].concat()
 }
 
-/// What the namespaces under `prefix` start with.
-pub fn namespaces_prefix(prefix: &[u8]) -> Vec<u8> {
-    [prefix, b"n"].concat()
+/// The prefix of the keys of all namespaces in the generation with this prefix.
+pub fn namespaces_prefix(generation: &[u8]) -> Vec<u8> {
+    [generation, b"n"].concat()
 }
 
-/// Where a namespace stands.
-pub fn namespace_key(prefix: &[u8], id: NamespaceId) -> Vec<u8> {
-    [prefix, b"n", &id.0.to_be_bytes()].concat()
+/// The key of a namespace in the generation with this prefix.
+pub fn namespace_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
+    [generation, b"n", &id.0.to_be_bytes()].concat()
 }
 
-/// From where to where, exclusive, the sections under `prefix` lie.
-pub fn sections_range(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([prefix, b"s"].concat(), [prefix, b"t"].concat())
+/// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
+pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([generation, b"s"].concat(), [generation, b"t"].concat())
 }
 
-/// Whether a record of a generation is a section's, by its key without the prefix.
+/// The key of a section's record in the generation with this prefix.
+pub fn section_key(generation: &[u8], id: &SectionId) -> Vec<u8> {
+    let namespace = id.namespace.0.to_be_bytes();
+    let (kind, key): (&[u8], &[u8]) = match &id.key {
+        SectionKey::Id(number) => (b"i", &number.to_be_bytes()),
+        SectionKey::Name(name) => (b"b", name),
+    };
+    [generation, b"s", &namespace, kind, key].concat()
+}
+
+/// True if the key, without its generation's prefix, is a section's.
 pub fn is_section(key: &[u8]) -> bool {
     key.starts_with(b"s")
 }
 
-/// Where a section's record stands.
-pub fn section_key(prefix: &[u8], id: &SectionId) -> Vec<u8> {
-    let namespace = id.namespace.0.to_be_bytes();
-    match &id.key {
-        SectionKey::Id(number) => [prefix, b"s", &namespace, b"i", &number.to_be_bytes()].concat(),
-        SectionKey::Name(name) => [prefix, b"s", &namespace, b"b", name].concat(),
-    }
-}
-
-/// The namespace of a section that stands under `key`, without its prefix.
+/// The namespace of the section with this key, without its generation's prefix.
 pub fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
     let id = key.strip_prefix(b"s")?.first_chunk()?;
     Some(NamespaceId(u32::from_be_bytes(*id)))

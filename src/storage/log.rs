@@ -1,8 +1,8 @@
 //! Raft's log and hard state of one set.
 //!
-//! Invariant: what was appended can be read when `append` returns, and is on the disk when its
-//! callback says so; a vote is on the disk when `save_vote` returns. Changes take effect in the order
-//! in which Raft asks for them.
+//! Invariants: an entry is readable when `append` returns, and on the disk when its callback is called;
+//! a vote is on the disk when `save_vote` returns; changes take effect in the order in which Raft asks
+//! for them.
 
 mod reader;
 
@@ -28,17 +28,17 @@ use crate::sequence::SetId;
 
 pub use reader::LogReader;
 
-/// The log of one set, for writing.
+/// Writes the log and the hard state of one set.
 pub struct LogStore {
     store: Arc<Store>,
     reader: LogReader,
 }
 
 impl LogStore {
-    /// The log of `set`.
+    /// Opens the log of `set`. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`] if its last record cannot be read.
+    /// [`StoreError`] if the last entry is damaged or the database fails.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let log = LogStore {
             reader: LogReader::of(&store.db, set),
@@ -48,16 +48,19 @@ impl LogStore {
         Ok(log)
     }
 
-    /// The index of the last entry, of one that was purged if there is no other; 0 for none.
+    /// The index of the last stored entry, or of the last purged one if none is stored; 0 if the log
+    /// never held an entry.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be read.
+    /// [`StoreError`] if the last entry is damaged or the database fails.
     pub fn last_index(&self) -> Result<u64, StoreError> {
         Ok(self.reader.end()?.map_or(0, |last| last.index))
     }
 
-    /// An installed snapshot is on the disk before the purge that follows it. A power cut in between
-    /// leaves a log that ends before the table, perhaps with entries that were never committed.
+    /// Purges the log if it ends before the table.
+    ///
+    /// The purge that follows the install of a snapshot is not synced. A power cut that loses it leaves
+    /// the old log, which ends before the table and may hold entries that were never committed.
     fn purge_log_behind_table(&self) -> Result<(), StoreError> {
         let LogReader { db, set } = &self.reader;
         let end = self.reader.end()?.map(|end| end.index);
@@ -67,10 +70,11 @@ impl LogStore {
                 let changes = purge(*set, applied)?;
                 db.write(writer::batch(db, &changes)?, true)
             }
-            _ => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 
+    /// Writes `changes`; returns when they are on the disk.
     async fn write_durably(&self, changes: Vec<Change>) -> Result<(), io::Error> {
         let (done, wait) = oneshot::channel();
         self.store.writer.send(Write {
@@ -81,6 +85,7 @@ impl LogStore {
         written(wait).await
     }
 
+    /// Writes `changes`; returns when readers see them. `durable` is told when they are on the disk.
     async fn write_readably(
         &self,
         changes: Vec<Change>,
@@ -96,14 +101,15 @@ impl LogStore {
     }
 }
 
+/// Waits for the writer's answer.
 async fn written(wait: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), io::Error> {
     match wait.await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(io::Error::other("the writer of the log is gone")),
+        Err(_) => Err(io::Error::other(writer::STOPPED)),
     }
 }
 
-/// What purges the log up to and including `upto`.
+/// The changes that purge the log up to and including `upto`.
 fn purge(set: SetId, upto: LogId) -> Result<Vec<Change>, StoreError> {
     Ok(vec![
         Change::Put(
@@ -146,10 +152,17 @@ impl RaftLogStorage<Types> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let set = self.reader.set;
+        let mut previous = None;
         let changes: Result<Vec<Change>, StoreError> = entries
             .into_iter()
             .map(|entry| {
-                let key = log_key(set, entry.log_id().index);
+                let index = entry.log_id().index;
+                debug_assert!(
+                    previous.is_none_or(|previous| index == previous + 1),
+                    "log indexes are consecutive: {index} after {previous:?}"
+                );
+                previous = Some(index);
+                let key = log_key(set, index);
                 Ok(Change::Put(Family::Log, key, codec::encode_record(&entry)?))
             })
             .collect();
@@ -170,7 +183,8 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         let changes = purge(self.reader.set, log_id)?;
-        // What is purged is in the table already; should this be lost, it is purged again.
+        // The purge need not be durable: the table holds the purged entries, and if a power cut loses
+        // the purge, it is done again.
         self.write_readably(changes, DurableWaiter::Nobody).await
     }
 }

@@ -1,4 +1,4 @@
-//! What a store takes from outside.
+//! What a store is given from outside: settings, and seams for tests and simulations.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,30 +7,30 @@ use futures::future::BoxFuture;
 use super::blocking::BlockingExecutor;
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
-/// What a store takes from outside.
+/// What a store is given from outside.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// The clock of [`DiskHealth`].
+    /// The clock that times fsyncs and [`DiskHealth`](super::DiskHealth).
     pub clock: Arc<dyn Clock>,
-    /// Awaited before each fsync, by the writer: a test lets it count, wait or fail.
+    /// The writer awaits this before each fsync. A test counts the fsyncs, delays them or lets them fail.
     pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
-    /// Told of each directory whose names were brought to the disk (RocksDB sees to its own): a
-    /// simulated power cut loses the others.
+    /// Called after each sync of a directory, but for the database's own, which RocksDB syncs. A
+    /// simulated power cut loses the names in directories that were not synced.
     pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
-    /// Where work runs that blocks.
+    /// Where blocking work runs.
     pub blocking: BlockingExecutor,
-    /// Where that is which was not synced yet.
+    /// Where writes are kept until they are synced.
     pub unsynced: UnsyncedWrites,
-    /// How much memory is for what is read of the database, in bytes.
+    /// The size of the cache for blocks read from the database, in bytes.
     pub block_cache_bytes: usize,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,
-    /// Where it is counted what the disk does.
+    /// The metrics of the node that the store belongs to.
     pub metrics: Arc<Metrics>,
 }
 
 impl StoreOptions {
-    /// Nothing but the clock.
+    /// The defaults, with this clock and no seam used.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         StoreOptions {
             clock,
@@ -45,12 +45,13 @@ impl StoreOptions {
     }
 }
 
-/// Where that is which was written and not synced yet: a seam.
+/// Where writes are kept until they are synced: a seam.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnsyncedWrites {
-    /// With the system, which keeps it when the process dies.
+    /// In the system's page cache. They survive the end of the process, and not a power cut.
     #[default]
     InPageCache,
-    /// In the process's memory. For simulations: a crash loses it, as a power cut would.
+    /// In the process's memory. For simulations: the end of the process loses them, as a power cut
+    /// would.
     InProcess,
 }

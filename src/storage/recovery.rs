@@ -1,12 +1,16 @@
 //! Makes a cluster of one out of the data directory of one surviving node, offline.
 //!
-//! What the others committed beyond this copy is lost, ceilings among it; so all ceilings are raised
-//! by a margin, and so is the `start` of each namespace, for sections that this copy never heard of.
-//! The log goes, the one voter is this node, and a new incarnation keeps the old nodes' messages out.
+//! Entries that the lost nodes committed after this copy ends are lost, and raised ceilings with them.
+//! Therefore all ceilings are raised by a margin. So is the `start` of each namespace, for sections that
+//! this copy does not know. The log is emptied, this node becomes the only voter, and a new incarnation
+//! keeps messages of the lost nodes out.
 //!
-//! Invariant: the directory is the old node's until one synced, atomic write makes it the new one's.
-//! What comes after that write (the marker) is completed by another run, and nothing else opens the
-//! directory before: the record [`RECOVERY_KEY`] stands until the end.
+//! Steps: read the copy (`survivor`), plan (`margin`), write the raised table beside the one in use
+//! (`raised_table`), switch (`switch`), write the marker.
+//!
+//! Invariant: one synced, atomic write, the switch, turns the old node's directory into the new one's.
+//! It also writes the record [`RECOVERY_KEY`], which stands until the marker is written: until then
+//! another run completes the recovery, and no node opens the directory.
 
 mod margin;
 mod raised_table;
@@ -31,12 +35,13 @@ use survivor::Survivor;
 
 pub use margin::Margin;
 
-/// Makes a cluster of one out of `dir`, or tells what that would do. Blocks.
+/// Makes a cluster of one out of `dir`. A dry run only tells what that would do. Blocks.
 ///
 /// # Errors
-/// [`StoreError`]: the directory is in use, is none of a member, or cannot be read or trusted; or a
-/// margin does not fit a namespace. Nothing has changed then, but where the disk failed at the very
-/// end: another run completes it.
+/// [`StoreError::Refused`] if the directory is in use, is not a member's, or a margin does not fit a
+/// namespace; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read. Nothing
+/// has changed then. [`StoreError::Io`] or [`StoreError::Database`] if the disk fails. If it fails after
+/// the switch, another run completes the recovery.
 pub fn recover(
     dir: &Path,
     set: SetId,
@@ -45,14 +50,15 @@ pub fn recover(
 ) -> Result<Recovery, StoreError> {
     if !dir.exists() {
         return Err(StoreError::Refused(format!(
-            "{} does not exist; name the data directory of the surviving node: --data-dir",
+            "{} does not exist; give the data directory of the surviving node: --data-dir",
             dir.display()
         )));
     }
     data_dir::check_contents(dir)?;
     let Some(marker) = identity::read_marker(dir)? else {
         return Err(StoreError::Refused(format!(
-            "{} is not the data directory of a node: there is no file NODE in it",
+            "{} is not the data directory of a node: it has no file NODE; give the data directory of the \
+             surviving node: --data-dir",
             dir.display()
         )));
     };
@@ -73,7 +79,7 @@ pub fn recover(
     let (cluster, node) = (marker.identity.cluster.clone(), marker.identity.node);
     let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
     let survivor = Survivor::read(&db, set, identity)?;
-    let plan = margin.plan(&survivor)?;
+    let plan = margin.plan(&survivor.namespaces, &survivor.greatest_steps, dir)?;
     let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
     if dry_run {
         return Ok(recovery);
@@ -82,7 +88,7 @@ pub fn recover(
     finish(&db, pending)
 }
 
-/// What is left after the switch; may be done again.
+/// Does what follows the switch. It may be done a second time.
 fn finish(db: &Database, pending: Pending) -> Result<Recovery, StoreError> {
     identity::write_marker(db, &pending.identity)?;
     let mut batch = WriteBatch::default();

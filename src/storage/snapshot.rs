@@ -1,8 +1,9 @@
 //! Snapshots: the applied table as of one log entry, on its way from node to node.
 //!
-//! The table is on the disk, so that nothing is written to take a snapshot of it: one is read from a
-//! view of the table while it is sent, and written beside the receiver's table while it arrives.
-//! Invariant: what arrives can be installed only when it proved whole and is on the disk.
+//! The table is on the disk already, so taking a snapshot writes nothing. A snapshot is read from a
+//! view of the sender's table while it is sent, and written beside the receiver's table while it
+//! arrives. Invariant: an arrived snapshot can be installed only once it is checked whole and is on
+//! the disk.
 
 mod format;
 mod incoming;
@@ -19,11 +20,11 @@ pub use outgoing::OutgoingSnapshot;
 /// A snapshot as Raft passes it along.
 #[derive(Debug)]
 pub enum SnapshotData {
-    /// Of this node's table, to be sent.
+    /// A snapshot of this node's table, to be sent.
     Outgoing(OutgoingSnapshot),
-    /// From a peer, to be installed.
+    /// A snapshot from a peer, to be installed.
     Arrived(ArrivedSnapshot),
 }
 
-/// A snapshot, and what it covers.
+/// A snapshot and what it covers.
 pub type Snapshot = alias::SnapshotOf<Types, SnapshotData>;

@@ -1,4 +1,4 @@
-//! The store of one node: its directory, its database, its writer.
+//! The store of one node: its data directory, its database and its writer.
 
 use std::{path::Path, sync::Arc};
 
@@ -23,16 +23,16 @@ use crate::{
     sequence::{NodeId, SetId},
 };
 
-/// What a store takes, and what is left on its disk.
+/// How much of the disk the store uses, and how much is left.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskUsage {
-    /// The Raft logs, in files and in memory.
+    /// The size of the Raft logs, in files and in memory.
     pub log_bytes: u64,
-    /// The tables, in files and in memory.
+    /// The size of the tables, in files and in memory.
     pub table_bytes: u64,
-    /// What is left on the disk for this process.
+    /// The free space that this process may use.
     pub disk_free_bytes: u64,
-    /// The disk.
+    /// The size of the disk.
     pub disk_size_bytes: u64,
 }
 
@@ -46,11 +46,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the data directory of a node, or makes a fresh one. Blocks.
+    /// Opens the data directory of a node, or creates one. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`]: the directory is in use by another process, belongs to another node or
-    /// cluster, lost a part, holds something else, or cannot be read.
+    /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
+    /// or cluster, lost a part, holds other files, or its recovery was cut short;
+    /// [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read;
+    /// [`StoreError::Io`] or [`StoreError::Database`] if the disk fails.
     pub fn open(
         dir: &Path,
         cluster: &str,
@@ -83,7 +85,7 @@ impl Store {
         }))
     }
 
-    /// Whose it is.
+    /// Whose data directory it is.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -93,23 +95,24 @@ impl Store {
         self.db.dir()
     }
 
-    /// Where work runs that blocks.
+    /// Where blocking work runs.
     pub fn blocking(&self) -> BlockingExecutor {
         self.blocking
     }
 
-    /// Where it is counted what the node does.
+    /// The metrics of the node.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// What the store takes, and what is left. Blocks.
+    /// Measures how much of the disk the store uses, and how much is left. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError::Io`] or [`StoreError::Database`] if the file system or the database does not tell.
     pub fn disk_usage(&self) -> Result<DiskUsage, StoreError> {
         let dir = self.dir();
-        let disk = statvfs(dir).map_err(|e| StoreError::io("cannot measure", dir)(e.into()))?;
+        let disk = statvfs(dir)
+            .map_err(|e| StoreError::io("cannot measure the disk of", dir)(e.into()))?;
         Ok(DiskUsage {
             log_bytes: self.db.family_bytes(Family::Log)?,
             table_bytes: self.db.family_bytes(Family::Applied)?,
@@ -118,15 +121,15 @@ impl Store {
         })
     }
 
-    /// How the disk does.
+    /// The state of the log's writer, for a watchdog.
     pub fn health(&self) -> Arc<DiskHealth> {
         self.writer.health()
     }
 
-    /// Whether the node has voted, or followed a leader, in `set`.
+    /// True if the node ever voted in `set`, or followed a leader.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if a record is damaged or the database fails.
     pub fn has_vote(&self, set: SetId) -> Result<bool, StoreError> {
         let vote: Option<Vote> = self.db.get(Family::HardState, &vote_key(set))?;
         Ok(vote.is_some() || AppliedMeta::read(&self.db, set)?.is_some())

@@ -1,4 +1,4 @@
-//! The applied table of one set: its records, and how they are read and changed.
+//! The records of an applied table: how they are found, read and changed.
 
 mod change;
 mod generation;

@@ -21,10 +21,11 @@ use crate::{
     },
 };
 
-/// A follower that lags is sent at most so many bytes of log in one message (and at least an entry).
+/// The largest amount of log that one message to a lagging follower carries, in bytes; one entry may be
+/// larger.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// The log of one set, for reading.
+/// Reads the log of one set.
 #[derive(Clone)]
 pub struct LogReader {
     pub(super) db: Arc<Database>,
@@ -37,7 +38,7 @@ impl LogReader {
         LogReader::of(&store.db, set)
     }
 
-    /// The log of `set`.
+    /// A reader of the log of `set` in `db`.
     pub(in crate::storage) fn of(db: &Arc<Database>, set: SetId) -> Self {
         LogReader {
             db: db.clone(),
@@ -45,11 +46,11 @@ impl LogReader {
         }
     }
 
-    /// Calls `each` with the index and the bytes of every entry from `first` to `last` that is there.
-    /// Blocks.
+    /// Calls `each` with the index and the size in bytes of every stored entry from `first` to `last`,
+    /// both included. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`] if the log cannot be read.
+    /// [`StoreError::Database`] if the database fails.
     pub fn sizes(
         &self,
         first: u64,
@@ -70,11 +71,12 @@ impl LogReader {
         Ok(())
     }
 
+    /// The last purged entry.
     pub(super) fn purged(&self) -> Result<Option<LogId>, StoreError> {
         self.db.get(Family::HardState, &purged_key(self.set))
     }
 
-    /// The last entry's place.
+    /// The last stored entry. `None` if the log is empty, also if entries were purged.
     pub(in crate::storage) fn last(&self) -> Result<Option<LogId>, StoreError> {
         let from = log_key(self.set, u64::MAX);
         let mode = IteratorMode::From(&from, Direction::Reverse);
@@ -88,22 +90,30 @@ impl LogReader {
         Ok(Some(self.entry(&key, &value)?.log_id()))
     }
 
-    /// Up to where the log goes: its last entry's place, or what was purged where none is left.
+    /// The end of the log: the last stored entry, or the last purged one if none is stored.
     pub(super) fn end(&self) -> Result<Option<LogId>, StoreError> {
         Ok(self.last()?.or(self.purged()?))
     }
 
+    /// Decodes the entry under `key`, and checks that it belongs there.
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<Entry, StoreError> {
         let entry: Entry = self.db.decode(Family::Log, key, value)?;
         if key != log_key(self.set, entry.log_id().index) {
-            let why = format!("it holds entry {}", entry.log_id());
+            let why = format!(
+                "it holds the entry {}, which belongs under another key",
+                entry.log_id()
+            );
             return Err(self.db.damaged(Family::Log, key, why));
         }
         Ok(entry)
     }
 
-    /// The entries from `start` up to and not including `end`, as many as fit `bytes_max` (at least
-    /// one).
+    /// Reads the stored entries from `start` to `end` (exclusive), as many as fit in `bytes_max` and at
+    /// least one.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if an entry is damaged or one between two others is missing;
+    /// [`StoreError::Database`] if the database fails.
     pub(in crate::storage) fn read(
         &self,
         start: u64,
@@ -163,7 +173,7 @@ impl RaftLogReader<Types> for LogReader {
         match entries.first() {
             Some(first) if first.log_id().index == start => Ok(entries),
             None if start >= end => Ok(entries),
-            _ => {
+            Some(_) | None => {
                 let key = log_key(self.set, start);
                 Err(self.db.damaged(Family::Log, &key, "it is missing").into())
             }

@@ -1,4 +1,4 @@
-//! The copy of the cluster's data that a recovery starts from, as it is read.
+//! The surviving copy that a recovery starts from, as it was read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,28 +17,35 @@ use crate::{
     },
 };
 
-/// How many bytes of log are read at once.
-const LOG_BYTES: usize = 1 << 20;
+/// The log is read in pieces of this many bytes.
+const READ_BYTES: usize = 1 << 20;
 
-/// What a recovery goes out from.
+/// The surviving copy: what one node's data directory holds of the cluster's data.
 pub struct Survivor<'a> {
     pub db: &'a Arc<Database>,
     pub set: SetId,
     pub identity: Identity,
+    /// How far the table is.
     pub table: AppliedMeta,
     log: LogReader,
     pub vote: Option<Vote>,
-    /// The last entry of log or table.
+    /// The last entry of log and table.
     pub last: LogId,
-    /// The last membership that this copy knows of, committed or not.
+    /// The last membership in the log or the table, committed or not.
     pub membership: Membership,
+    /// The namespaces with the changes that were not applied yet.
     pub namespaces: Namespaces,
-    /// The greatest step that a section of each may have had, by any version of its configuration that
-    /// this copy knows of.
+    /// The greatest step that a section of each namespace may have had, by all versions of its
+    /// configuration in table and log.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
 }
 
 impl<'a> Survivor<'a> {
+    /// Reads the copy in `db`.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if the directory is not a member's; other errors if a record is damaged
+    /// or the database fails.
     pub fn read(db: &'a Arc<Database>, set: SetId, identity: Identity) -> Result<Self, StoreError> {
         let table = AppliedMeta::read(db, set)?.unwrap_or_default();
         let log = LogReader::of(db, set);
@@ -56,52 +63,68 @@ impl<'a> Survivor<'a> {
             table,
             log,
         };
-        // What was not applied yet may have been committed: namespaces first, since their
-        // configuration decides how far ceilings are raised.
-        // Nothing of this is written: it is applied again to the raised table.
-        let namespaces = Arc::new(std::mem::take(&mut survivor.namespaces));
-        let mut tail = TableChange::new(db.clone(), Vec::new(), namespaces);
-        let mut membership = None;
-        let mut steps = BTreeMap::new();
-        record_greatest_steps(&mut steps, tail.namespaces());
-        survivor.each_unapplied(|entry| {
-            let term = entry.log_id().committed_leader_id().term;
-            match entry.payload {
-                EntryPayload::Membership(now) => membership = Some(now),
-                EntryPayload::Normal(
-                    command @ (Command::CreateNamespace { .. } | Command::UpdateNamespace { .. }),
-                ) => {
-                    drop(apply(&mut tail, term, &command)?);
-                    record_greatest_steps(&mut steps, tail.namespaces());
-                }
-                EntryPayload::Normal(_) | EntryPayload::Blank => {}
-            }
-            Ok(())
-        })?;
-        survivor.namespaces = Namespaces::clone(tail.namespaces());
-        survivor.greatest_steps = steps;
-        survivor.membership = membership.unwrap_or(survivor.membership);
+        survivor.take_unapplied()?;
         survivor.member()?;
         Ok(survivor)
     }
 
-    /// Where this node was.
+    /// Takes membership and namespaces from the entries that were not applied yet, because they may
+    /// have been committed. Nothing is written.
+    fn take_unapplied(&mut self) -> Result<(), StoreError> {
+        let namespaces = Arc::new(std::mem::take(&mut self.namespaces));
+        let mut tail = TableChange::new(self.db.clone(), Vec::new(), namespaces);
+        let mut membership = None;
+        let mut steps = BTreeMap::new();
+        note_greatest_steps(&mut steps, tail.namespaces());
+        self.each_unapplied(|entry| {
+            let term = entry.log_id().committed_leader_id().term;
+            match entry.payload {
+                EntryPayload::Blank => {}
+                EntryPayload::Membership(later) => membership = Some(later),
+                EntryPayload::Normal(command) => match command {
+                    Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => {
+                        // A refused command changes nothing.
+                        drop(apply(&mut tail, term, &command)?);
+                        note_greatest_steps(&mut steps, tail.namespaces());
+                    }
+                    // Ceilings are raised later, in the new table.
+                    Command::Bump(_) | Command::Trim(_) => {}
+                },
+            }
+            Ok(())
+        })?;
+        self.namespaces = Namespaces::clone(tail.namespaces());
+        self.greatest_steps = steps;
+        if let Some(membership) = membership {
+            self.membership = membership;
+        }
+        Ok(())
+    }
+
+    /// This node as a member of the last membership.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if it is none.
     pub fn member(&self) -> Result<&Member, StoreError> {
         let member = self.membership.get_node(&self.identity.node);
         member.ok_or_else(|| never_formed(self.db))
     }
 
     /// Calls `each` for every entry after the last applied one.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if an entry is damaged or missing; the error of `each`; other errors if
+    /// the database fails.
     pub fn each_unapplied(
         &self,
         mut each: impl FnMut(Entry) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut next = self.table.last_applied.map_or(0, |last| last.index + 1);
         while next <= self.last.index {
-            let entries = self.log.read(next, self.last.index + 1, LOG_BYTES)?;
+            let entries = self.log.read(next, self.last.index + 1, READ_BYTES)?;
             match entries.first() {
                 Some(first) if first.log_id().index == next => {}
-                _ => {
+                Some(_) | None => {
                     let key = log_key(self.set, next);
                     return Err(self.db.damaged(Family::Log, &key, "it is missing"));
                 }
@@ -117,13 +140,14 @@ impl<'a> Survivor<'a> {
         Generation::new(self.db, self.set, self.table.generation)
     }
 
-    /// Where the raised table goes.
+    /// The records of the raised table.
     pub fn next_generation(&self) -> Generation {
         Generation::new(self.db, self.set, self.table.generation + 1)
     }
 }
 
-fn record_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
+/// Raises `steps` to the greatest step that each of the namespaces allows.
+fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
     for namespace in namespaces.iter() {
         let greatest = steps.entry(namespace.id).or_default();
         *greatest = namespace.config.step_bounds().1.max(*greatest);
@@ -132,7 +156,7 @@ fn record_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Na
 
 fn never_formed(db: &Database) -> StoreError {
     StoreError::Refused(format!(
-        "data directory {} holds no member of a cluster: there is nothing to recover",
+        "data directory {} does not hold the data of a member of a cluster: there is nothing to recover",
         db.dir().display()
     ))
 }

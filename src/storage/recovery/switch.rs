@@ -1,4 +1,6 @@
 //! The one write that makes a directory the recovered cluster's.
+//!
+//! Invariant: the new term and log id are above everything that the directory held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +20,15 @@ use crate::{
     },
 };
 
-/// The one write that makes the directory another node's.
+/// Makes the raised table the one in use, this node the only member, and the log empty, in one synced,
+/// atomic write.
+///
+/// # Errors
+/// [`StoreError::Database`] if the write fails; it is not known then if it took effect.
 pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, StoreError> {
     let (set, node) = (survivor.set, survivor.identity.node);
     let incarnation = random::number().max(1);
-    // Above all that was ever written here, so that no term is led a second time.
+    // The new term is above every term that was written here, so that no term has a second leader.
     let term = survivor.vote.map_or(0, |vote| vote.leader_id.term);
     let term = term.max(survivor.last.committed_leader_id().term) + 1;
     let vote = Vote::new(term, node);
@@ -35,12 +41,14 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
         vec![BTreeSet::from([node])],
         BTreeMap::from([(node, member)]),
     )
-    .map_err(|e| StoreError::invalid(format!("a cluster of one is refused: {e}")))?;
+    .map_err(|e| StoreError::invalid(format!("Raft refuses a membership of one node: {e}")))?;
     let table = AppliedMeta {
         generation: survivor.next_generation().number(),
         last_applied: Some(log_id),
         membership: StoredMembership::new(Some(log_id), membership),
     };
+    debug_assert!(Some(log_id) > survivor.table.last_applied && log_id > survivor.last);
+    debug_assert_ne!(incarnation, survivor.identity.incarnation);
     let pending = Pending {
         identity: Identity {
             incarnation,

@@ -1,11 +1,11 @@
-//! Recoveries that are cut short, and logs that were not applied.
+//! Recoveries that are cut short, entries that were not applied, and margins that do not fit.
 
 use openraft::{EntryPayload, entry::RaftEntry};
 use tempfile::TempDir;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
+use super::{margin::RaisePlan, *};
 use crate::{
     sequence::{
         Bump, Command, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionKey,
@@ -35,8 +35,8 @@ fn section(id: u64) -> SectionId {
     }
 }
 
-/// The directory of node 1 of three: sections 0 to `sections` at 100 in a table up to entry 5, and
-/// entries 6 and on that nobody applied.
+/// The directory of node 1 of three. Its table holds `sections` sections at 100 and all entries up to 5.
+/// The log holds the entries from 6 on, not applied.
 fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path()).unwrap();
@@ -91,11 +91,16 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     dir
 }
 
-/// The database alone, as a recovery opens it.
+/// Opens the database as a recovery does.
 fn database(dir: &Path) -> Result<Database, StoreError> {
     let options = StoreOptions::new(Arc::new(BootClock));
     let newest = identity::newest_release(identity::read_marker(dir)?.as_ref());
     Database::open(dir, data_dir::lock(dir)?, newest, &options)
+}
+
+fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreError> {
+    let dir = survivor.db.dir();
+    steps(margin_steps).plan(&survivor.namespaces, &survivor.greatest_steps, dir)
 }
 
 fn steps(steps: u64) -> Margin {
@@ -105,7 +110,7 @@ fn steps(steps: u64) -> Margin {
     }
 }
 
-/// The ceiling of a section in the table in use.
+/// The ceiling of a section in the table in use; 0 if the section has none.
 fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
     let meta: AppliedMeta = store
         .db
@@ -118,7 +123,7 @@ fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
 }
 
 #[test]
-fn ceilings_are_raised_and_the_old_members_are_gone() {
+fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     let dir = directory(3, Vec::new());
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
     let book = &done.namespaces[0];
@@ -138,10 +143,10 @@ fn ceilings_are_raised_and_the_old_members_are_gone() {
     assert!(LogReader::of(&store.db, SET).last().unwrap().is_none());
 }
 
-/// Perhaps they were committed: numbers of the bumps may have been handed out. What was given back
-/// may have been handed out by others.
+/// The entries may have been committed. Numbers of the bumps may have been handed out. Numbers that the
+/// trim gave back may have been handed out by the other nodes.
 #[test]
-fn bumps_that_were_not_applied_count_and_trims_do_not() {
+fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
         section: section(of),
         numbers,
@@ -169,12 +174,12 @@ fn bumps_that_were_not_applied_count_and_trims_do_not() {
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 0), 600);
     assert_eq!(ceiling(&store, 1), 1_600);
-    assert_eq!(ceiling(&store, 7), 520, "of a section that was new");
+    assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
 }
 
-/// Perhaps it was never committed, and the others went on with the greater step.
+/// The entry may never have been committed, and the other nodes went on with the greater step.
 #[test]
-fn a_smaller_step_at_the_end_of_the_log_does_not_make_the_margin_smaller() {
+fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
     let smaller = Command::UpdateNamespace {
         name: "book".to_owned(),
         step: Some(1),
@@ -187,9 +192,9 @@ fn a_smaller_step_at_the_end_of_the_log_does_not_make_the_margin_smaller() {
     assert_eq!(done.namespaces[0].raised_by, 500);
 }
 
-/// A leader would create the namespace anew, and begin at 1.
+/// A leader would create the missing namespace again, and begin at 1.
 #[test]
-fn a_copy_from_before_the_first_namespaces_is_refused() {
+fn a_copy_without_one_of_the_first_namespaces_is_refused() {
     let dir = directory(0, Vec::new());
     let store = open(dir.path()).unwrap();
     let mut batch = WriteBatch::default();
@@ -209,14 +214,14 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     let raise = || -> Result<(), StoreError> {
         let db = Arc::new(database(dir.path())?);
         let survivor = Survivor::read(&db, SET, before.clone())?;
-        let plan = steps(50).plan(&survivor)?;
+        let plan = plan(&survivor, 50)?;
         raised_table::raise(&survivor, &plan, false).map(drop)
     };
     raise().unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((store.identity(), ceiling(&store, 1)), (&before, 100));
     drop(store);
-    // Another run, with another margin, finds nothing of the first.
+    // Another run, with another margin, starts from the unraised ceilings.
     recover(dir.path(), SET, &steps(1), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 1), 110);
@@ -231,13 +236,13 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
         let db = database(dir.path())?;
         let db = Arc::new(db);
         let survivor = Survivor::read(&db, SET, before.clone())?;
-        let plan = steps(50).plan(&survivor)?;
+        let plan = plan(&survivor, 50)?;
         switch::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
     };
     let pending = switch().unwrap();
     let refused = open(dir.path()).err().expect("refused").to_string();
     assert!(refused.contains("ratchet recover"), "{refused}");
-    // The marker was written, and then the power went.
+    // The marker was written, and then the power was cut.
     let db = database(dir.path()).unwrap();
     identity::write_marker(&db, &pending.identity).unwrap();
     drop(db);
@@ -246,7 +251,11 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let done = recover(dir.path(), SET, &steps(7), false).unwrap();
     assert!(would == done && done.completed_only);
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 600, "raised once, as it began");
+    assert_eq!(
+        ceiling(&store, 1),
+        600,
+        "raised once, by the first run's margin"
+    );
     assert_eq!(store.identity(), &pending.identity);
 }
 
@@ -264,6 +273,6 @@ fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
     assert_eq!(
         ceiling(&store, 0),
         100_090,
-        "a greater max makes room above it"
+        "the ceiling is raised beyond what is left under max"
     );
 }

@@ -1,7 +1,11 @@
-//! The format of a snapshot on its way: magic, format version, set, what it covers, the records one
-//! after the other, their number, and a CRC-32 of all before it.
+//! The format of a snapshot on its way. Pure.
 //!
-//! Invariant: no byte of what a [`Decoder`] has read to the end differs from what a [`Encoder`] wrote.
+//! In this order: magic, format version, set, what the snapshot covers, the records, [`END`], how many
+//! records there are, and a CRC-32 of all the bytes before it. A record is the length of its key, the
+//! length of its value, key and value. Numbers are little-endian.
+//!
+//! Invariant: if a [`Decoder`] reached the end without an error, it read the bytes that an [`Encoder`]
+//! wrote.
 
 use crate::{
     sequence::SetId,
@@ -10,16 +14,16 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"RATCHSNP";
 const FORMAT_VERSION: u8 = 1;
-/// Stands where a record's key length would, after the last record.
+/// Takes the place of a key's length after the last record.
 const END: u32 = u32::MAX;
-/// No record is larger, in bytes.
+/// The largest key, and the largest value, in bytes.
 const RECORD_BYTES_MAX: u32 = 1 << 20;
-/// A part is sent as soon as it has so many bytes.
+/// A part is complete once it has this many bytes.
 const PART_BYTES: usize = 32 << 10;
-/// No part has more bytes: it is ended by the record that fills it.
+/// The largest part, in bytes: the record that fills a part is its last.
 pub const PART_BYTES_MAX: usize = PART_BYTES + 3 * RECORD_BYTES_MAX as usize;
 
-/// Writes a snapshot, part by part.
+/// Encodes a snapshot, part by part.
 pub struct Encoder {
     part: Vec<u8>,
     checksum: crc32fast::Hasher,
@@ -32,13 +36,13 @@ impl Encoder {
     /// # Errors
     /// [`StoreError::Invalid`] if `meta` is too large.
     pub fn new(set: SetId, meta: &SnapshotMeta) -> Result<Self, StoreError> {
-        let about = codec::encode(meta)?;
+        let covers = codec::encode(meta)?;
         let mut part = Vec::with_capacity(PART_BYTES + 4_096);
         part.extend_from_slice(MAGIC);
         part.push(FORMAT_VERSION);
         part.extend_from_slice(&set.to_le_bytes());
-        part.extend_from_slice(&length(&about)?);
-        part.extend_from_slice(&about);
+        part.extend_from_slice(&length(&covers)?);
+        part.extend_from_slice(&covers);
         Ok(Encoder {
             part,
             checksum: crc32fast::Hasher::new(),
@@ -46,10 +50,10 @@ impl Encoder {
         })
     }
 
-    /// Adds a record; answers a part when one is full.
+    /// Adds a record. Returns the part if the record completes one.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the record is too large.
+    /// [`StoreError::Invalid`] if key or value is too large.
     pub fn record(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.part.extend_from_slice(&length(key)?);
         self.part.extend_from_slice(&length(value)?);
@@ -59,12 +63,13 @@ impl Encoder {
         if self.part.len() < PART_BYTES {
             return Ok(None);
         }
+        debug_assert!(self.part.len() <= PART_BYTES_MAX);
         self.checksum.update(&self.part);
         let next = Vec::with_capacity(PART_BYTES + 4_096);
         Ok(Some(std::mem::replace(&mut self.part, next)))
     }
 
-    /// Ends the snapshot: its last part.
+    /// Ends the snapshot. Returns its last part.
     pub fn finish(mut self) -> Vec<u8> {
         self.part.extend_from_slice(&END.to_le_bytes());
         self.part.extend_from_slice(&self.count.to_le_bytes());
@@ -75,26 +80,26 @@ impl Encoder {
     }
 }
 
-/// What a decoder expects next.
+/// What comes next in a snapshot.
 enum Expects {
     Header,
     Records,
     Nothing,
 }
 
-/// Reads a snapshot, in whatever pieces it comes.
+/// Decodes a snapshot that comes in pieces of any size.
 pub struct Decoder {
     set: SetId,
     meta: Option<SnapshotMeta>,
     expects: Expects,
-    /// What came and was not read yet.
+    /// The bytes that came and were not decoded yet.
     rest: Vec<u8>,
     checksum: crc32fast::Hasher,
     count: u64,
 }
 
 impl Decoder {
-    /// Expects a snapshot of `set`.
+    /// A decoder for a snapshot of `set`.
     pub fn new(set: SetId) -> Self {
         Decoder {
             set,
@@ -106,11 +111,11 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes, and calls `each` for every record that they complete. The records can
-    /// be trusted only once all of the snapshot was read.
+    /// Takes the next bytes and calls `each` with the key and the value of every record that they
+    /// complete. The records can be trusted only after [`Decoder::finish`].
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] where this is not what was written, or what `each` came to.
+    /// [`StoreError::Invalid`] if the bytes are not a snapshot of this set; the error of `each`.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -127,18 +132,20 @@ impl Decoder {
         Ok(())
     }
 
-    /// What the snapshot covers, once all of it was read.
+    /// Ends the snapshot. Returns what it covers.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if something is missing.
+    /// [`StoreError::Invalid`] if the end of the snapshot did not come yet.
     pub fn finish(self) -> Result<SnapshotMeta, StoreError> {
         match (self.expects, self.meta) {
             (Expects::Nothing, Some(meta)) => Ok(meta),
-            _ => Err(damaged("it ends too early")),
+            (Expects::Header | Expects::Records | Expects::Nothing, _) => {
+                Err(damaged("it ends too early"))
+            }
         }
     }
 
-    /// Reads one item at the start of `bytes`; how long it was, or `None` where it is not whole yet.
+    /// Decodes the item at the start of `bytes`. Returns its length, or `None` if it is not complete.
     fn next(
         &mut self,
         bytes: &[u8],
@@ -156,13 +163,13 @@ impl Decoder {
     fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, StoreError> {
         let magic = &MAGIC[..bytes.len().min(MAGIC.len())];
         if !bytes.starts_with(magic) {
-            return Err(damaged("it is not a snapshot"));
+            return Err(damaged("it does not begin as a snapshot does"));
         }
         match bytes.get(8) {
             Some(&FORMAT_VERSION) | None => {}
             Some(version) => {
                 return Err(damaged(&format!(
-                    "its format version is {version}, this release reads {FORMAT_VERSION}"
+                    "its format version is {version}, and this release reads version {FORMAT_VERSION}"
                 )));
             }
         }
@@ -213,7 +220,7 @@ impl Decoder {
         let found = self.checksum.clone().finalize();
         let count = end.last_chunk().map(|count| u64::from_le_bytes(*count));
         if found != u32::from_le_bytes(*checksum) || count != Some(self.count) {
-            return Err(damaged("its checksum does not fit"));
+            return Err(damaged("its checksum or its number of records is wrong"));
         }
         self.expects = Expects::Nothing;
         Ok(Some(16))
@@ -228,19 +235,21 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn bounded(length: u32) -> Result<usize, StoreError> {
     match length {
         0..=RECORD_BYTES_MAX => Ok(length as usize),
-        _ => Err(damaged("it holds a record that is too large")),
+        _ => Err(damaged("it holds a key or a value that is too large")),
     }
 }
 
 fn damaged(why: &str) -> StoreError {
-    StoreError::invalid(format!("the snapshot that arrives is damaged: {why}"))
+    StoreError::invalid(format!(
+        "the snapshot that arrives is damaged: {why}; it is discarded, and the leader sends another"
+    ))
 }
 
 fn length(bytes: &[u8]) -> Result<[u8; 4], StoreError> {
     match u32::try_from(bytes.len()) {
         Ok(length) if length <= RECORD_BYTES_MAX => Ok(length.to_le_bytes()),
         _ => Err(StoreError::invalid(format!(
-            "a record of {} bytes is too large for a snapshot",
+            "a snapshot cannot carry a key or value of {} bytes: the limit is {RECORD_BYTES_MAX}",
             bytes.len()
         ))),
     }
@@ -280,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_in_whatever_pieces_it_comes() {
+    fn a_snapshot_is_decoded_from_pieces_of_any_size() {
         let parts = written(&records());
         assert!(parts.len() > 1);
         assert_eq!(read(parts.iter().map(Vec::as_slice)).unwrap(), records());
@@ -291,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_every_missing_one_is_noticed() {
+    fn a_snapshot_with_a_changed_missing_or_extra_byte_is_refused() {
         let whole = written(&records()[..20].to_vec()).concat();
         for at in 0..whole.len() {
             let mut changed = whole.clone();

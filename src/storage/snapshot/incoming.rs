@@ -1,4 +1,6 @@
-//! A snapshot from a peer, until it can be installed.
+//! A snapshot that arrives from a peer, until it can be installed.
+//!
+//! Its records are written as a generation of their own, past RocksDB's log, and flushed at the end.
 
 use std::{fmt, sync::Arc};
 
@@ -14,24 +16,24 @@ use crate::storage::{
     table::{AppliedView, Generation},
 };
 
-/// How many bytes of an arriving snapshot are written at once.
+/// Records are written in batches of this many bytes.
 const WRITE_BYTES: usize = 128 << 10;
-/// After how many bytes of an arriving snapshot the free space is looked at again.
+/// The free space is checked each time this many bytes have arrived.
 const SPACE_CHECK_BYTES: u64 = 16 << 20;
 
-/// Records beside the table. Dropped before they have become the table, they are removed.
+/// A generation that is not the table yet. Its records are removed on drop, unless it was installed.
 pub(in crate::storage) struct StagedGeneration {
     records: Generation,
     installed: bool,
 }
 
 impl StagedGeneration {
-    /// Their generation.
+    /// The generation.
     pub(in crate::storage) fn generation(&self) -> &Generation {
         &self.records
     }
 
-    /// They have become the table.
+    /// Keeps the records: they are the table now.
     pub(in crate::storage) fn installed(mut self) {
         self.installed = true;
     }
@@ -42,13 +44,13 @@ impl Drop for StagedGeneration {
         if !self.installed
             && let Err(error) = self.records.remove()
         {
-            // They are removed at the next start.
-            tracing::warn!(%error, "what arrived of a snapshot was not removed");
+            // They take up space until the next start, which removes them.
+            tracing::warn!(%error, "cannot remove the records of a snapshot that was not installed; the next start removes them");
         }
     }
 }
 
-/// A snapshot that is arriving from a peer. Dropped before it is whole, it leaves nothing behind.
+/// A snapshot that is arriving from a peer. On drop its records are removed.
 pub struct IncomingSnapshot {
     db: Arc<Database>,
     records: StagedGeneration,
@@ -56,15 +58,15 @@ pub struct IncomingSnapshot {
     decoder: Decoder,
     batch: WriteBatch,
     bytes: u64,
-    /// The free space is looked at once so many bytes have arrived.
+    /// The free space is checked once `bytes` reaches this.
     next_space_check_at: u64,
 }
 
 impl IncomingSnapshot {
-    /// Makes room beside the table that `view` is of. Blocks.
+    /// Begins a new generation beside the table of `view`. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::DiskNearlyFull`] if the disk is nearly full.
+    /// [`StoreError::DiskNearlyFull`], or [`StoreError::Io`] if the free space cannot be read.
     pub fn create(view: &AppliedView) -> Result<Self, StoreError> {
         let db = view.db().clone();
         free_space::check(db.dir(), 0)?;
@@ -83,10 +85,11 @@ impl IncomingSnapshot {
         })
     }
 
-    /// Adds the next bytes. Blocks.
+    /// Takes the next part and writes its records. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`]: they are damaged, the disk fails, or it is nearly full.
+    /// [`StoreError::Invalid`] if the bytes are damaged; [`StoreError::DiskNearlyFull`];
+    /// [`StoreError::Database`] if the disk fails.
     pub fn write(&mut self, part: &[u8]) -> Result<(), StoreError> {
         let IncomingSnapshot {
             db,
@@ -106,16 +109,17 @@ impl IncomingSnapshot {
         self.bytes += part.len() as u64;
         if self.bytes >= self.next_space_check_at {
             self.next_space_check_at = self.bytes + SPACE_CHECK_BYTES;
-            // RocksDB writes all of it once more when it sorts it in.
+            // RocksDB writes all of the snapshot a second time when it compacts it.
             free_space::check(self.db.dir(), self.bytes)?;
         }
         Ok(())
     }
 
-    /// Checks that all of it has arrived unharmed, and brings it to the disk. Blocks.
+    /// Checks that the snapshot is whole and undamaged, and brings its records to the disk. Blocks.
     ///
     /// # Errors
-    /// [`StoreError`]; nothing of it is kept then.
+    /// [`StoreError::Invalid`] if the snapshot is not whole; [`StoreError::Database`] if the disk fails.
+    /// The records are removed then.
     pub fn finish(self) -> Result<ArrivedSnapshot, StoreError> {
         let meta = self.decoder.finish()?;
         self.db.write_unlogged(self.batch)?;
@@ -127,7 +131,7 @@ impl IncomingSnapshot {
     }
 }
 
-/// A snapshot that has arrived whole and is on the disk, beside the table.
+/// A snapshot that arrived whole. Its records are on the disk, beside the table.
 pub struct ArrivedSnapshot {
     meta: SnapshotMeta,
     records: StagedGeneration,
@@ -140,12 +144,12 @@ impl fmt::Debug for ArrivedSnapshot {
 }
 
 impl ArrivedSnapshot {
-    /// What it covers.
+    /// What the snapshot covers.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
 
-    /// What it covers, and its records.
+    /// Splits it into what it covers and its records.
     pub(in crate::storage) fn into_parts(self) -> (SnapshotMeta, StagedGeneration) {
         (self.meta, self.records)
     }

@@ -1,4 +1,4 @@
-//! A snapshot of this node's table, to be sent.
+//! A snapshot of this node's table, to be sent to a peer.
 
 use std::{fmt, vec};
 
@@ -18,11 +18,11 @@ use crate::{
     },
 };
 
-/// How many parts are read ahead of the network.
+/// How many parts are read before the network takes them.
 const PARTS_AHEAD: usize = 2;
 
-/// A snapshot of this node's table. It reads the table as it was when it was taken, and no earlier
-/// than its parts are asked for.
+/// A snapshot of this node's table. It holds the table as it was when the snapshot was taken. The table
+/// is read only when the first part is asked for.
 pub struct OutgoingSnapshot {
     meta: SnapshotMeta,
     parts: Parts,
@@ -31,13 +31,13 @@ pub struct OutgoingSnapshot {
 type Part = Result<Vec<u8>, StoreError>;
 
 enum Parts {
-    /// RocksDB's views borrow the database: a thread holds the view, reads as fast as parts are
-    /// taken, and ends when nobody takes them any more.
+    /// A thread holds the view, because RocksDB's views borrow the database. It reads as fast as the
+    /// parts are taken, and ends when the receiver is dropped.
     Read {
         begin: Option<oneshot::Sender<()>>,
         parts: mpsc::Receiver<Part>,
     },
-    /// Without threads, all is read at once.
+    /// Without threads, everything is read when the snapshot is taken.
     Ready(vec::IntoIter<Part>),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for OutgoingSnapshot {
 }
 
 impl OutgoingSnapshot {
-    /// Takes a snapshot of `records`, which are at `meta`; it is taken when this returns.
+    /// Takes a snapshot of `records`, which cover `meta`. Changes after this returned are not in it.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if `meta` is too large.
@@ -73,17 +73,18 @@ impl OutgoingSnapshot {
         Ok(OutgoingSnapshot { meta, parts })
     }
 
-    /// What it covers.
+    /// What the snapshot covers.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
 
-    /// The next part; `None` after the last. A part that is an error is the last.
+    /// The next part; `None` after the last. No part follows an error.
     pub async fn next_part(&mut self) -> Option<Result<Vec<u8>, StoreError>> {
         match &mut self.parts {
             Parts::Read { begin, parts } => {
                 if let Some(begin) = begin.take() {
-                    // An error means that the thread is gone, and shows as a missing part.
+                    // On an error the thread is gone: then the receiver below ends early, and the
+                    // receiving node notices that the end is missing.
                     let _ = begin.send(());
                 }
                 parts.recv().await
@@ -99,18 +100,18 @@ async fn read_on_a_thread(records: Generation, encoder: Encoder) -> Parts {
     let (send, parts) = mpsc::channel(PARTS_AHEAD);
     tokio::task::spawn_blocking(move || {
         let view = records.db().db.snapshot();
-        // An error means that the node stops.
+        // On an error nobody waits for the snapshot any more: the next receive ends the thread.
         let _ = taken.send(());
         if begun.blocking_recv().is_err() {
             return;
         }
         let take = |part| send.blocking_send(Ok(part)).is_ok();
         if let Err(error) = read(&records, &view, encoder, take) {
-            // An error means that nobody wants the snapshot any more.
+            // On an error nobody wants the snapshot any more.
             let _ = send.blocking_send(Err(error));
         }
     });
-    // An error means that the thread is gone, which shows as missing parts.
+    // On an error the thread is gone: then the parts end early, and the receiving node notices.
     let _ = view_taken.await;
     Parts::Read {
         begin: Some(begin),
@@ -118,7 +119,7 @@ async fn read_on_a_thread(records: Generation, encoder: Encoder) -> Parts {
     }
 }
 
-/// Reads `records` as they are in `view`, and hands every part to `take` until that answers false.
+/// Reads `records` as they are in `view` and gives every part to `take`, until that returns false.
 fn read(
     records: &Generation,
     view: &rocksdb::Snapshot<'_>,
@@ -128,7 +129,7 @@ fn read(
     let (db, (from, to)) = (records.db(), records.range());
     let mut options = ReadOptions::default();
     options.set_iterate_upper_bound(to);
-    // What is read once must not push out what is read often.
+    // Blocks that are read once must not evict blocks that are read often.
     options.fill_cache(false);
     let mode = IteratorMode::From(&from, Direction::Forward);
     let family = db.family(Family::Applied)?;
@@ -139,7 +140,7 @@ fn read(
             if is_planted(Bug::CeilingMissingFromSnapshot) {
                 continue;
             }
-            // A record that cannot be trusted does not spread.
+            // A damaged record must not spread to other nodes.
             db.decode::<SectionRecord>(Family::Applied, &key, &value)?;
         }
         if let Some(part) = encoder.record(name, &value)?

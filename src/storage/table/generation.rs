@@ -1,4 +1,7 @@
-//! The records of one generation of a set's table.
+//! One generation of a table.
+//!
+//! The keys of a table's records carry a generation, so that the records of two tables can lie side by
+//! side: those of the table in use, and those of a snapshot that arrives.
 
 use std::sync::Arc;
 
@@ -14,7 +17,7 @@ use crate::{
     },
 };
 
-/// The records of one generation of a table.
+/// The records of one generation of a set's table.
 #[derive(Clone)]
 pub struct Generation {
     db: Arc<Database>,
@@ -32,12 +35,12 @@ impl Generation {
         }
     }
 
-    /// The database that holds it.
+    /// The database that holds the records.
     pub fn db(&self) -> &Arc<Database> {
         &self.db
     }
 
-    /// Whose table it is of.
+    /// The set whose table it is.
     pub fn set(&self) -> SetId {
         self.set
     }
@@ -47,17 +50,20 @@ impl Generation {
         self.number
     }
 
-    /// What the keys of its records start with.
+    /// The prefix of the keys of its records.
     pub fn prefix(&self) -> Vec<u8> {
         layout::generation_prefix(self.set, self.number)
     }
 
-    /// From where to where, exclusive, its records lie.
+    /// The range of the keys of its records; its end is exclusive.
     pub fn range(&self) -> (Vec<u8>, Vec<u8>) {
         layout::generation_range(self.set, self.number)
     }
 
-    /// Its namespaces.
+    /// Reads its namespaces.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a namespace is damaged.
     pub fn read_namespaces(&self) -> Result<Namespaces, StoreError> {
         let from = layout::namespaces_prefix(&self.prefix());
         let mut namespaces = Namespaces::default();
@@ -72,7 +78,10 @@ impl Generation {
         Ok(namespaces)
     }
 
-    /// Removes all its records.
+    /// Removes its records. The removal is not synced.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails.
     pub fn remove(&self) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
         let (from, to) = self.range();

@@ -1,4 +1,4 @@
-//! How far a table is, as it is stored.
+//! How far a table is.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,19 @@ use crate::{
     },
 };
 
-/// How far the table is.
+/// How far a table is, as it is stored beside the table's records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AppliedMeta {
+    /// The generation in use.
     pub(in crate::storage) generation: u32,
-    /// The last entry that it holds.
+    /// The last entry that the table holds.
     pub last_applied: Option<LogId>,
-    /// The last membership among them.
+    /// The last membership that the table holds.
     pub membership: StoredMembership,
 }
 
 impl AppliedMeta {
-    /// That of the table of `set`, if there is one.
+    /// Reads that of the table of `set`; `None` if there is no table.
     pub(in crate::storage) fn read(db: &Database, set: SetId) -> Result<Option<Self>, StoreError> {
         db.get(Family::Applied, &meta_key(set))
     }

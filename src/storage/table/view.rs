@@ -1,4 +1,6 @@
-//! The applied table of one set, for reading.
+//! The applied table of one set, for readers beside the state machine.
+//!
+//! Invariant: a read sees a section as it was after some entry, also while a snapshot replaces the table.
 
 use std::sync::{
     Arc,
@@ -19,16 +21,17 @@ use crate::{
     },
 };
 
-/// How many readers are at the disk at once: a slow one takes no more threads from the others' work.
+/// How many threads read sections at once. A slow disk cannot take more of the threads for blocking
+/// work.
 const READERS_MAX: usize = 16;
 
-/// The table, for reading, beside the state machine.
+/// The applied table of one set, for readers. Clones read the same table.
 #[derive(Clone)]
 pub struct AppliedView {
     db: Arc<Database>,
     set: SetId,
     generation: Arc<AtomicU32>,
-    /// The greatest generation that a snapshot arrives as, or did.
+    /// The greatest generation that was given to the table or to a snapshot since the table was opened.
     last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
     blocking: BlockingExecutor,
@@ -36,7 +39,7 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
-    /// A view of the table whose records are those of `generation`.
+    /// A view of the table with the records of `generation`.
     pub(in crate::storage) fn open(
         generation: &Generation,
         blocking: BlockingExecutor,
@@ -58,56 +61,61 @@ impl AppliedView {
         &self.db
     }
 
-    /// A generation that has no records yet.
+    /// A new generation, which has no records yet.
     pub(in crate::storage) fn fresh_generation(&self) -> Generation {
         let number = self.last_generation.fetch_add(1, Ordering::Relaxed) + 1;
         Generation::new(&self.db, self.set, number)
     }
 
-    /// Shows the namespaces as they are now.
+    /// Shows these namespaces to readers from now on.
     pub(in crate::storage) fn show_namespaces(&self, namespaces: Arc<Namespaces>) {
         self.namespaces.store(namespaces);
     }
 
-    /// Shows the table whose records are those of `generation`.
+    /// Shows the records of `generation` to readers from now on.
     pub(in crate::storage) fn show(&self, generation: &Generation, namespaces: Namespaces) {
+        debug_assert_ne!(
+            generation.number(),
+            self.generation.load(Ordering::Relaxed),
+            "a generation becomes the table once"
+        );
         self.generation
             .store(generation.number(), Ordering::Release);
         self.show_namespaces(Arc::new(namespaces));
     }
 
-    /// The namespaces.
+    /// The namespaces as of the last applied batch of entries.
     pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
         self.namespaces.load()
     }
 
-    /// A section's record as [`AppliedView::section`] reads it, without blocking the caller's thread.
+    /// Reads a section's record as [`AppliedView::section`] does, on a thread for blocking work.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the database fails or the record is damaged.
     pub async fn read_section(&self, id: SectionId) -> Result<SectionRecord, StoreError> {
-        let failed = |why: String| StoreError::invalid(format!("the table was not read: {why}"));
+        let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
         let reader = self.readers.clone().acquire_owned().await;
         let reader = reader.map_err(|error| failed(error.to_string()))?;
         let view = self.clone();
         let read = self.blocking.run(move || {
-            // A caller that gives up leaves its thread at the disk: it counts until it is back.
+            // If the caller gives up, the thread is still busy: the permit is held until it is done.
             let _reader = reader;
             view.section(&id)
         });
         read.await.map_err(|error| failed(error.to_string()))?
     }
 
-    /// A section's record; the default where there is none. Reads the disk where it must: blocks.
+    /// Reads a section's record; the default if there is none. May read the disk: blocks.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the database fails or the record is damaged.
     pub fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
         loop {
             let generation = self.generation.load(Ordering::Acquire);
             let key = section_key(&generation_prefix(self.set, generation), id);
             let record = self.db.get(Family::Applied, &key)?;
-            // A snapshot may have replaced the table meanwhile.
+            // If a snapshot replaced the table meanwhile, the record may have been removed: read again.
             if self.generation.load(Ordering::Acquire) == generation {
                 return Ok(record.unwrap_or_default());
             }
