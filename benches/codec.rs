@@ -64,12 +64,12 @@ fn entries(c: &mut Criterion) {
         unused_max: 10_000,
     });
     let command = Command::Bump(bumps.collect());
-    let bytes = codec::seal(&command).expect("it fits");
+    let bytes = codec::encode_record(&command).expect("it fits");
     group.bench_function("write 1 000 bumps", |b| {
-        b.iter(|| codec::seal(black_box(&command)).expect("it fits"));
+        b.iter(|| codec::encode_record(black_box(&command)).expect("it fits"));
     });
     group.bench_function("read 1 000 bumps", |b| {
-        b.iter(|| codec::open::<Command>(black_box(&bytes)).expect("a command"));
+        b.iter(|| codec::decode_record::<Command>(black_box(&bytes)).expect("a command"));
     });
 }
 

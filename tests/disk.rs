@@ -14,7 +14,7 @@ use ratchet::{
     clock::BootClock,
     metrics::Metrics,
     sequence::Key,
-    storage::{StoreOptions, Unsynced},
+    storage::{StoreOptions, UnsyncedWrites},
 };
 use tonic::Code;
 
@@ -299,7 +299,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     let disk = Disk::new();
     let mut seams = cluster.seams(victim);
     seams.storage = StoreOptions {
-        unsynced: Unsynced::InMemory,
+        unsynced: UnsyncedWrites::InProcess,
         directory_synced: {
             let names = names.clone();
             Arc::new(move |dir| names.synced(dir))

@@ -22,8 +22,8 @@ const STEPS: u64 = 25;
 
 fn margin(steps: u64) -> Margin {
     Margin {
-        steps,
-        of: BTreeMap::new(),
+        default_steps: steps,
+        steps_by_namespace: BTreeMap::new(),
     }
 }
 

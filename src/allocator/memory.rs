@@ -23,7 +23,7 @@ use crate::{
     consensus::Group,
     metrics::{Metrics, SkipCause},
     sequence::{Bump, Bumped, Key, Namespace, SectionId, Trim},
-    storage::{Namespaces, Work},
+    storage::{BlockingExecutor, Namespaces},
 };
 
 /// The keys are spread over this many locks; a power of two.
@@ -49,14 +49,19 @@ pub struct Memory {
     gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    work: Work,
+    work: BlockingExecutor,
     /// How long a bump takes of late, in nanoseconds.
     bump_nanos: AtomicU64,
 }
 
 impl Memory {
     /// An empty memory for `term`.
-    pub fn new(term: u64, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, work: Work) -> Memory {
+    pub fn new(
+        term: u64,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+        work: BlockingExecutor,
+    ) -> Memory {
         Memory {
             term,
             shards: (0..SHARDS).map(|_| Locked::default()).collect(),
@@ -174,7 +179,7 @@ impl Memory {
         let shards: Vec<Shard> = (self.shards.iter())
             .map(|shard| std::mem::take(&mut *shard.0.lock()))
             .collect();
-        self.work.leave(move || {
+        self.work.run_detached(move || {
             let shards = shards.into_iter();
             let mut waiting: Vec<(SectionId, Queue)> =
                 shards.flat_map(Shard::into_waiting).collect();

@@ -71,7 +71,7 @@ impl Term {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
-        let work = group.store().work();
+        let work = group.store().blocking();
         let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
@@ -229,7 +229,11 @@ impl Term {
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
         let (memory, group) = (self.memory.clone(), self.group.clone());
-        let closed = self.group.store().work().run(move || memory.close(&group));
+        let closed = self
+            .group
+            .store()
+            .blocking()
+            .run(move || memory.close(&group));
         closed.await.ok()
     }
 

@@ -46,8 +46,8 @@ fn margin_of(text: &str) -> Result<(String, u64), String> {
 impl Recover {
     pub(super) async fn run(self) -> Result<(), Failed> {
         let margin = Margin {
-            steps: self.margin_steps,
-            of: BTreeMap::from_iter(self.margins),
+            default_steps: self.margin_steps,
+            steps_by_namespace: BTreeMap::from_iter(self.margins),
         };
         let (dir, dry_run) = (self.data_dir, self.dry_run);
         let done = node::recover(&dir, &margin, dry_run).map_err(node::StartError::from)?;

@@ -47,7 +47,7 @@ pub async fn watch(group: Arc<Group>) {
         };
         if sizes.next <= applied.index {
             let (first, reader, mut added) = (sizes.next, reader.clone(), sizes);
-            let adding = group.store().work().run(move || {
+            let adding = group.store().blocking().run(move || {
                 let read = reader.sizes(first, applied.index, |index, bytes| {
                     added.add(index, bytes);
                 });

@@ -14,9 +14,9 @@ use openraft::{
 use crate::{
     sequence::{Outcome, SetId, apply},
     storage::{
-        AppliedTable, AppliedView, ArrivedSnapshot, Entry, IncomingSnapshot, LogId,
-        OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
-        StoredMembership, Types, Work,
+        AppliedTable, AppliedView, ArrivedSnapshot, BlockingExecutor, Entry, IncomingSnapshot,
+        LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
+        StoredMembership, Types,
     },
 };
 
@@ -28,7 +28,7 @@ pub struct StateMachine {
     /// Taken out while a blocking task works on it; not put back after that task panicked.
     table: Option<AppliedTable>,
     view: AppliedView,
-    work: Work,
+    work: BlockingExecutor,
 }
 
 impl StateMachine {
@@ -40,7 +40,7 @@ impl StateMachine {
         let table = AppliedTable::open(store, set)?;
         Ok(StateMachine {
             view: table.view(),
-            work: store.work(),
+            work: store.blocking(),
             table: Some(table),
         })
     }

@@ -66,7 +66,7 @@ impl Node {
             ..seams.storage.clone()
         };
         let store = options
-            .work
+            .blocking
             .run(move || Store::open(&dir, &cluster, id, options))
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;

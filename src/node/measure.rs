@@ -24,7 +24,7 @@ impl Shared {
         let read = async {
             let alone = self.reading.clone().lock_owned().await;
             let shared = self.clone();
-            let work = self.group.store().work();
+            let work = self.group.store().blocking();
             work.run(move || {
                 shared.measure_machine();
                 drop(alone);
@@ -98,7 +98,7 @@ impl Shared {
         metrics.memory_sections.set(whole(memory.sections));
         metrics.memory_bytes.set(whole(memory.bytes));
         PROCESS.measure();
-        match self.group.store().space() {
+        match self.group.store().disk_usage() {
             Ok(space) => {
                 metrics.log_bytes.set(whole(space.log_bytes));
                 metrics.table_bytes.set(whole(space.table_bytes));

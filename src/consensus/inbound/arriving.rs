@@ -96,7 +96,7 @@ impl Group {
                 part.len()
             )));
         }
-        let written = self.store().work().run(move || {
+        let written = self.store().blocking().run(move || {
             arriving.incoming.write(&part)?;
             Ok(arriving)
         });
@@ -119,7 +119,7 @@ impl Group {
             incoming,
             ..
         } = arrived;
-        let finished = self.store().work().run(move || incoming.finish()).await;
+        let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
             .map_err(|e| self.not_taken(e))?;

@@ -1,53 +1,59 @@
-//! The format of a snapshot on its way: magic, format version, set, what it covers, the records one
-//! after the other, their number, and a CRC-32 of all before it.
+//! The format of a snapshot on its way. Pure.
 //!
-//! Invariant: no byte of what a [`Reader`] has read to the end differs from what a [`Writer`] wrote.
+//! In this order: magic, format version, set, what the snapshot covers, the records, [`END`], how many
+//! records there are, and a CRC-32 of all the bytes before it. A record is the length of its key, the
+//! length of its value, key and value. Numbers are little-endian.
+//!
+//! Invariant: if a [`Decoder`] reached the end without an error, it read the bytes that an [`Encoder`]
+//! wrote.
 
-use super::{codec, error::StoreError, raft_types::SnapshotMeta};
-use crate::sequence::SetId;
+use crate::{
+    sequence::SetId,
+    storage::{codec, error::StoreError, raft_types::SnapshotMeta},
+};
 
 const MAGIC: &[u8; 8] = b"RATCHSNP";
 const FORMAT_VERSION: u8 = 1;
-/// Stands where a record's key length would, after the last record.
+/// Takes the place of a key's length after the last record.
 const END: u32 = u32::MAX;
-/// No record is larger, in bytes.
+/// The largest key, and the largest value, in bytes.
 const RECORD_BYTES_MAX: u32 = 1 << 20;
-/// A part is sent as soon as it has so many bytes.
+/// A part is complete once it has this many bytes.
 const PART_BYTES: usize = 32 << 10;
-/// No part has more bytes: it is ended by the record that fills it.
+/// The largest part, in bytes: the record that fills a part is its last.
 pub const PART_BYTES_MAX: usize = PART_BYTES + 3 * RECORD_BYTES_MAX as usize;
 
-/// Writes a snapshot, part by part.
-pub struct Writer {
+/// Encodes a snapshot, part by part.
+pub struct Encoder {
     part: Vec<u8>,
     checksum: crc32fast::Hasher,
     count: u64,
 }
 
-impl Writer {
+impl Encoder {
     /// Begins a snapshot of `set` that covers `meta`.
     ///
     /// # Errors
     /// [`StoreError::Invalid`] if `meta` is too large.
     pub fn new(set: SetId, meta: &SnapshotMeta) -> Result<Self, StoreError> {
-        let about = codec::encode(meta)?;
+        let covers = codec::encode(meta)?;
         let mut part = Vec::with_capacity(PART_BYTES + 4_096);
         part.extend_from_slice(MAGIC);
         part.push(FORMAT_VERSION);
         part.extend_from_slice(&set.to_le_bytes());
-        part.extend_from_slice(&length(&about)?);
-        part.extend_from_slice(&about);
-        Ok(Writer {
+        part.extend_from_slice(&length(&covers)?);
+        part.extend_from_slice(&covers);
+        Ok(Encoder {
             part,
             checksum: crc32fast::Hasher::new(),
             count: 0,
         })
     }
 
-    /// Adds a record; answers a part when one is full.
+    /// Adds a record. Returns the part if the record completes one.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if the record is too large.
+    /// [`StoreError::Invalid`] if key or value is too large.
     pub fn record(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.part.extend_from_slice(&length(key)?);
         self.part.extend_from_slice(&length(value)?);
@@ -57,12 +63,13 @@ impl Writer {
         if self.part.len() < PART_BYTES {
             return Ok(None);
         }
+        debug_assert!(self.part.len() <= PART_BYTES_MAX);
         self.checksum.update(&self.part);
         let next = Vec::with_capacity(PART_BYTES + 4_096);
         Ok(Some(std::mem::replace(&mut self.part, next)))
     }
 
-    /// Ends the snapshot: its last part.
+    /// Ends the snapshot. Returns its last part.
     pub fn finish(mut self) -> Vec<u8> {
         self.part.extend_from_slice(&END.to_le_bytes());
         self.part.extend_from_slice(&self.count.to_le_bytes());
@@ -73,42 +80,42 @@ impl Writer {
     }
 }
 
-/// What a reader expects next.
+/// What comes next in a snapshot.
 enum Expects {
-    Head,
+    Header,
     Records,
     Nothing,
 }
 
-/// Reads a snapshot, in whatever pieces it comes.
-pub struct Reader {
+/// Decodes a snapshot that comes in pieces of any size.
+pub struct Decoder {
     set: SetId,
     meta: Option<SnapshotMeta>,
     expects: Expects,
-    /// What came and was not read yet.
+    /// The bytes that came and were not decoded yet.
     rest: Vec<u8>,
     checksum: crc32fast::Hasher,
     count: u64,
 }
 
-impl Reader {
-    /// Expects a snapshot of `set`.
+impl Decoder {
+    /// A decoder for a snapshot of `set`.
     pub fn new(set: SetId) -> Self {
-        Reader {
+        Decoder {
             set,
             meta: None,
-            expects: Expects::Head,
+            expects: Expects::Header,
             rest: Vec::new(),
             checksum: crc32fast::Hasher::new(),
             count: 0,
         }
     }
 
-    /// Takes the next bytes, and calls `each` for every record that they complete. The records can
-    /// be trusted only once all of the snapshot was read.
+    /// Takes the next bytes and calls `each` with the key and the value of every record that they
+    /// complete. The records can be trusted only after [`Decoder::finish`].
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] where this is not what was written, or what `each` came to.
+    /// [`StoreError::Invalid`] if the bytes are not a snapshot of this set; the error of `each`.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -125,25 +132,27 @@ impl Reader {
         Ok(())
     }
 
-    /// What the snapshot covers, once all of it was read.
+    /// Ends the snapshot. Returns what it covers.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] if something is missing.
+    /// [`StoreError::Invalid`] if the end of the snapshot did not come yet.
     pub fn finish(self) -> Result<SnapshotMeta, StoreError> {
         match (self.expects, self.meta) {
             (Expects::Nothing, Some(meta)) => Ok(meta),
-            _ => Err(damaged("it ends too early")),
+            (Expects::Header | Expects::Records | Expects::Nothing, _) => {
+                Err(damaged("it ends too early"))
+            }
         }
     }
 
-    /// Reads one item at the start of `bytes`; how long it was, or `None` where it is not whole yet.
+    /// Decodes the item at the start of `bytes`. Returns its length, or `None` if it is not complete.
     fn next(
         &mut self,
         bytes: &[u8],
         each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         match self.expects {
-            Expects::Head => self.head(bytes),
+            Expects::Header => self.head(bytes),
             Expects::Records if u32_at(bytes, 0) == Some(END) => self.end(bytes),
             Expects::Records => self.record(bytes, each),
             Expects::Nothing if bytes.is_empty() => Ok(None),
@@ -154,13 +163,13 @@ impl Reader {
     fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, StoreError> {
         let magic = &MAGIC[..bytes.len().min(MAGIC.len())];
         if !bytes.starts_with(magic) {
-            return Err(damaged("it is not a snapshot"));
+            return Err(damaged("it does not begin as a snapshot does"));
         }
         match bytes.get(8) {
             Some(&FORMAT_VERSION) | None => {}
             Some(version) => {
                 return Err(damaged(&format!(
-                    "its format version is {version}, this release reads {FORMAT_VERSION}"
+                    "its format version is {version}, and this release reads version {FORMAT_VERSION}"
                 )));
             }
         }
@@ -211,7 +220,7 @@ impl Reader {
         let found = self.checksum.clone().finalize();
         let count = end.last_chunk().map(|count| u64::from_le_bytes(*count));
         if found != u32::from_le_bytes(*checksum) || count != Some(self.count) {
-            return Err(damaged("its checksum does not fit"));
+            return Err(damaged("its checksum or its number of records is wrong"));
         }
         self.expects = Expects::Nothing;
         Ok(Some(16))
@@ -226,19 +235,21 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn bounded(length: u32) -> Result<usize, StoreError> {
     match length {
         0..=RECORD_BYTES_MAX => Ok(length as usize),
-        _ => Err(damaged("it holds a record that is too large")),
+        _ => Err(damaged("it holds a key or a value that is too large")),
     }
 }
 
 fn damaged(why: &str) -> StoreError {
-    StoreError::invalid(format!("the snapshot that arrives is damaged: {why}"))
+    StoreError::invalid(format!(
+        "the snapshot that arrives is damaged: {why}; it is discarded, and the leader sends another"
+    ))
 }
 
 fn length(bytes: &[u8]) -> Result<[u8; 4], StoreError> {
     match u32::try_from(bytes.len()) {
         Ok(length) if length <= RECORD_BYTES_MAX => Ok(length.to_le_bytes()),
         _ => Err(StoreError::invalid(format!(
-            "a record of {} bytes is too large for a snapshot",
+            "a snapshot cannot carry a key or value of {} bytes: the limit is {RECORD_BYTES_MAX}",
             bytes.len()
         ))),
     }
@@ -256,29 +267,29 @@ mod tests {
     }
 
     fn written(records: &Records) -> Vec<Vec<u8>> {
-        let mut writer = Writer::new(1, &SnapshotMeta::default()).unwrap();
+        let mut encoder = Encoder::new(1, &SnapshotMeta::default()).unwrap();
         let mut parts = Vec::new();
         for (key, value) in records {
-            parts.extend(writer.record(key, value).unwrap());
+            parts.extend(encoder.record(key, value).unwrap());
         }
-        parts.push(writer.finish());
+        parts.push(encoder.finish());
         parts
     }
 
     fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Records, StoreError> {
-        let mut reader = Reader::new(1);
+        let mut decoder = Decoder::new(1);
         let mut records = Vec::new();
         for piece in pieces {
-            reader.read(piece, |key, value| {
+            decoder.read(piece, |key, value| {
                 records.push((key.to_vec(), value.to_vec()));
                 Ok(())
             })?;
         }
-        reader.finish().map(|_| records)
+        decoder.finish().map(|_| records)
     }
 
     #[test]
-    fn what_is_written_is_read_in_whatever_pieces_it_comes() {
+    fn a_snapshot_is_decoded_from_pieces_of_any_size() {
         let parts = written(&records());
         assert!(parts.len() > 1);
         assert_eq!(read(parts.iter().map(Vec::as_slice)).unwrap(), records());
@@ -289,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_every_missing_one_is_noticed() {
+    fn a_snapshot_with_a_changed_missing_or_extra_byte_is_refused() {
         let whole = written(&records()[..20].to_vec()).concat();
         for at in 0..whole.len() {
             let mut changed = whole.clone();
@@ -299,7 +310,7 @@ mod tests {
         }
         let longer = [whole.as_slice(), &[0]].concat();
         assert!(read(longer.chunks(64)).is_err());
-        let other = Reader::new(2).read(&whole, |_, _| Ok(())).unwrap_err();
+        let other = Decoder::new(2).read(&whole, |_, _| Ok(())).unwrap_err();
         assert!(other.to_string().contains("of set 1, not of 2"), "{other}");
     }
 }

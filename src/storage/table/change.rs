@@ -1,32 +1,43 @@
-//! A change of a table's records: reads see what it wrote, nobody else does until it is written.
+//! A change of a table, collected in memory and written in one batch.
+//!
+//! Invariant: reads through the change see what it holds; other readers see nothing of it until it is
+//! written.
 
 use std::{collections::HashMap, sync::Arc};
 
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
-use super::{
-    applied::{namespace_key, section_key},
-    codec,
-    database::{Database, Family},
-    error::StoreError,
-    namespaces::Namespaces,
+use super::namespaces::Namespaces;
+use crate::{
+    sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table},
+    storage::{
+        codec,
+        database::Database,
+        error::StoreError,
+        layout::{Family, namespace_key, section_key},
+    },
 };
-use crate::sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table};
 
-/// A change of the records that stand under one prefix.
+/// A change of the records with one prefix.
 pub struct TableChange {
     db: Arc<Database>,
     prefix: Vec<u8>,
     sections: HashMap<SectionId, SectionRecord>,
     namespaces: Arc<Namespaces>,
+    /// Changed records but for sections, which may change again before the change is written.
     batch: WriteBatch,
+    /// Why a namespace could not be added to the batch.
     failed: Option<StoreError>,
 }
 
 impl TableChange {
-    /// A change of the table under `prefix`, which has these namespaces.
-    pub(super) fn new(db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>) -> Self {
+    /// Begins a change of the table with this prefix and these namespaces.
+    pub(in crate::storage) fn new(
+        db: Arc<Database>,
+        prefix: Vec<u8>,
+        namespaces: Arc<Namespaces>,
+    ) -> Self {
         TableChange {
             db,
             prefix,
@@ -37,20 +48,31 @@ impl TableChange {
         }
     }
 
-    /// The namespaces, as changed.
-    pub(super) fn namespaces(&self) -> &Arc<Namespaces> {
+    /// The namespaces with this change.
+    pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
         &self.namespaces
     }
 
-    /// Adds a record that stands beside the table's.
-    pub(super) fn put(&mut self, key: &[u8], value: &impl Serialize) -> Result<(), StoreError> {
+    /// Adds a record under a full key, prefix included.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the value is too large.
+    pub(in crate::storage) fn put(
+        &mut self,
+        key: &[u8],
+        value: &impl Serialize,
+    ) -> Result<(), StoreError> {
         let applied = self.db.family(Family::Applied)?;
-        self.batch.put_cf(applied, key, codec::seal(value)?);
+        self.batch
+            .put_cf(applied, key, codec::encode_record(value)?);
         Ok(())
     }
 
-    /// Writes at once what was changed since it was written last. It is not synced.
-    pub(super) fn write(&mut self) -> Result<(), StoreError> {
+    /// Writes everything that was added since the last call, in one batch. It is not synced.
+    ///
+    /// # Errors
+    /// [`StoreError`] if a record is too large or the database fails.
+    pub(in crate::storage) fn write(&mut self) -> Result<(), StoreError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

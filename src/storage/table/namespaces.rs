@@ -1,7 +1,7 @@
-//! All namespaces of a set, as one log entry left them.
+//! All namespaces of a set, in memory.
 //!
-//! Readers keep the version that they have, and each change makes a new one. Versions share what did not
-//! change: a change copies one part in [`PARTS`], however many namespaces there are.
+//! A change makes a new version; readers keep the version that they hold. Versions share their unchanged
+//! parts: a change copies one part of the names and one of the ids, however many namespaces there are.
 
 use std::{collections::BTreeMap, hash::BuildHasher, sync::Arc};
 
@@ -9,16 +9,17 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::sequence::{Namespace, NamespaceId};
 
-/// How many parts the names are spread over.
+/// How many parts hold the names.
 const PARTS: usize = 128;
-/// How many neighbouring ids are in one part.
-const IDS: u32 = 128;
+/// How many consecutive ids one part holds.
+const IDS_PER_PART: u32 = 128;
 
-/// All namespaces of a set.
+/// One version of all namespaces of a set.
 #[derive(Debug, Clone)]
 pub struct Namespaces {
-    /// By id / [`IDS`], then by id.
+    /// Namespaces by id, in parts: part n holds the ids from n * [`IDS_PER_PART`] on.
     by_id: BTreeMap<u32, Arc<BTreeMap<NamespaceId, Arc<Namespace>>>>,
+    /// Namespaces by name, in [`PARTS`] parts by the name's hash.
     by_name: Vec<Arc<HashTable<Arc<Namespace>>>>,
     hasher: DefaultHashBuilder,
 }
@@ -34,40 +35,46 @@ impl Default for Namespaces {
 }
 
 impl Namespaces {
-    /// By its id.
+    /// The namespace with this id.
     pub fn by_id(&self, id: NamespaceId) -> Option<&Namespace> {
-        let namespace = self.by_id.get(&(id.0 / IDS))?.get(&id)?;
+        let namespace = self.by_id.get(&(id.0 / IDS_PER_PART))?.get(&id)?;
         Some(namespace)
     }
 
-    /// By its name.
+    /// The namespace with this name.
     pub fn by_name(&self, name: &str) -> Option<&Namespace> {
         let (hash, part) = self.find(name);
         let namespace = self.by_name[part].find(hash, |known| known.config.name == name)?;
         Some(namespace)
     }
 
-    /// All, in the order of their creation.
+    /// All namespaces, in the order of their creation.
     pub fn iter(&self) -> impl Iterator<Item = &Namespace> {
         self.by_id
             .values()
             .flat_map(|part| part.values().map(|namespace| &**namespace))
     }
 
-    /// How many there are.
+    /// How many namespaces there are.
     pub fn count(&self) -> usize {
         self.by_id.values().map(|part| part.len()).sum()
     }
 
-    /// Above the ids of all that ever were: none is ever removed.
+    /// The id of the next namespace to be created. No namespace is ever removed, so this id was never
+    /// used.
     pub fn next_id(&self) -> NamespaceId {
         let last = self.by_id.last_key_value();
         let last = last.and_then(|(_, part)| part.last_key_value());
         NamespaceId(last.map_or(1, |(id, _)| id.0 + 1))
     }
 
-    /// Adds a namespace, or changes it.
-    pub(super) fn put(&mut self, namespace: Namespace) {
+    /// Adds a namespace, or replaces the one with the same id.
+    pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
+        debug_assert!(
+            self.by_id(namespace.id)
+                .is_none_or(|known| known.config.name == namespace.config.name),
+            "a namespace keeps its name"
+        );
         let namespace = Arc::new(namespace);
         let (hash, part) = self.find(&namespace.config.name);
         let names = Arc::make_mut(&mut self.by_name[part]);
@@ -80,14 +87,14 @@ impl Namespaces {
                 });
             }
         }
-        let ids = self.by_id.entry(namespace.id.0 / IDS).or_default();
+        let ids = self.by_id.entry(namespace.id.0 / IDS_PER_PART).or_default();
         Arc::make_mut(ids).insert(namespace.id, namespace);
     }
 
-    /// A name's hash and part.
+    /// A name's hash, and which part holds the name.
     fn find(&self, name: &str) -> (u64, usize) {
         let hash = self.hasher.hash_one(name);
-        // From the middle: the tables use the lowest and the highest bits.
+        // The middle bits: the hash tables inside the parts use the lowest and the highest.
         (hash, (hash >> 32) as usize % PARTS)
     }
 }
@@ -108,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_stays_as_it_was_and_shares_what_did_not_change() {
+    fn a_change_leaves_older_versions_as_they_were_and_copies_one_part() {
         let mut versions = vec![Namespaces::default()];
         for id in 1..=1_000 {
             let mut next = versions[versions.len() - 1].clone();
@@ -138,6 +145,6 @@ mod tests {
         let copied = parts.filter(|(a, b)| !Arc::ptr_eq(a, b)).count();
         let ids = before.by_id.values().zip(after.by_id.values());
         let copied_ids = ids.filter(|(a, b)| !Arc::ptr_eq(a, b)).count();
-        assert_eq!((copied, copied_ids), (1, 1), "parts that were copied");
+        assert_eq!((copied, copied_ids), (1, 1), "how many parts were copied");
     }
 }
