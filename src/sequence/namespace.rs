@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Key, KeyKind, Lattice, NUMBER_MAX, SectionId, SectionKey};
+use super::{
+    ids::{NamespaceId, SectionId, SectionKey},
+    key::{Key, KeyKind},
+    progression::{Lattice, NUMBER_MAX},
+};
 
 /// The longest namespace name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
@@ -10,10 +14,6 @@ pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 /// The greatest step that is accepted: eight million unclean leader changes, each of which may skip
 /// one, then leave numbers.
 pub const STEP_MAX: u64 = 1 << 40;
-
-/// Identifies a namespace inside a cluster; assigned at creation, from 1, never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct NamespaceId(pub u32);
 
 /// What an operator chooses when creating a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,26 +1,8 @@
-//! Sections: the keys that share one `max_seq`, and the arithmetic of their ceilings.
+//! A section's ceiling: the arithmetic of `max_seq`.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lattice, NUMBER_MAX, NamespaceId};
-
-/// Which keys of a namespace share a ceiling.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SectionKey {
-    /// The ids from this number x `section_size` on, `section_size` of them.
-    Id(u64),
-    /// The one key of this name.
-    Name(Box<[u8]>),
-}
-
-/// A section of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SectionId {
-    /// The namespace.
-    pub namespace: NamespaceId,
-    /// The keys.
-    pub key: SectionKey,
-}
+use super::progression::{Lattice, NUMBER_MAX};
 
 /// What the replicated table holds of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
