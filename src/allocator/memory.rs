@@ -188,13 +188,13 @@ impl Memory {
     /// alone.
     pub fn close(&self, group: &Group) -> Vec<Trim> {
         let namespaces = group.view().namespaces();
-        let lattice = |id| {
+        let progression = |id| {
             let namespace = namespaces.by_id(id)?;
-            Some(namespace.config.lattice())
+            Some(namespace.config.progression())
         };
         let shards = self.shards.iter();
         let mut used: Vec<_> = shards
-            .flat_map(|shard| shard.0.lock().close(lattice))
+            .flat_map(|shard| shard.0.lock().close(progression))
             .collect();
         used.sort_unstable_by(|a, b| {
             let order = a.has_left.cmp(&b.has_left).reverse();

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use super::{cursor::Cursor, held::Handed};
 use crate::{
     clock::Instant,
-    sequence::{Chunk, Key, Lattice, NUMBER_MAX, NamespaceConfig, Range, SectionId},
+    sequence::{Chunk, Key, NUMBER_MAX, NamespaceConfig, Progression, Range, SectionId},
 };
 
 /// A chunk that was used up sooner makes the step grow.
@@ -205,12 +205,12 @@ impl Section {
 
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.
     pub fn left(&self, cursor: &mut Cursor, config: &NamespaceConfig) -> u64 {
-        let lattice = config.lattice();
-        let Some(lowest) = self.lowest(lattice).filter(|_| self.ceiling > 0) else {
+        let progression = config.progression();
+        let Some(lowest) = self.lowest(progression).filter(|_| self.ceiling > 0) else {
             return 0;
         };
         cursor.next = cursor.next.max(lowest);
-        count_from(cursor.next, self.ceiling.min(config.max), lattice)
+        count_from(cursor.next, self.ceiling.min(config.max), progression)
     }
 
     /// Has a call wait; true where a bump must be asked for.
@@ -223,12 +223,12 @@ impl Section {
 
     /// The last number that this term knows to be handed out for the key at `cursor`: 0 for none.
     /// `None` before the first chunk.
-    pub fn current(&self, cursor: Option<&Cursor>, lattice: Lattice) -> Option<u64> {
+    pub fn current(&self, cursor: Option<&Cursor>, progression: Progression) -> Option<u64> {
         if self.ceiling == 0 {
             return None;
         }
-        let lowest = self.lowest(lattice);
-        let last = lowest.and_then(|lowest| cursor?.last(lowest, lattice.increment));
+        let lowest = self.lowest(progression);
+        let last = lowest.and_then(|lowest| cursor?.last(lowest, progression.increment));
         Some(last.unwrap_or(self.floor))
     }
 
@@ -299,12 +299,12 @@ impl Section {
             self.adapt_step(config, lasted);
             self.lead(lasted, bump_time)
         };
-        let lattice = config.lattice();
+        let progression = config.progression();
         self.ceiling = chunk.new;
         self.alert = chunk
             .new
-            .saturating_sub(lead.saturating_mul(lattice.increment));
-        self.chunk = lattice.count_between(chunk.old, chunk.new);
+            .saturating_sub(lead.saturating_mul(progression.increment));
+        self.chunk = progression.count_between(chunk.old, chunk.new);
         self.granted = now;
         self.exhausted_at = 0;
         apart
@@ -322,9 +322,9 @@ impl Section {
 
     /// The first number above the floor, whatever the namespace's `max` is by now; `None` at the end of
     /// the number space.
-    pub fn lowest(&self, lattice: Lattice) -> Option<u64> {
+    pub fn lowest(&self, progression: Progression) -> Option<u64> {
         let max = NUMBER_MAX;
-        Lattice { max, ..lattice }.next_above(self.floor)
+        Progression { max, ..progression }.first_above(self.floor)
     }
 
     /// Whether numbers are left above `used`, the greatest that was taken.
@@ -379,9 +379,9 @@ impl Section {
 }
 
 /// How many numbers there are from `next`, which is one, up to `high`.
-fn count_from(next: u64, high: u64, lattice: Lattice) -> u64 {
+fn count_from(next: u64, high: u64, progression: Progression) -> u64 {
     high.checked_sub(next)
-        .map_or(0, |span| span / lattice.increment + 1)
+        .map_or(0, |span| span / progression.increment + 1)
 }
 
 #[cfg(test)]

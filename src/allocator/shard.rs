@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    sequence::{Key, Lattice, Namespace, NamespaceId, SectionId},
+    sequence::{Key, Namespace, NamespaceId, Progression, SectionId},
 };
 
 /// A part of the memory.
@@ -180,7 +180,7 @@ impl Shard {
             None => *self.shared.get(&namespace.section_of(key))?,
         };
         let section = self.sections.get(place as usize)?;
-        section.current(cursor.as_ref(), namespace.config.lattice())
+        section.current(cursor.as_ref(), namespace.config.progression())
     }
 
     /// Section number `place`.
@@ -217,18 +217,18 @@ impl Shard {
 
     /// Empties the shard and says what was used of each section that got a chunk, also of one that was
     /// used to its end: its record then says that nothing is skipped.
-    pub fn close(&mut self, lattice: impl Fn(NamespaceId) -> Option<Lattice>) -> Vec<Used> {
+    pub fn close(&mut self, progression: impl Fn(NamespaceId) -> Option<Progression>) -> Vec<Used> {
         let closed = std::mem::take(self);
-        let lattices: Vec<Option<Lattice>> = (closed.sections.iter())
-            .map(|section| lattice(section.id.namespace).filter(|_| section.has_chunk()))
+        let progressions: Vec<Option<Progression>> = (closed.sections.iter())
+            .map(|section| progression(section.id.namespace).filter(|_| section.has_chunk()))
             .collect();
         // The last number of a key, if it was asked for in this term.
         let last = |cursor: &Cursor| {
             let place = cursor.section as usize;
-            let lattice = lattices[place]?;
+            let progression = progressions[place]?;
             let section = &closed.sections[place];
-            let taken = cursor.last(section.lowest(lattice)?, lattice.increment);
-            Some((place, taken.unwrap_or(section.floor()), lattice))
+            let taken = cursor.last(section.lowest(progression)?, progression.increment);
+            Some((place, taken.unwrap_or(section.floor()), progression))
         };
         let mut used: Vec<(u64, u64)> = (closed.sections.iter())
             .map(|section| (section.floor(), 0))
@@ -236,11 +236,11 @@ impl Shard {
         for (place, last, _) in closed.cursors.iter().filter_map(last) {
             used[place].0 = used[place].0.max(last);
         }
-        for (place, last, lattice) in closed.cursors.iter().filter_map(last) {
-            used[place].1 += lattice.count_between(last, used[place].0);
+        for (place, last, progression) in closed.cursors.iter().filter_map(last) {
+            used[place].1 += progression.count_between(last, used[place].0);
         }
-        (closed.sections.into_iter().zip(used).zip(&lattices))
-            .filter(|(_, lattice)| lattice.is_some())
+        (closed.sections.into_iter().zip(used).zip(&progressions))
+            .filter(|(_, progression)| progression.is_some())
             .map(|((section, (last, lost)), _)| Used {
                 has_left: section.has_left(last),
                 section: section.id,

@@ -78,16 +78,18 @@ fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped,
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
-    let lattice = namespace.config.lattice();
+    let progression = namespace.config.progression();
     match table
         .section(&bump.section)?
-        .bump(lattice, term, bump.numbers, bump.unused_max)
+        .bump(progression, term, bump.numbers, bump.unused_max)
     {
         Ok((record, chunk)) => {
             table.put_section(&bump.section, record);
             Ok(Bumped::Chunk(chunk))
         }
-        Err(Exhausted) => Ok(Bumped::Exhausted { max: lattice.max }),
+        Err(Exhausted) => Ok(Bumped::Exhausted {
+            max: progression.max,
+        }),
     }
 }
 

@@ -20,5 +20,5 @@ pub use namespace::{
     InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, STEP_MAX, check_name,
     check_steps,
 };
-pub use progression::{Lattice, NUMBER_MAX, Range};
+pub use progression::{NUMBER_MAX, Progression, Range};
 pub use section::{Chunk, Exhausted, SectionRecord};

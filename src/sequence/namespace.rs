@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ids::{NamespaceId, SectionId, SectionKey},
     key::{Key, KeyKind},
-    progression::{Lattice, NUMBER_MAX},
+    progression::{NUMBER_MAX, Progression},
 };
 
 /// The longest namespace name, in characters.
@@ -199,8 +199,8 @@ impl NamespaceConfig {
     }
 
     /// The numbers that its keys hand out.
-    pub fn lattice(&self) -> Lattice {
-        Lattice {
+    pub fn progression(&self) -> Progression {
+        Progression {
             start: self.start,
             increment: self.increment,
             max: self.max,

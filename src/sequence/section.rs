@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::progression::{Lattice, NUMBER_MAX};
+use super::progression::{NUMBER_MAX, Progression};
 
 /// What the replicated table holds of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,21 +41,23 @@ impl SectionRecord {
     /// [`Exhausted`] where not one number is left.
     pub fn bump(
         self,
-        lattice: Lattice,
+        progression: Progression,
         term: u64,
         numbers: u64,
         unused_max: u64,
     ) -> Result<(Self, Chunk), Exhausted> {
         let old = self.max_seq;
-        let first = lattice.next_above(old).ok_or(Exhausted)?;
-        let new = lattice
+        let first = progression.first_above(old).ok_or(Exhausted)?;
+        let new = progression
             .range_above(old, numbers.max(1))
-            .map_or(lattice.at_or_below(lattice.max), |range| range.last)
+            .map_or(progression.last_at_or_below(progression.max), |range| {
+                range.last
+            })
             .max(first);
         let left = if self.term == term {
             0
         } else {
-            let of_the_term = lattice.count_between(self.floor, self.max_seq);
+            let of_the_term = progression.count_between(self.floor, self.max_seq);
             of_the_term.min(self.unused_max)
         };
         let record = SectionRecord {
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ONES: Lattice = Lattice {
+    const ONES: Progression = Progression {
         start: 1,
         increment: 1,
         max: NUMBER_MAX,
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_last_chunk_is_cut_at_the_maximum_and_then_the_section_is_exhausted() {
-        let tens = Lattice {
+        let tens = Progression {
             start: 10,
             increment: 10,
             max: 55,

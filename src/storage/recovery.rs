@@ -404,10 +404,10 @@ impl<'a> Copy<'a> {
                     .damaged(Family::Applied, &key, "it has no namespace"));
             };
             let after = before.raised(told.raised_by);
-            let lattice = namespace.config.lattice();
+            let progression = namespace.config.progression();
             told.sections += 1;
-            if lattice.next_above(before.max_seq).is_some()
-                && lattice.next_above(after.max_seq).is_none()
+            if progression.first_above(before.max_seq).is_some()
+                && progression.first_above(after.max_seq).is_none()
             {
                 told.exhausted += 1;
             }

@@ -102,8 +102,8 @@ impl One {
     }
 
     fn current(&self) -> Option<u64> {
-        let lattice = self.config.lattice();
-        self.section.current(Some(&self.cursor), lattice)
+        let progression = self.config.progression();
+        self.section.current(Some(&self.cursor), progression)
     }
 }
 

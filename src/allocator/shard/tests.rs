@@ -98,8 +98,8 @@ impl One {
     }
 
     fn close(&mut self) -> Vec<(SectionId, u64, u64)> {
-        let lattice = self.namespace.config.lattice();
-        let used = self.shard.close(|_| Some(lattice));
+        let progression = self.namespace.config.progression();
+        let used = self.shard.close(|_| Some(progression));
         used.into_iter()
             .map(|used| (used.section, used.last, used.lost))
             .collect()
