@@ -1,7 +1,10 @@
 //! The state machine: what a committed command does to the replicated table.
 //!
-//! [`apply`] is deterministic, and the same on every node. It reads and writes through [`Table`], so
-//! that the storage decides how to make one entry's writes atomic.
+//! [`apply`] is deterministic, so every node comes to the same table and outcome. It reads and writes
+//! through [`Table`], so that the storage decides how to make one entry's writes atomic.
+//!
+//! Invariant: a bump raises a ceiling and its chunk begins at the ceiling before; a trim never raises
+//! one.
 
 use super::{
     command::{Bump, Bumped, Command, NamespaceRefused, Outcome},
@@ -10,15 +13,15 @@ use super::{
     section::{Exhausted, SectionRecord},
 };
 
-/// The replicated table as one log entry sees it: reads see the entry's own writes.
+/// The replicated table as one log entry sees it. Reads see the entry's own writes.
 pub trait Table {
-    /// Why a read failed.
+    /// The error of a read.
     type Error;
 
-    /// A section's record; the default where there is none.
+    /// A section's record, or the default if there is none.
     ///
     /// # Errors
-    /// When the storage cannot be read or trusted.
+    /// If the storage cannot be read or is damaged.
     fn section(&self, id: &SectionId) -> Result<SectionRecord, Self::Error>;
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
@@ -28,7 +31,7 @@ pub trait Table {
     fn namespace_named(&self, name: &str) -> Option<&Namespace>;
     /// How many namespaces there are.
     fn namespace_count(&self) -> usize;
-    /// The id of the next namespace: above those of all that ever were.
+    /// The id of the next namespace. It is above the ids of all namespaces that ever existed.
     fn next_namespace_id(&self) -> NamespaceId;
     /// Writes a namespace.
     fn put_namespace(&mut self, namespace: Namespace);
@@ -37,7 +40,8 @@ pub trait Table {
 /// Applies one committed command of `term` to the table.
 ///
 /// # Errors
-/// Only the table's own: a refusal is an [`Outcome`], since every node must come to the same.
+/// If the table cannot be read. A refusal is not an error but an [`Outcome`], since every node must come to
+/// the same one.
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
     match command {
         Command::Bump(bumps) => bumps
@@ -48,7 +52,10 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::Trim(trims) => {
             let mut trimmed = 0;
             for trim in trims {
-                if let Some(record) = table.section(&trim.section)?.trim(term, trim.used) {
+                let before = table.section(&trim.section)?;
+                if let Some(record) = before.trim(term, trim.used) {
+                    debug_assert_eq!(before.term, term, "only the owner trims");
+                    debug_assert!(record.max_seq >= before.floor, "{before:?} to {record:?}");
                     table.put_section(&trim.section, record);
                     trimmed += 1;
                 }
@@ -79,11 +86,11 @@ fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped,
         return Ok(Bumped::NoNamespace);
     };
     let progression = namespace.config.progression();
-    match table
-        .section(&bump.section)?
-        .bump(progression, term, bump.numbers, bump.unused_max)
-    {
+    let before = table.section(&bump.section)?;
+    match before.bump(progression, term, bump.numbers, bump.unused_max) {
         Ok((record, chunk)) => {
+            debug_assert_eq!(chunk.old, before.max_seq, "a chunk begins at the ceiling");
+            debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             table.put_section(&bump.section, record);
             Ok(Bumped::Chunk(chunk))
         }

@@ -1,4 +1,6 @@
-//! What travels through the Raft log, and what it can come to.
+//! Commands, which travel through the Raft log, and their outcomes.
+//!
+//! These types are stored and sent as they are declared: the order of variants and fields is the format.
 
 use std::fmt;
 
@@ -13,25 +15,25 @@ use super::{
 /// A log entry's payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Raise the ceilings of many sections; the answers are the proposer's chunks.
+    /// Raise the ceilings of many sections. The answers are the proposer's chunks.
     Bump(Vec<Bump>),
-    /// Lower the ceilings of many sections to what their owner used: the end of a term.
+    /// Lower the ceilings of many sections to what their term used. Proposed at the end of a term.
     Trim(Vec<Trim>),
-    /// Create a namespace, unless there are too many. The limit is in the entry: replicas of releases
-    /// with other limits come to the same.
+    /// Create a namespace, unless there are too many. The entry carries the limit, so that replicas of
+    /// releases with other limits come to the same outcome.
     CreateNamespace {
-        /// What to create.
+        /// The namespace's configuration.
         config: NamespaceConfig,
-        /// How many namespaces there may be with it.
+        /// How many namespaces there may be, this one included.
         namespaces_max: u64,
     },
-    /// Change what may be changed of a namespace; `None` leaves a field as it is.
+    /// Change a namespace. `None` leaves a field as it is.
     UpdateNamespace {
-        /// Which.
+        /// The namespace's name.
         name: String,
         /// The new step.
         step: Option<u64>,
-        /// The new least step; 0 for none.
+        /// The new smallest step; 0 for none.
         step_min: Option<u64>,
         /// The new greatest step; 0 for none.
         step_max: Option<u64>,
@@ -40,11 +42,11 @@ pub enum Command {
     },
 }
 
-/// How many namespaces a cluster may have: every node holds all of them in memory.
+/// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
 const NAMESPACES_MAX: u64 = 10_000;
 
 impl Command {
-    /// Creates a namespace, within this release's limit on their number.
+    /// The command that creates a namespace under this release's limit on their number.
     pub fn create_namespace(config: NamespaceConfig) -> Self {
         Command::CreateNamespace {
             config,
@@ -69,28 +71,28 @@ impl fmt::Display for Command {
 /// Raise one section's ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
-    /// Which section.
+    /// The section.
     pub section: SectionId,
-    /// By how many numbers; at least 1.
+    /// By how many numbers. At least 1.
     pub numbers: u64,
-    /// How many numbers of the section are unused at most once this is in force: one step, and what
-    /// the calls that wait have asked for beyond it.
+    /// How many numbers of the section are unused at most once the bump is in force: one step, and what
+    /// calls that wait have asked for beyond it.
     pub unused_max: u64,
 }
 
 /// Lower one section's ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trim {
-    /// Which section.
+    /// The section.
     pub section: SectionId,
     /// The greatest number that the term handed out in it.
     pub used: u64,
 }
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// A blank or membership entry: nothing to say.
+    /// The entry was blank or a change of members.
     None,
     /// An answer for each bump, in order.
     Bumped(Vec<Bumped>),
@@ -100,17 +102,17 @@ pub enum Outcome {
     Namespace(Result<Namespace, NamespaceRefused>),
 }
 
-/// What a bump came to.
+/// The answer to one bump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bumped {
     /// The proposer's chunk.
     Chunk(Chunk),
     /// No number is left.
     Exhausted {
-        /// Under this `max`, the namespace's when the bump was applied.
+        /// The namespace's `max` when the bump was applied.
         max: u64,
     },
-    /// There is no namespace of that id.
+    /// There is no namespace with that id.
     NoNamespace,
 }
 
@@ -120,13 +122,13 @@ pub enum NamespaceRefused {
     /// The name is taken.
     #[error("namespace {0:?} exists already")]
     Exists(String),
-    /// There is none of that name.
+    /// There is no namespace with that name.
     #[error("namespace {0:?} does not exist; create it with: ratchet namespace create {0}")]
     NotFound(String),
-    /// The configuration is not acceptable.
+    /// The configuration is refused.
     #[error("{0}")]
     Invalid(String),
-    /// There are as many as there may be.
+    /// There are as many namespaces as there may be.
     #[error(
         "there are {0} namespaces already, as many as there may be, and none can be removed; give \
          keys a prefix inside a namespace instead of one each"

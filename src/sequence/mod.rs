@@ -1,8 +1,11 @@
-//! The domain, pure: namespaces, keys, sections, ranges, and what a log entry does to them.
+//! The domain: namespaces, keys, sections, ranges, and what a log entry does to them. Pure: no I/O, no
+//! async, no clock, and nothing else of this crate.
 //!
-//! Uses nothing of this crate: no I/O, no async, no clock. Its one invariant: `max_seq` of a
-//! section only grows, but for a *trim* by the very term that raised it, and that never below what
-//! was handed out.
+//! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the term that
+//! raised it, which never goes below what was handed out.
+//!
+//! Which file uses which: `ids` and `progression` use no other; `key` and `section` come next, then
+//! `namespace`, `command` and `apply`.
 
 mod apply;
 mod command;

@@ -1,23 +1,23 @@
-//! The numbers that a namespace can hand out, and ranges of them.
+//! The arithmetic progression of a namespace's numbers, and ranges of it.
 
 use serde::{Deserialize, Serialize};
 
-/// No number is greater: 2^63 - 1, so that every number fits a signed 64-bit integer.
+/// The greatest number: 2^63 - 1, so that every number fits a signed 64-bit integer.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// The numbers `start`, `start + increment`, `start + 2 x increment`, ... up to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progression {
-    /// The first number; at least 1, so that 0 stands for "none yet".
+    /// The first number. At least 1, so that 0 stands for "none yet".
     pub start: u64,
-    /// The distance between neighbours; at least 1.
+    /// The distance between neighbouring numbers. At least 1.
     pub increment: u64,
-    /// No number is greater.
+    /// The greatest value that a number may have.
     pub max: u64,
 }
 
 impl Progression {
-    /// The smallest number above `value`; `None` where that would exceed `max`.
+    /// The smallest number above `value`. `None` if it would exceed `max`.
     pub fn first_above(&self, value: u64) -> Option<u64> {
         let next = match value.checked_sub(self.start) {
             None => self.start,
@@ -29,7 +29,7 @@ impl Progression {
         (next <= self.max).then_some(next)
     }
 
-    /// The largest number not above `value`; 0 where there is none.
+    /// The largest number at or below `value`. 0 if there is none.
     pub fn last_at_or_below(&self, value: u64) -> u64 {
         match value.min(self.max).checked_sub(self.start) {
             None => 0,
@@ -37,7 +37,7 @@ impl Progression {
         }
     }
 
-    /// The next `count` (at least 1) numbers above `value`; `None` where they would exceed `max`.
+    /// The next `count` (at least 1) numbers above `value`. `None` if they would exceed `max`.
     pub fn range_above(&self, value: u64, count: u64) -> Option<Range> {
         let first = self.first_above(value)?;
         let span = count.checked_sub(1)?.checked_mul(self.increment)?;
@@ -49,7 +49,7 @@ impl Progression {
         })
     }
 
-    /// How many numbers lie above `low` and not above `high`.
+    /// How many numbers lie above `low` and at or below `high`.
     pub fn count_between(&self, low: u64, high: u64) -> u64 {
         match (self.first_above(low), self.last_at_or_below(high)) {
             (Some(first), last) if last >= first => (last - first) / self.increment + 1,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_number_is_the_start_and_the_last_does_not_exceed_the_maximum() {
+    fn the_first_number_is_the_start_and_the_last_does_not_exceed_the_max() {
         let chapters = progression(100, 100, 1_050);
         assert_eq!(chapters.first_above(0), Some(100));
         assert_eq!(chapters.first_above(100), Some(200));
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_lies_just_above_its_floor_and_holds_as_many_numbers_as_asked(
+        fn a_range_begins_just_above_its_floor_and_holds_as_many_numbers_as_asked(
             start in 1u64..50, increment in 1u64..20, floor in 0u64..1_000, count in 1u64..100,
         ) {
             let progression = progression(start, increment, NUMBER_MAX);

@@ -60,7 +60,7 @@ fn section(id: u64) -> SectionId {
 }
 
 #[test]
-fn one_entry_bumps_many_sections_even_the_same_twice() {
+fn an_entry_that_bumps_a_section_twice_gives_it_two_adjacent_chunks() {
     let mut table = Memory::default();
     run(
         &mut table,
@@ -95,7 +95,7 @@ fn one_entry_bumps_many_sections_even_the_same_twice() {
 }
 
 #[test]
-fn refusals_are_outcomes_and_change_nothing() {
+fn a_refused_command_has_an_outcome_and_changes_nothing() {
     let mut table = Memory::default();
     assert_eq!(
         run(&mut table, 1, Command::Bump(vec![bump(7, 10)])),
@@ -133,7 +133,7 @@ fn refusals_are_outcomes_and_change_nothing() {
 }
 
 #[test]
-fn the_limit_on_namespaces_is_the_entrys_own() {
+fn the_entry_that_creates_a_namespace_brings_the_limit_on_their_number() {
     let mut table = Memory::default();
     let create = |name: &str, namespaces_max| Command::CreateNamespace {
         config: NamespaceConfig::new(name),
