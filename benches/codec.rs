@@ -1,4 +1,4 @@
-//! What it costs to read and write the bytes: of messages on the wire, and of log entries.
+//! Measures what it costs to read and write messages on the wire and log entries.
 //!
 //! `cargo bench --bench codec`
 
@@ -12,7 +12,7 @@ use ratchet::{
     storage::codec,
 };
 
-/// Keys that a message or a log entry carries.
+/// How many keys a message or a log entry carries.
 const KEYS: u64 = 1_000;
 
 fn messages(c: &mut Criterion) {

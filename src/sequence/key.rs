@@ -1,11 +1,11 @@
-//! Keys: what a sequence belongs to inside a namespace.
+//! Keys. Each key of a namespace has a sequence of its own.
 
 use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The longest byte-string key, in bytes.
+/// The greatest length of a byte-string key, in bytes.
 pub const KEY_NAME_BYTES_MAX: usize = 256;
 
 /// Which kind of key a namespace takes.
@@ -26,8 +26,8 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What a sequence belongs to: a book, a user, a conversation. Borrowed: the way from a message to its
-/// numbers sets no memory aside.
+/// What a sequence belongs to: a book, a user, a conversation. Borrowed from its message, so that handing
+/// out numbers allocates nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key<'a> {
     /// An unsigned 64-bit integer.
@@ -81,7 +81,7 @@ impl From<Key<'_>> for OwnedKey {
     }
 }
 
-/// Why a byte string is no key.
+/// Why a byte string is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     /// It has no bytes.
@@ -96,7 +96,7 @@ impl<'a> Key<'a> {
     /// A byte-string key.
     ///
     /// # Errors
-    /// [`InvalidKey`] unless it has 1 to [`KEY_NAME_BYTES_MAX`] bytes.
+    /// [`InvalidKey`] if it is empty or has more than [`KEY_NAME_BYTES_MAX`] bytes.
     pub fn name(bytes: &'a [u8]) -> Result<Self, InvalidKey> {
         match bytes.len() {
             0 => Err(InvalidKey::Empty),
@@ -105,7 +105,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Which kind this key is.
+    /// The kind of this key.
     pub fn kind(&self) -> KeyKind {
         match self {
             Key::Id(_) => KeyKind::Id,

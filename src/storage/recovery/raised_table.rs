@@ -93,10 +93,10 @@ fn raise_sections(
             return Err(db.damaged(Family::Applied, &key, "its namespace does not exist"));
         };
         let after = before.raised(counted.raised_by);
-        let lattice = namespace.config.lattice();
+        let progression = namespace.config.progression();
         counted.sections += 1;
-        if lattice.next_above(before.max_seq).is_some()
-            && lattice.next_above(after.max_seq).is_none()
+        if progression.first_above(before.max_seq).is_some()
+            && progression.first_above(after.max_seq).is_none()
         {
             counted.exhausted += 1;
         }
