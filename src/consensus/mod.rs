@@ -11,9 +11,9 @@
 //!   holds a vote keeps silent for one follower lease first.
 //! * Raft's clock of acknowledgements can run ahead: [`LeaseClock`] counts its own.
 //! * Raft obeys any sender and any term: senders must be members, and terms come step by step
-//!   ([`Group::answer`]).
+//!   ([`Group::handle_rpc`]).
 //! * Leadership transfer overrides leases, and an election can follow a vote that was granted while
-//!   the lease held: the lease is void before Raft is told ([`Group::answer`], [`Group::transfer`]).
+//!   the lease held: the lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
 //! * Raft knows no margin for drift: the leader's lease is shorter than the followers', and every
 //!   message carries the latter, so that nodes that disagree refuse each other.
 //! * A watched state hides changes in between: everything is compared by term.
@@ -22,20 +22,18 @@
 //!   bounded by [`log_limit`].
 
 mod group;
-mod inbound;
 mod lease;
 pub mod log_limit;
 mod membership;
 mod network;
+mod rpc;
 mod state_machine;
 mod terms;
-mod transport;
 pub mod watchdog;
 
-pub use group::{Group, GroupConfig, Leadership, ProposeError};
-pub use inbound::ArrivingSnapshot;
+pub use group::{Group, GroupConfig, Leadership, ProposeError, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
-pub use membership::{LogState, MembershipChange, NodeState, Role, Voters};
-pub use network::Sender;
+pub use membership::{LogState, MembershipChange, NodeState, Role};
+pub use network::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use rpc::ArrivingSnapshot;
 pub use state_machine::StateMachine;
-pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -9,12 +9,18 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use openraft::vote::RaftLeaderId;
 use tokio::sync::Semaphore;
+use tonic::Status;
 
 use super::*;
 use crate::{
     clock::{Clock, Instant},
-    consensus::lease::Quorums,
+    consensus::{
+        lease::Quorums,
+        network::{Network, Sender, Transport},
+    },
+    metrics::Metrics,
     proto::peer::*,
+    storage::{Member, codec},
 };
 
 #[derive(Default)]
@@ -163,7 +169,7 @@ async fn a_peer_whose_answer_is_of_another_release_is_named() {
 }
 
 fn three() -> Quorums {
-    Quorums::new([BTreeSet::from([1, 2, 3])])
+    Quorums::new(0, [BTreeSet::from([1, 2, 3])])
 }
 
 #[tokio::test]
@@ -257,21 +263,21 @@ fn a_peer_that_forgets_what_it_acknowledged_is_kept_from_raft() {
         AppendEntriesResponse::Conflict,
     );
     assert!(
-        peer.remember(&append(3, 9), &conflict).is_ok(),
+        peer.record_acknowledged_index(&append(3, 9), &conflict).is_ok(),
         "never had it"
     );
-    assert!(peer.remember(&append(3, 5), &success).is_ok());
+    assert!(peer.record_acknowledged_index(&append(3, 5), &success).is_ok());
     assert!(
-        peer.remember(&append(3, 6), &conflict).is_ok(),
+        peer.record_acknowledged_index(&append(3, 6), &conflict).is_ok(),
         "never had it"
     );
-    let forgot = peer.remember(&append(3, 5), &conflict).unwrap_err();
+    let forgot = peer.record_acknowledged_index(&append(3, 5), &conflict).unwrap_err();
     assert!(
         forgot.to_string().contains("ratchet node remove 2"),
         "{forgot}"
     );
     assert!(
-        peer.remember(&append(4, 5), &conflict).is_ok(),
+        peer.record_acknowledged_index(&append(4, 5), &conflict).is_ok(),
         "a later term may have overwritten it"
     );
     let another = Member {
@@ -280,7 +286,7 @@ fn a_peer_that_forgets_what_it_acknowledged_is_kept_from_raft() {
     };
     let replaced = bench.network.peer(2, &another);
     assert!(
-        replaced.remember(&append(3, 5), &conflict).is_ok(),
+        replaced.record_acknowledged_index(&append(3, 5), &conflict).is_ok(),
         "a directory of its own"
     );
 }

@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, GrpcTransport, StateMachine},
+    consensus::{GroupConfig, GrpcTransport, RaftRpc, StateMachine},
     metrics::Metrics,
-    proto::peer::SnapshotPart,
-    storage::{Entry, LogId, Member, SnapshotData, Store, StoreOptions},
+    proto::peer::Header,
+    storage::{Entry, Member, Store, StoreOptions, codec},
     tasks::Tasks,
 };
 
@@ -87,7 +87,7 @@ async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u
     };
     let request = codec::encode(&request).unwrap();
     let header = header(group);
-    let answer = group.answer(RaftRpc::Append, Some(&header), &request);
+    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request);
     answer.await.unwrap();
 }
 
@@ -106,13 +106,13 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
         header: Some(header(&group)),
         payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
     };
-    let mut arriving = group.snapshot_begins(&first)?.expect("it leads");
+    let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
     while let Some(part) = parts.next_part().await {
         arriving = group
-            .snapshot_goes_on(arriving, part.unwrap().into())
+            .write_snapshot_part(arriving, part.unwrap().into())
             .await?;
     }
-    group.snapshot_arrived(arriving).await
+    group.install_snapshot(arriving).await
 }
 
 /// Waits until Raft knows that everything up to `index` is committed.

@@ -1,7 +1,4 @@
-//! How a message reaches a peer: a seam, so that tests and simulations bring their own network.
-//!
-//! Invariant: a transport delivers to whoever listens at an address; it is the receiver that checks
-//! whether it is meant (the header of every message names it).
+//! The transport of production: gRPC over TCP.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,74 +15,11 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
+use super::transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};
 use crate::proto::peer::{
     AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
     HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_client::PeerClient,
 };
-
-/// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-/// Which of Raft's questions a [`RaftMessage`] asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RaftRpc {
-    /// Append entries, or a heartbeat.
-    Append,
-    /// Vote for me.
-    Vote,
-    /// Would you vote for me?
-    PreVote,
-    /// Take over the leadership.
-    TransferLeader,
-}
-
-/// Delivers messages to the peer that listens at an address ("host:port").
-#[async_trait]
-pub trait Transport: Send + Sync + 'static {
-    /// Sends one Raft message and waits for the answer, at most `timeout`.
-    async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
-    ) -> Result<RaftReply, Status>;
-
-    /// Sends a snapshot in parts and waits until it is installed.
-    async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status>;
-
-    /// Asks who listens there, for at most `timeout`.
-    async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
-    ) -> Result<HelloResponse, Status>;
-
-    /// Opens a stream of forwarded requests.
-    async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
-
-    /// Sends an administrative request and waits for the answer, at most `timeout`.
-    async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
-    ) -> Result<AdministerReply, Status>;
-
-    /// The members are at these addresses now: connections to others need not be kept.
-    fn keep(&self, addresses: BTreeSet<String>) {
-        let _ = addresses;
-    }
-}
 
 /// The transport of production: gRPC over TCP. Connections to members are kept and shared; one to
 /// anybody else is closed after use, so that whoever names addresses fills nothing.
@@ -97,21 +31,21 @@ pub struct GrpcTransport {
 #[derive(Debug, Default)]
 struct Channels {
     members: BTreeSet<String>,
-    kept: HashMap<(String, Lane), Channel>,
+    kept: HashMap<(String, ChannelClass), Channel>,
 }
 
 /// Heartbeats and votes must not queue behind a snapshot: each lane is a connection of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
+enum ChannelClass {
     Raft,
     Bulk,
     Requests,
 }
 
 impl GrpcTransport {
-    fn client(&self, address: &str, lane: Lane) -> Result<PeerClient<Channel>, Status> {
+    fn client(&self, address: &str, class: ChannelClass) -> Result<PeerClient<Channel>, Status> {
         let mut channels = self.channels.lock();
-        let key = (address.to_owned(), lane);
+        let key = (address.to_owned(), class);
         let channel = match channels.kept.get(&key) {
             Some(channel) => channel.clone(),
             None => {
@@ -187,7 +121,7 @@ impl Transport for GrpcTransport {
         message: RaftMessage,
         timeout: Duration,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, Lane::Raft)?;
+        let mut client = self.client(address, ChannelClass::Raft)?;
         let request = within(timeout, message);
         match rpc {
             RaftRpc::Append => bounded(timeout, address, client.append(request)).await,
@@ -204,7 +138,7 @@ impl Transport for GrpcTransport {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, Lane::Bulk)?;
+        let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
@@ -215,7 +149,7 @@ impl Transport for GrpcTransport {
         request: HelloRequest,
         timeout: Duration,
     ) -> Result<HelloResponse, Status> {
-        let mut client = self.client(address, Lane::Raft)?;
+        let mut client = self.client(address, ChannelClass::Raft)?;
         bounded(timeout, address, client.hello(within(timeout, request))).await
     }
 
@@ -224,7 +158,7 @@ impl Transport for GrpcTransport {
         address: &str,
         requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
-        let mut client = self.client(address, Lane::Requests)?;
+        let mut client = self.client(address, ChannelClass::Requests)?;
         let answer = client.forward(Outgoing(requests)).await?;
         Ok(answer.into_inner().boxed())
     }
@@ -235,7 +169,7 @@ impl Transport for GrpcTransport {
         request: AdministerRequest,
         timeout: Duration,
     ) -> Result<AdministerReply, Status> {
-        let mut client = self.client(address, Lane::Requests)?;
+        let mut client = self.client(address, ChannelClass::Requests)?;
         bounded(
             timeout,
             address,
