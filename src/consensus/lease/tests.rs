@@ -34,11 +34,14 @@ fn ms(ms: u64) -> Instant {
 }
 
 fn quorums(log_index: u64, sets: &[&[NodeId]]) -> Quorums {
-    Quorums::new(log_index, sets.iter().map(|set| set.iter().copied().collect()))
+    Quorums::new(
+        log_index,
+        sets.iter().map(|set| set.iter().copied().collect()),
+    )
 }
 
-/// The leases of node 1. Every step writes one line: what happened, and what it made of each lease
-/// that has begun.
+/// The leases of node 1, which last 200 ms. Every step writes one line: what happened, and the state of each
+/// lease that has begun. `{1, 2}+{2, 3}@7` is the joint membership of these voters at log index 7.
 struct Transcript {
     time: Arc<ManualClock>,
     clock: Arc<LeaseClock>,
@@ -136,10 +139,7 @@ impl Transcript {
 }
 
 fn text(quorums: &Quorums) -> String {
-    let sets: Vec<String> = quorums
-        .sets()
-        .map(|voters| format!("{voters:?}"))
-        .collect();
+    let sets: Vec<String> = quorums.sets().map(|voters| format!("{voters:?}")).collect();
     format!("{}@{}", sets.join("+"), quorums.log_index())
 }
 
@@ -180,6 +180,21 @@ fn a_quorum_is_a_majority_of_every_voter_set() {
     agree(&[], &[1]);
     agree(&[&[]], &[1]);
     expect![[r#"
+        [] of [[1]] -> false
+        [1] of [[1]] -> true
+        [1] of [[1, 2]] -> false
+        [1, 2] of [[1, 2]] -> true
+        [1] of [[1, 2, 3]] -> false
+        [1, 3] of [[1, 2, 3]] -> true
+        [1, 8, 9] of [[1, 2, 3]] -> false
+        [1, 2] of [[1, 2, 3, 4]] -> false
+        [1, 2, 4] of [[1, 2, 3, 4]] -> true
+        [1, 2] of [[1, 2, 3, 4, 5]] -> false
+        [1, 2, 5] of [[1, 2, 3, 4, 5]] -> true
+        [1, 2, 3] of [[1, 2, 3], [3, 4, 5]] -> false
+        [1, 3, 4] of [[1, 2, 3], [3, 4, 5]] -> true
+        [1] of [] -> false
+        [1] of [[]] -> false
     "#]]
     .assert_eq(&text);
 }
@@ -198,9 +213,20 @@ fn a_majority_has_reached_what_its_slowest_node_has_reached() {
     reached(&[&[1, 2, 3, 4]], &[(1, 90), (2, 50), (3, 70)]);
     reached(&[&[1, 2, 3, 4, 5]], &[(1, 90), (2, 50), (3, 70), (4, 60)]);
     reached(&[&[1, 2, 3], &[3, 4, 5]], &[(1, 90), (2, 50), (3, 70)]);
-    reached(&[&[1, 2, 3], &[3, 4, 5]], &[(1, 90), (2, 50), (3, 70), (5, 20)]);
+    reached(
+        &[&[1, 2, 3], &[3, 4, 5]],
+        &[(1, 90), (2, 50), (3, 70), (5, 20)],
+    );
     reached(&[], &[(1, 90)]);
     expect![[r#"
+        [(1, 90)] of [[1, 2, 3]] -> None
+        [(1, 90), (2, 50)] of [[1, 2, 3]] -> Some(50)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3]] -> Some(70)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3, 4]] -> Some(50)
+        [(1, 90), (2, 50), (3, 70), (4, 60)] of [[1, 2, 3, 4, 5]] -> Some(60)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3], [3, 4, 5]] -> None
+        [(1, 90), (2, 50), (3, 70), (5, 20)] of [[1, 2, 3], [3, 4, 5]] -> Some(20)
+        [(1, 90)] of [] -> None
     "#]]
     .assert_eq(&text);
 }
@@ -217,6 +243,13 @@ fn the_lease_runs_from_the_sending_of_what_a_majority_acknowledged() {
     t.ack(3, 3, 900);
     t.ack(3, 2, 950);
     t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        at 1199ms -> answer
+        at 1200ms -> do not answer
+        ack 3 in term 3, sent at 900ms -> term 3 valid until 1200ms
+        ack 2 in term 3, sent at 950ms -> term 3 valid until 1200ms
     "#]]);
 }
 
@@ -229,6 +262,11 @@ fn of_five_voters_the_second_fastest_peer_counts() {
     t.ack(3, 3, 500);
     t.ack(3, 4, 800);
     t.check(expect![[r#"
+        lead term 3 with {1, 2, 3, 4, 5}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 3 in term 3, sent at 500ms -> term 3 valid until 700ms
+        ack 4 in term 3, sent at 800ms -> term 3 valid until 1000ms
     "#]]);
 }
 
@@ -241,6 +279,11 @@ fn a_joint_membership_needs_both_majorities() {
     t.ack(3, 4, 100);
     t.ack(3, 5, 90);
     t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}+{3, 4, 5}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 4 in term 3, sent at 100ms -> term 3 not valid
+        ack 5 in term 3, sent at 90ms -> term 3 valid until 290ms
     "#]]);
 }
 
@@ -254,6 +297,11 @@ fn a_sole_voters_lease_never_ends_until_another_membership_is_proposed() {
     t.at(0);
     t.ack(3, 2, 1_000);
     t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        at 4294967295ms -> answer
+        propose {1, 2} while {1}@0 in force -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
     "#]]);
 }
 
@@ -268,6 +316,13 @@ fn an_acknowledgement_of_another_term_extends_nothing() {
     t.ack(4, 2, 1_100);
     t.at(0);
     t.check(expect![[r#"
+        ack 2 in term 2, sent at 1000ms -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 2, sent at 1100ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 4, sent at 1100ms -> term 3 not valid
+        at 0ms -> do not answer
     "#]]);
 }
 
@@ -277,6 +332,8 @@ fn an_acknowledgement_that_came_before_the_term_was_noticed_counts() {
     t.ack(3, 2, 1_000);
     t.lead(3, &quorums(0, &[&[1, 2, 3]]));
     t.check(expect![[r#"
+        ack 2 in term 3, sent at 1000ms -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 valid until 1200ms
     "#]]);
 }
 
@@ -296,6 +353,15 @@ fn a_void_lease_stays_void() {
     t.lead(3, &three);
     t.lead(5, &three);
     t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        Raft adopts term 3 -> term 3 valid until 1200ms
+        at 1000ms -> answer
+        Raft adopts term 4 -> term 3 void
+        ack 2 in term 3, sent at 2000ms -> term 3 void
+        at 2000ms -> do not answer
+        lead term 3 with {1, 2, 3}@0 -> term 3 void
+        lead term 5 with {1, 2, 3}@0 -> term 3 void, term 5 not valid
     "#]]);
 }
 
@@ -308,6 +374,10 @@ fn a_lease_that_begins_after_a_later_term_was_seen_is_void() {
     t.lead(3, &three);
     t.lead(4, &three);
     t.check(expect![[r#"
+        ack 2 in term 3, sent at 1000ms -> no lease
+        Raft adopts term 4 -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 void
+        lead term 4 with {1, 2, 3}@0 -> term 3 void, term 4 not valid
     "#]]);
 }
 
@@ -318,6 +388,8 @@ fn a_new_term_voids_the_last_one() {
     t.lead(3, &sole);
     t.lead(5, &sole);
     t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        lead term 5 with {1}@0 -> term 3 void, term 5 valid for ever
     "#]]);
 }
 
@@ -333,6 +405,11 @@ fn a_proposed_majority_is_needed_until_the_membership_in_force_is_known() {
     // It was refused.
     t.settle(&three);
     t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        propose {1, 2, 3, 4} while {1, 2, 3}@0 in force -> term 3 not valid
+        at 0ms -> do not answer
+        settle on {1, 2, 3}@0 -> term 3 valid until 1200ms
     "#]]);
 }
 
@@ -351,6 +428,14 @@ fn a_watcher_that_lags_does_not_bring_an_earlier_membership_back() {
     t.lead(4, &sole);
     t.at(0);
     t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        propose {1, 2} while {1}@0 in force -> term 3 not valid
+        settle on {1}+{1, 2}@7 -> term 3 not valid
+        at 0ms -> do not answer
+        lead term 3 with {1}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        lead term 4 with {1}@0 -> term 3 void, term 4 valid for ever
+        at 0ms -> answer
     "#]]);
 }
 
@@ -370,6 +455,14 @@ fn a_lease_that_begins_after_a_rejected_term_is_valid() {
     t.lead(6, &sole);
     t.lead(1_000, &sole);
     t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        Raft is told of term 1000 -> term 3 void
+        lead term 4 with {1}@0 -> term 3 void, term 4 void
+        Raft rejects term 1000 -> term 3 void, term 4 void
+        lead term 5 with {1}@0 -> term 3 void, term 4 void, term 5 valid for ever
+        Raft adopts term 1000 -> term 3 void, term 4 void, term 5 void
+        lead term 6 with {1}@0 -> term 3 void, term 4 void, term 5 void, term 6 void
+        lead term 1000 with {1}@0 -> term 3 void, term 4 void, term 5 void, term 6 void, term 1000 valid for ever
     "#]]);
 }
 
@@ -387,5 +480,14 @@ fn a_peer_is_silent_since_it_last_answered_or_since_the_term_began() {
     t.void();
     t.silence(5_000, 2);
     t.check(expect![[r#"
+        silence of 2 at 1000ms -> unknown
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 4900ms -> term 3 valid until 5100ms
+        silence of 2 at 5000ms -> 100ms since its last acknowledgement
+        silence of 3 at 5000ms -> 4s since the term began
+        ack 2 in term 4, sent at 4950ms -> term 3 not valid
+        silence of 2 at 5000ms -> 4s since the term began
+        give the term up -> term 3 void
+        silence of 2 at 5000ms -> unknown
     "#]]);
 }

@@ -78,9 +78,9 @@ impl Group {
         }
         let promoted_is_fit = match change {
             MembershipChange::Promote(id) => fit.contains(id),
-            MembershipChange::Add(..) | MembershipChange::Remove(_) | MembershipChange::Move(..) => {
-                true
-            }
+            MembershipChange::Add(..)
+            | MembershipChange::Remove(_)
+            | MembershipChange::Move(..) => true,
         };
         if promoted_is_fit && (voters.is_empty() || Quorums::new(0, [voters]).agree(&fit)) {
             return Ok(());

@@ -79,11 +79,7 @@ impl Group {
                         metrics.last_applied.as_ref().map(|log_id| log_id.index),
                         None,
                     ),
-                    false => (
-                        replicated_index(&metrics, id),
-                        None,
-                        self.lease.silence(id),
-                    ),
+                    false => (replicated_index(&metrics, id), None, self.lease.silence(id)),
                 };
                 NodeState {
                     id,

@@ -1,4 +1,6 @@
 //! The transport of production: gRPC over TCP.
+//!
+//! Invariant: only connections to members are kept.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,8 +23,8 @@ use crate::proto::peer::{
     HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_client::PeerClient,
 };
 
-/// The transport of production: gRPC over TCP. Connections to members are kept and shared; one to
-/// anybody else is closed after use, so that whoever names addresses fills nothing.
+/// The transport of production. Connections to members are kept and shared. A connection to another
+/// address is closed after use, so that a caller who names many addresses cannot fill this node's memory.
 #[derive(Debug, Default)]
 pub struct GrpcTransport {
     channels: Mutex<Channels>,
@@ -34,11 +36,15 @@ struct Channels {
     kept: HashMap<(String, ChannelClass), Channel>,
 }
 
-/// Heartbeats and votes must not queue behind a snapshot: each lane is a connection of its own.
+/// Each class of messages has a connection of its own, because heartbeats and votes must not queue behind
+/// a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ChannelClass {
+    /// Raft's messages, and greetings.
     Raft,
-    Bulk,
+    /// Snapshots.
+    Snapshots,
+    /// Callers' requests.
     Requests,
 }
 
@@ -62,7 +68,7 @@ impl GrpcTransport {
     }
 }
 
-/// A connection that is made at its first use, and again after it broke.
+/// A connection that is opened at its first use, and again after it broke.
 fn connect(address: &str) -> Result<Channel, Status> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
         Status::invalid_argument(format!(
@@ -72,8 +78,8 @@ fn connect(address: &str) -> Result<Channel, Status> {
     Ok(endpoint
         .connect_timeout(Duration::from_millis(500))
         .tcp_nodelay(true)
-        // A peer that went silent (partition, power cut) is found out long before TCP would; its
-        // connection is then made anew instead of waiting for a retransmission.
+        // A peer that went silent (partition, power cut) is noticed long before TCP would notice. Then a
+        // new connection is opened, instead of waiting for a retransmission on the old one.
         .http2_keep_alive_interval(Duration::from_millis(500))
         .keep_alive_timeout(Duration::from_millis(500))
         .keep_alive_while_idle(true)
@@ -100,8 +106,8 @@ async fn bounded<T>(
     }
 }
 
-/// A stream of messages to send. (The compiler cannot prove a boxed one to be `Send` in the place
-/// where the generated client wants it; inside a type of its own it can.)
+/// A stream of messages to send. (The generated client needs a `Send` stream. The compiler cannot prove
+/// that of a boxed stream in that place; of this type it can.)
 struct Outgoing<T>(BoxStream<'static, T>);
 
 impl<T> Stream for Outgoing<T> {
@@ -138,7 +144,7 @@ impl Transport for GrpcTransport {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, ChannelClass::Bulk)?;
+        let mut client = self.client(address, ChannelClass::Snapshots)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
@@ -193,8 +199,11 @@ mod tests {
 
     use super::*;
 
-    /// Asks somebody who accepts connections and never says a word; the connection.
-    async fn hello_to(transport: &GrpcTransport, listener: &TcpListener) -> tokio::net::TcpStream {
+    /// Asks a server that accepts connections and never answers. Returns the server's connection.
+    async fn greet_silent_server(
+        transport: &GrpcTransport,
+        listener: &TcpListener,
+    ) -> tokio::net::TcpStream {
         let address = listener.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(100);
         let asking = transport.hello(&address, HelloRequest::default(), timeout);
@@ -211,10 +220,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_to_somebody_who_is_no_member_is_closed_after_use() {
+    async fn a_connection_to_an_address_that_is_not_a_members_is_closed_after_use() {
         let transport = GrpcTransport::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connection = hello_to(&transport, &listener).await;
+        let connection = greet_silent_server(&transport, &listener).await;
         assert!(transport.channels.lock().kept.is_empty());
         assert!(is_closed_soon(connection).await);
     }
@@ -225,7 +234,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         transport.keep(BTreeSet::from([address]));
-        let connection = hello_to(&transport, &listener).await;
+        let connection = greet_silent_server(&transport, &listener).await;
         assert_eq!(transport.channels.lock().kept.len(), 1);
         transport.keep(BTreeSet::new());
         assert!(transport.channels.lock().kept.is_empty());

@@ -108,8 +108,8 @@ impl Peer {
             AppendEntriesResponse::PartialSuccess(up_to) => up_to.map(|id| id.index),
             AppendEntriesResponse::HigherVote(_) => None,
             AppendEntriesResponse::Conflict => {
-                let forgotten = before
-                    .and_then(|index| self.acknowledged.covering(incarnation, term, index));
+                let forgotten =
+                    before.and_then(|index| self.acknowledged.covering(incarnation, term, index));
                 return forgotten.map_or(Ok(()), |up_to| Err(self.forgot(up_to)));
             }
         };
@@ -140,7 +140,8 @@ impl Peer {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let response: VoteResponse<Types> = self.client.call(rpc, request, timeout).await?;
         let asked = request.vote.leader_id.term;
-        self.client.check_term(asked, response.vote.leader_id.term)?;
+        self.client
+            .check_term(asked, response.vote.leader_id.term)?;
         Ok(response)
     }
 }

@@ -1,7 +1,7 @@
-//! How a message reaches a peer: a seam, so that tests and simulations bring their own network.
+//! The trait through which a message reaches a peer. Tests and simulations bring a network of their own.
 //!
-//! Invariant: a transport delivers to whoever listens at an address; it is the receiver that checks
-//! whether it is meant (the header of every message names it).
+//! Invariant: a transport delivers to the process that listens at an address, whichever that is. The
+//! receiver checks that the message is meant for it (the header of every message names the receiver).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,23 +17,23 @@ use crate::proto::peer::{
 /// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Which of Raft's questions a [`RaftMessage`] asks.
+/// The RPC that a [`RaftMessage`] belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RaftRpc {
-    /// Append entries, or a heartbeat.
+    /// Appends entries, or is a heartbeat.
     Append,
-    /// Vote for me.
+    /// Asks for a vote.
     Vote,
-    /// Would you vote for me?
+    /// Asks whether a vote would be granted.
     PreVote,
-    /// Take over the leadership.
+    /// Asks a follower to take the leadership over.
     TransferLeader,
 }
 
 /// Delivers messages to the peer that listens at an address ("host:port").
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
-    /// Sends one Raft message and waits for the answer, at most `timeout`.
+    /// Sends one Raft message, and waits for the answer for at most `timeout`.
     async fn raft(
         &self,
         address: &str,
@@ -42,14 +42,14 @@ pub trait Transport: Send + Sync + 'static {
         timeout: Duration,
     ) -> Result<RaftReply, Status>;
 
-    /// Sends a snapshot in parts and waits until it is installed.
+    /// Sends a snapshot in parts, and waits until it is installed.
     async fn install_snapshot(
         &self,
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status>;
 
-    /// Asks who listens there, for at most `timeout`.
+    /// Asks which node listens at the address, and waits for at most `timeout`.
     async fn hello(
         &self,
         address: &str,
@@ -64,7 +64,7 @@ pub trait Transport: Send + Sync + 'static {
         requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
 
-    /// Sends an administrative request and waits for the answer, at most `timeout`.
+    /// Sends an administrative request, and waits for the answer for at most `timeout`.
     async fn administer(
         &self,
         address: &str,
@@ -72,7 +72,7 @@ pub trait Transport: Send + Sync + 'static {
         timeout: Duration,
     ) -> Result<AdministerReply, Status>;
 
-    /// The members are at these addresses now: connections to others need not be kept.
+    /// Tells where the members are now. Connections to other addresses need not be kept.
     fn keep(&self, addresses: BTreeSet<String>) {
         let _ = addresses;
     }
