@@ -45,7 +45,7 @@ impl Door {
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.shared.group;
-        let answer = group.answer(rpc, message.header.as_ref(), &message.payload);
+        let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         Ok(Response::new(RaftReply { payload }))
     }
@@ -62,12 +62,12 @@ impl Door {
         let first = next_part(group, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
-        let payload = match group.snapshot_begins(&first)? {
+        let payload = match group.begin_snapshot(&first)? {
             Ok(mut arriving) => {
                 while let Some(part) = next_part(group, &mut parts).await? {
-                    arriving = group.snapshot_goes_on(arriving, part.payload).await?;
+                    arriving = group.write_snapshot_part(arriving, part.payload).await?;
                 }
-                group.snapshot_arrived(arriving).await?
+                group.install_snapshot(arriving).await?
             }
             Err(answer) => answer,
         };
@@ -184,7 +184,7 @@ async fn next_part(
     group: &Group,
     parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
-    let patience = group.part_patience();
+    let patience = group.snapshot_part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());
     part.await.unwrap_or_else(|_| {
         Err(Status::deadline_exceeded(format!(

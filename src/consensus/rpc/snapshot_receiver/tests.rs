@@ -1,4 +1,4 @@
-//! What arrives at a follower, in an order that networks and slow disks can bring about.
+//! Snapshots that arrive at a follower in orders that networks and slow disks can cause.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, GrpcTransport, StateMachine},
+    consensus::{GroupConfig, GrpcTransport, RaftRpc, StateMachine},
     metrics::Metrics,
-    proto::peer::SnapshotPart,
-    storage::{Entry, LogId, Member, SnapshotData, Store, StoreOptions},
+    proto::peer::Header,
+    storage::{Entry, Member, Store, StoreOptions, codec},
     tasks::Tasks,
 };
 
@@ -40,7 +40,7 @@ fn store(dir: &Path) -> Arc<Store> {
     Store::open(dir, "test", 2, StoreOptions::new(clock)).unwrap()
 }
 
-/// A follower that hears of nobody but this test, and stands for no election meanwhile.
+/// A follower that hears only from the test. Its election timeout is longer than the test.
 async fn follower(dir: &Path) -> Arc<Group> {
     let config = GroupConfig {
         cluster: "test".to_owned(),
@@ -65,7 +65,7 @@ async fn follower(dir: &Path) -> Arc<Group> {
     .unwrap()
 }
 
-/// Of a message from the leader.
+/// The header of a message from the leader.
 fn header(group: &Group) -> Header {
     Header {
         cluster: "test".to_owned(),
@@ -87,11 +87,11 @@ async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u
     };
     let request = codec::encode(&request).unwrap();
     let header = header(group);
-    let answer = group.answer(RaftRpc::Append, Some(&header), &request);
+    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request);
     answer.await.unwrap();
 }
 
-/// Gives the follower a snapshot of the leader's table as of `last`.
+/// Sends the follower a snapshot of the leader's table as of `last`.
 async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> {
     let dir = TempDir::new().unwrap();
     let store = store(dir.path());
@@ -100,19 +100,19 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
     leader.apply(futures::stream::iter(log)).await.unwrap();
     let snapshot = leader.get_current_snapshot().await.unwrap().unwrap();
     let SnapshotData::Outgoing(mut parts) = snapshot.snapshot else {
-        panic!("it is its own");
+        panic!("the leader's own snapshot is outgoing");
     };
     let first = SnapshotPart {
         header: Some(header(&group)),
         payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
     };
-    let mut arriving = group.snapshot_begins(&first)?.expect("it leads");
+    let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
     while let Some(part) = parts.next_part().await {
         arriving = group
-            .snapshot_goes_on(arriving, part.unwrap().into())
+            .write_snapshot_part(arriving, part.unwrap().into())
             .await?;
     }
-    group.snapshot_arrived(arriving).await
+    group.install_snapshot(arriving).await
 }
 
 /// Waits until Raft knows that everything up to `index` is committed.
@@ -136,7 +136,7 @@ async fn applied(group: &Group, index: u64) {
     assert_eq!(*group.stopped().borrow(), None);
 }
 
-/// The leader does not know how far a follower's log reaches when its answers were lost.
+/// If a follower's answers were lost, the leader does not know how far its log reaches.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
     let dir = TempDir::new().unwrap();
@@ -152,14 +152,14 @@ async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
     group.stop().await;
 }
 
-/// A leader may send another snapshot when the first one's answer does not come.
+/// A leader may send another snapshot if the answer to the first one does not come.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_comes_while_one_is_being_installed_is_installed_after_it() {
+async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_after_it() {
     let dir = TempDir::new().unwrap();
     let group = follower(dir.path()).await;
     append(&group, None, entries(300), 100).await;
     applied(&group, 100).await;
-    // The state machine is busy: installing takes until it is let go.
+    // The state machine is busy until `go`, so that installing waits.
     let (go, wait) = oneshot::channel::<()>();
     let busy = group.raft.clone();
     let busy = tokio::spawn(async move {
@@ -169,7 +169,7 @@ async fn a_snapshot_that_comes_while_one_is_being_installed_is_installed_after_i
     let first = tokio::spawn(send_snapshot(group.clone(), 400));
     committed(&group, 400).await;
     let second = tokio::spawn(send_snapshot(group.clone(), 500));
-    // Long enough for Raft to have it as well.
+    // Long enough for Raft to have the second one as well.
     tokio::time::sleep(Duration::from_millis(200)).await;
     go.send(()).unwrap();
     busy.await.unwrap().unwrap();

@@ -1,7 +1,7 @@
-//! A snapshot on its way in.
+//! Takes in a snapshot, part by part.
 //!
-//! Invariant: nothing of it reaches the disk before its sender's vote is known to be acceptable;
-//! nothing of it reaches Raft before it proved to be whole, and what was announced.
+//! Invariant: nothing of a snapshot reaches the disk before its sender's vote is known to be acceptable.
+//! Nothing of it reaches Raft before it has proved to be whole, and to be what was announced.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -13,8 +13,12 @@ use openraft::{
 };
 use tonic::Status;
 
-use super::{Group, stopped, write};
+use super::{
+    sender_check::SenderRole,
+    wire::{read, stopped, write},
+};
 use crate::{
+    consensus::group::Group,
     proto::peer::SnapshotPart,
     sequence::NodeId,
     storage::{
@@ -23,8 +27,8 @@ use crate::{
     },
 };
 
-/// For how many election timeouts the next part of a snapshot is waited for.
-const PART_PATIENCE: u32 = 30;
+/// For how many election timeouts this node waits for the next part of a snapshot.
+const PART_TIMEOUTS: u32 = 30;
 
 /// A snapshot of which some parts have arrived. Dropped, it leaves nothing behind.
 pub struct ArrivingSnapshot {
@@ -32,32 +36,32 @@ pub struct ArrivingSnapshot {
     vote: Vote,
     meta: SnapshotMeta,
     incoming: IncomingSnapshot,
-    /// It is the so manieth one that began to arrive.
+    /// Its number among the snapshots that have begun to arrive.
     number: u64,
 }
 
 impl Group {
-    /// How long the next part of a snapshot is waited for. Whoever stops sending must not hold its
+    /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
     /// room for ever.
-    pub fn part_patience(&self) -> Duration {
-        self.follower_lease() * PART_PATIENCE
+    pub fn snapshot_part_timeout(&self) -> Duration {
+        self.follower_lease() * PART_TIMEOUTS
     }
 
-    /// Reads what the first part of a snapshot says of the rest, and makes room for it; or has the
-    /// answer ready, where the sender leads no longer.
+    /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
+    /// error is the answer to send instead if the sender no longer leads.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for what cannot be read, FAILED_PRECONDITION for what is not meant for this
-    /// node or not from a member, INTERNAL where the disk fails or is nearly full.
-    pub fn snapshot_begins(
+    /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node,
+    /// or not from a member. INTERNAL if the disk fails or is nearly full.
+    pub fn begin_snapshot(
         &self,
         first: &SnapshotPart,
     ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Status> {
         let header = self.check_header(first.header.as_ref())?;
-        self.check_sender(header, false)?;
-        let (vote, meta): (Vote, SnapshotMeta) = self.read(&first.payload)?;
+        self.check_sender(header, SenderRole::Member)?;
+        let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
-        // Raft judges again once the snapshot is whole; until then its sender need not bother.
+        // Raft decides when the snapshot is whole. This only spares an old leader the sending.
         let mine = self.raft.metrics().borrow_watched().vote;
         if vote.leader_id.term < mine.leader_id.term {
             return write(&SnapshotResponse::<Types>::new(mine)).map(Err);
@@ -68,22 +72,22 @@ impl Group {
             vote,
             meta,
             incoming,
-            number: self.heard.snapshots.fetch_add(1, Ordering::Relaxed) + 1,
+            number: self.snapshots_begun.fetch_add(1, Ordering::Relaxed) + 1,
         }))
     }
 
-    /// Writes the next part of a snapshot, as long as the disk keeps a reserve. One that began later
-    /// takes its place.
+    /// Writes the next part of a snapshot, as long as the disk keeps a reserve. A snapshot that begins
+    /// later replaces this one.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT for a part that is too large, ABORTED where another one began, INTERNAL when
-    /// it is damaged or cannot be written.
-    pub async fn snapshot_goes_on(
+    /// INVALID_ARGUMENT if the part is too large. ABORTED if another snapshot has begun. INTERNAL if the
+    /// part is damaged or cannot be written.
+    pub async fn write_snapshot_part(
         &self,
         mut arriving: ArrivingSnapshot,
         part: Bytes,
     ) -> Result<ArrivingSnapshot, Status> {
-        let latest = self.heard.snapshots.load(Ordering::Relaxed);
+        let latest = self.snapshots_begun.load(Ordering::Relaxed);
         if arriving.number != latest {
             return Err(Status::aborted(format!(
                 "the snapshot from node {} is given up: another one began to arrive",
@@ -106,18 +110,18 @@ impl Group {
             .map_err(|e| self.not_taken(e))
     }
 
-    /// Checks and installs a snapshot that has arrived whole.
+    /// Checks and installs a snapshot that has arrived whole. Returns the answer to its sender.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is not what was announced, INTERNAL if it is damaged or cannot be
-    /// written, UNAVAILABLE when Raft has stopped.
-    pub async fn snapshot_arrived(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
+    /// INVALID_ARGUMENT if it is not what was announced. INTERNAL if it is damaged or cannot be written.
+    /// UNAVAILABLE if Raft has stopped.
+    pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
         let ArrivingSnapshot {
             from,
             vote,
             meta,
             incoming,
-            ..
+            number: _,
         } = arrived;
         let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished
@@ -131,7 +135,7 @@ impl Group {
             )));
         }
         self.lease.void_before(vote.leader_id.term);
-        if let Some(vote) = self.has_in_its_log(vote, meta.last_log_id).await? {
+        if let Some(vote) = self.vote_if_not_needed(vote, meta.last_log_id).await? {
             return write(&SnapshotResponse::<Types>::new(vote));
         }
         let snapshot = SnapshotData::Arrived(snapshot);
@@ -142,15 +146,15 @@ impl Group {
             .await
             .map_err(stopped)?;
         if answer.vote == vote {
-            self.follows(from, arrived);
+            self.leader_heard.record(from, arrived);
         }
         write(&answer)
     }
 
-    /// Whether Raft's log reaches as far as a snapshot does already, or whoever sent it is not the
-    /// leader any more; this node's vote, if so. Given a snapshot that ends before its log does, Raft's
-    /// library would count back what it has written, and panic where it looks.
-    async fn has_in_its_log(
+    /// This node's vote, if a snapshot up to `last` must not be installed: Raft's log reaches as far
+    /// already, or the sender no longer leads. Given a snapshot that ends before the log does, openraft
+    /// would count back what it has written, and panic on that.
+    async fn vote_if_not_needed(
         &self,
         vote: Vote,
         last: Option<LogId>,
@@ -170,10 +174,13 @@ impl Group {
         })
     }
 
-    /// A snapshot that could not be taken in does this node no harm: the leader sends another one.
+    /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
     fn not_taken(&self, error: StoreError) -> Status {
         self.network.metrics().snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
         Status::internal(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

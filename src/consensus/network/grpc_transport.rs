@@ -1,7 +1,6 @@
-//! How a message reaches a peer: a seam, so that tests and simulations bring their own network.
+//! The transport of production: gRPC over TCP.
 //!
-//! Invariant: a transport delivers to whoever listens at an address; it is the receiver that checks
-//! whether it is meant (the header of every message names it).
+//! Invariant: only connections to members are kept.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,77 +17,14 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
+use super::transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};
 use crate::proto::peer::{
     AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
     HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_client::PeerClient,
 };
 
-/// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-/// Which of Raft's questions a [`RaftMessage`] asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RaftRpc {
-    /// Append entries, or a heartbeat.
-    Append,
-    /// Vote for me.
-    Vote,
-    /// Would you vote for me?
-    PreVote,
-    /// Take over the leadership.
-    TransferLeader,
-}
-
-/// Delivers messages to the peer that listens at an address ("host:port").
-#[async_trait]
-pub trait Transport: Send + Sync + 'static {
-    /// Sends one Raft message and waits for the answer, at most `timeout`.
-    async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
-    ) -> Result<RaftReply, Status>;
-
-    /// Sends a snapshot in parts and waits until it is installed.
-    async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status>;
-
-    /// Asks who listens there, for at most `timeout`.
-    async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
-    ) -> Result<HelloResponse, Status>;
-
-    /// Opens a stream of forwarded requests.
-    async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
-
-    /// Sends an administrative request and waits for the answer, at most `timeout`.
-    async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
-    ) -> Result<AdministerReply, Status>;
-
-    /// The members are at these addresses now: connections to others need not be kept.
-    fn keep(&self, addresses: BTreeSet<String>) {
-        let _ = addresses;
-    }
-}
-
-/// The transport of production: gRPC over TCP. Connections to members are kept and shared; one to
-/// anybody else is closed after use, so that whoever names addresses fills nothing.
+/// The transport of production. Connections to members are kept and shared. A connection to another
+/// address is closed after use, so that a caller who names many addresses cannot fill this node's memory.
 #[derive(Debug, Default)]
 pub struct GrpcTransport {
     channels: Mutex<Channels>,
@@ -97,21 +33,25 @@ pub struct GrpcTransport {
 #[derive(Debug, Default)]
 struct Channels {
     members: BTreeSet<String>,
-    kept: HashMap<(String, Lane), Channel>,
+    kept: HashMap<(String, ChannelClass), Channel>,
 }
 
-/// Heartbeats and votes must not queue behind a snapshot: each lane is a connection of its own.
+/// Each class of messages has a connection of its own, because heartbeats and votes must not queue behind
+/// a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Lane {
+enum ChannelClass {
+    /// Raft's messages, and greetings.
     Raft,
-    Bulk,
+    /// Snapshots.
+    Snapshots,
+    /// Callers' requests.
     Requests,
 }
 
 impl GrpcTransport {
-    fn client(&self, address: &str, lane: Lane) -> Result<PeerClient<Channel>, Status> {
+    fn client(&self, address: &str, class: ChannelClass) -> Result<PeerClient<Channel>, Status> {
         let mut channels = self.channels.lock();
-        let key = (address.to_owned(), lane);
+        let key = (address.to_owned(), class);
         let channel = match channels.kept.get(&key) {
             Some(channel) => channel.clone(),
             None => {
@@ -128,7 +68,7 @@ impl GrpcTransport {
     }
 }
 
-/// A connection that is made at its first use, and again after it broke.
+/// A connection that is opened at its first use, and again after it broke.
 fn connect(address: &str) -> Result<Channel, Status> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
         Status::invalid_argument(format!(
@@ -138,8 +78,8 @@ fn connect(address: &str) -> Result<Channel, Status> {
     Ok(endpoint
         .connect_timeout(Duration::from_millis(500))
         .tcp_nodelay(true)
-        // A peer that went silent (partition, power cut) is found out long before TCP would; its
-        // connection is then made anew instead of waiting for a retransmission.
+        // A peer that went silent (partition, power cut) is noticed long before TCP would notice. Then a
+        // new connection is opened, instead of waiting for a retransmission on the old one.
         .http2_keep_alive_interval(Duration::from_millis(500))
         .keep_alive_timeout(Duration::from_millis(500))
         .keep_alive_while_idle(true)
@@ -166,8 +106,8 @@ async fn bounded<T>(
     }
 }
 
-/// A stream of messages to send. (The compiler cannot prove a boxed one to be `Send` in the place
-/// where the generated client wants it; inside a type of its own it can.)
+/// A stream of messages to send. (The generated client needs a `Send` stream. The compiler cannot prove
+/// that of a boxed stream in that place; of this type it can.)
 struct Outgoing<T>(BoxStream<'static, T>);
 
 impl<T> Stream for Outgoing<T> {
@@ -187,7 +127,7 @@ impl Transport for GrpcTransport {
         message: RaftMessage,
         timeout: Duration,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, Lane::Raft)?;
+        let mut client = self.client(address, ChannelClass::Raft)?;
         let request = within(timeout, message);
         match rpc {
             RaftRpc::Append => bounded(timeout, address, client.append(request)).await,
@@ -204,7 +144,7 @@ impl Transport for GrpcTransport {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, Lane::Bulk)?;
+        let mut client = self.client(address, ChannelClass::Snapshots)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
@@ -215,7 +155,7 @@ impl Transport for GrpcTransport {
         request: HelloRequest,
         timeout: Duration,
     ) -> Result<HelloResponse, Status> {
-        let mut client = self.client(address, Lane::Raft)?;
+        let mut client = self.client(address, ChannelClass::Raft)?;
         bounded(timeout, address, client.hello(within(timeout, request))).await
     }
 
@@ -224,7 +164,7 @@ impl Transport for GrpcTransport {
         address: &str,
         requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
-        let mut client = self.client(address, Lane::Requests)?;
+        let mut client = self.client(address, ChannelClass::Requests)?;
         let answer = client.forward(Outgoing(requests)).await?;
         Ok(answer.into_inner().boxed())
     }
@@ -235,7 +175,7 @@ impl Transport for GrpcTransport {
         request: AdministerRequest,
         timeout: Duration,
     ) -> Result<AdministerReply, Status> {
-        let mut client = self.client(address, Lane::Requests)?;
+        let mut client = self.client(address, ChannelClass::Requests)?;
         bounded(
             timeout,
             address,
@@ -259,8 +199,11 @@ mod tests {
 
     use super::*;
 
-    /// Asks somebody who accepts connections and never says a word; the connection.
-    async fn hello_to(transport: &GrpcTransport, listener: &TcpListener) -> tokio::net::TcpStream {
+    /// Asks a server that accepts connections and never answers. Returns the server's connection.
+    async fn greet_silent_server(
+        transport: &GrpcTransport,
+        listener: &TcpListener,
+    ) -> tokio::net::TcpStream {
         let address = listener.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(100);
         let asking = transport.hello(&address, HelloRequest::default(), timeout);
@@ -277,10 +220,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_to_somebody_who_is_no_member_is_closed_after_use() {
+    async fn a_connection_to_an_address_that_is_not_a_members_is_closed_after_use() {
         let transport = GrpcTransport::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connection = hello_to(&transport, &listener).await;
+        let connection = greet_silent_server(&transport, &listener).await;
         assert!(transport.channels.lock().kept.is_empty());
         assert!(is_closed_soon(connection).await);
     }
@@ -291,7 +234,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         transport.keep(BTreeSet::from([address]));
-        let connection = hello_to(&transport, &listener).await;
+        let connection = greet_silent_server(&transport, &listener).await;
         assert_eq!(transport.channels.lock().kept.len(), 1);
         transport.keep(BTreeSet::new());
         assert!(transport.channels.lock().kept.is_empty());

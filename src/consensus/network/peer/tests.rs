@@ -1,4 +1,4 @@
-//! What acknowledgements are worth: an answer counts for the message that it answers.
+//! An acknowledgement counts for the message that it answers, and for no other.
 
 use std::{
     collections::BTreeSet,
@@ -9,12 +9,18 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use openraft::vote::RaftLeaderId;
 use tokio::sync::Semaphore;
+use tonic::Status;
 
 use super::*;
 use crate::{
     clock::{Clock, Instant},
-    consensus::lease::Quorums,
+    consensus::{
+        lease::Quorums,
+        network::{Network, Sender, Transport},
+    },
+    metrics::Metrics,
     proto::peer::*,
+    storage::{Member, codec},
 };
 
 #[derive(Default)]
@@ -26,16 +32,17 @@ impl Clock for ManualClock {
     }
 }
 
-/// A peer that has accepted every message, and whose answers are held back until let go.
-struct Held {
+/// A transport to a peer that accepts every message. Its answers are held back until the test adds
+/// permits.
+struct HeldAnswers {
     answers: Semaphore,
     answer: AppendEntriesResponse<Types>,
-    /// Of its messages.
+    /// The format version of the peer's answers.
     format_version: AtomicU8,
 }
 
 #[async_trait]
-impl Transport for Held {
+impl Transport for HeldAnswers {
     async fn raft(
         &self,
         _address: &str,
@@ -87,19 +94,20 @@ impl Transport for Held {
     }
 }
 
-struct Bench {
+/// Node 1, which leads, and its transport to node 2.
+struct Leader {
     clock: Arc<ManualClock>,
-    held: Arc<Held>,
+    held: Arc<HeldAnswers>,
     lease: Arc<LeaseClock>,
     network: Network,
 }
 
 const LEASE: Duration = Duration::from_millis(200);
 
-impl Bench {
+impl Leader {
     fn new(answer: AppendEntriesResponse<Types>) -> Self {
         let clock = Arc::new(ManualClock::default());
-        let held = Arc::new(Held {
+        let held = Arc::new(HeldAnswers {
             answers: Semaphore::new(0),
             answer,
             format_version: AtomicU8::new(codec::VERSION),
@@ -112,7 +120,7 @@ impl Bench {
             incarnation: 1,
             follower_lease_ms: 300,
         });
-        Bench {
+        Leader {
             network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),
             clock,
             held,
@@ -125,7 +133,7 @@ impl Bench {
         self.clock.now()
     }
 
-    /// Sends a heartbeat of term 3; it is on its way when this returns.
+    /// Sends a heartbeat of term 3. When this returns, the heartbeat is on its way.
     async fn send(&self) -> tokio::task::JoinHandle<()> {
         let peer = self.network.peer(2, &Member::default());
         let heartbeat = AppendEntriesRequest {
@@ -144,11 +152,11 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn a_peer_whose_answer_is_of_another_release_is_named() {
-    let bench = Bench::new(AppendEntriesResponse::Success);
-    bench.held.answers.add_permits(1);
-    bench.held.format_version.store(9, Ordering::SeqCst);
-    let peer = bench.network.peer(2, &Member::default());
+async fn an_answer_of_another_release_becomes_an_error_that_names_the_peer() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    leader.held.answers.add_permits(1);
+    leader.held.format_version.store(9, Ordering::SeqCst);
+    let peer = leader.network.peer(2, &Member::default());
     let heartbeat = AppendEntriesRequest {
         vote: Vote::new_committed(3, 1),
         prev_log_id: None,
@@ -163,24 +171,24 @@ async fn a_peer_whose_answer_is_of_another_release_is_named() {
 }
 
 fn three() -> Quorums {
-    Quorums::new([BTreeSet::from([1, 2, 3])])
+    Quorums::new(0, [BTreeSet::from([1, 2, 3])])
 }
 
 #[tokio::test]
-async fn an_acknowledgement_that_comes_late_counts_from_when_its_message_was_sent() {
-    let bench = Bench::new(AppendEntriesResponse::Success);
-    let lease = bench.lease.begin(3, three());
-    let sent = bench.at(1_000);
-    let first = bench.send().await;
-    let now = bench.at(1_150);
-    let second = bench.send().await;
+async fn a_late_acknowledgement_counts_from_the_sending_of_its_message() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    let sent = leader.at(1_000);
+    let first = leader.send().await;
+    let now = leader.at(1_150);
+    let second = leader.send().await;
     assert!(!lease.is_valid(now), "nothing was acknowledged");
-    bench.held.answers.add_permits(1);
+    leader.held.answers.add_permits(1);
     first.await.unwrap();
-    // One answer counts for its own message, not for the later one that is still on its way.
+    // The answer counts for its own message, not for the later one that is still on its way.
     assert_eq!(lease.deadline(), sent.after(LEASE));
-    let much_later = bench.at(5_000);
-    bench.held.answers.add_permits(1);
+    let much_later = leader.at(5_000);
+    leader.held.answers.add_permits(1);
     second.await.unwrap();
     assert_eq!(lease.deadline(), now.after(LEASE));
     assert!(
@@ -190,48 +198,48 @@ async fn an_acknowledgement_that_comes_late_counts_from_when_its_message_was_sen
 }
 
 #[tokio::test]
-async fn acknowledgements_held_back_until_the_leader_is_deposed_extend_nothing() {
-    let bench = Bench::new(AppendEntriesResponse::Success);
-    let lease = bench.lease.begin(3, three());
-    bench.at(1_000);
-    let held_back = bench.send().await;
-    bench.lease.void_before(4);
-    let next = bench.lease.begin(5, three());
-    bench.held.answers.add_permits(1);
+async fn an_acknowledgement_that_comes_after_the_leader_was_deposed_extends_nothing() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    leader.at(1_000);
+    let held_back = leader.send().await;
+    leader.lease.void_before(4);
+    let next = leader.lease.begin(5, three());
+    leader.held.answers.add_permits(1);
     held_back.await.unwrap();
-    let now = bench.at(1_001);
+    let now = leader.at(1_001);
     assert!(!lease.is_valid(now), "the term is over");
     assert!(!next.is_valid(now), "it was for another term");
 }
 
 #[tokio::test]
-async fn a_peer_that_lacks_entries_follows_all_the_same_and_one_with_a_higher_vote_does_not() {
-    let bench = Bench::new(AppendEntriesResponse::Conflict);
-    let lease = bench.lease.begin(3, three());
-    let sent = bench.at(1_000);
-    bench.held.answers.add_permits(1);
-    bench.send().await.await.unwrap();
+async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher_vote_voids_it() {
+    let leader = Leader::new(AppendEntriesResponse::Conflict);
+    let lease = leader.lease.begin(3, three());
+    let sent = leader.at(1_000);
+    leader.held.answers.add_permits(1);
+    leader.send().await.await.unwrap();
     assert_eq!(lease.deadline(), sent.after(LEASE));
 
-    let bench = Bench::new(AppendEntriesResponse::HigherVote(Vote::new(4, 2)));
-    let lease = bench.lease.begin(3, three());
-    bench.held.answers.add_permits(1);
-    bench.send().await.await.unwrap();
+    let leader = Leader::new(AppendEntriesResponse::HigherVote(Vote::new(4, 2)));
+    let lease = leader.lease.begin(3, three());
+    leader.held.answers.add_permits(1);
+    leader.send().await.await.unwrap();
     assert!(
         lease.is_void(),
-        "somebody may be elected: nothing more in this term"
+        "another node may be elected: no answer in this term any more"
     );
 }
 
 #[tokio::test]
 async fn the_lease_is_void_before_a_transfer_leaves() {
-    let bench = Bench::new(AppendEntriesResponse::Success);
-    let lease = bench.lease.begin(3, three());
-    let mut peer = bench.network.peer(2, &Member::default());
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    let mut peer = leader.network.peer(2, &Member::default());
     let transfer = TransferLeaderRequest::new(Vote::new_committed(3, 1), 2, None);
     let option = RPCOption::new(Duration::from_secs(60));
     let sending = tokio::spawn(async move {
-        // The answer is of another kind here; what matters is what happened before it.
+        // This answer cannot be read. The test is about what happens before it.
         let _ = peer.transfer_leader(transfer, option).await;
     });
     tokio::task::yield_now().await;
@@ -240,9 +248,9 @@ async fn the_lease_is_void_before_a_transfer_leaves() {
 }
 
 #[test]
-fn a_peer_that_forgets_what_it_acknowledged_is_kept_from_raft() {
-    let bench = Bench::new(AppendEntriesResponse::Success);
-    let peer = bench.network.peer(2, &Member::default());
+fn a_conflict_below_the_acknowledged_index_becomes_an_error() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let peer = leader.network.peer(2, &Member::default());
     let append = |term, up_to| AppendEntriesRequest {
         vote: Vote::new_committed(term, 1),
         prev_log_id: Some(crate::storage::LogId::new(
@@ -257,30 +265,40 @@ fn a_peer_that_forgets_what_it_acknowledged_is_kept_from_raft() {
         AppendEntriesResponse::Conflict,
     );
     assert!(
-        peer.remember(&append(3, 9), &conflict).is_ok(),
-        "never had it"
+        peer.record_acknowledged_index(&append(3, 9), &conflict)
+            .is_ok(),
+        "it never had the entry"
     );
-    assert!(peer.remember(&append(3, 5), &success).is_ok());
     assert!(
-        peer.remember(&append(3, 6), &conflict).is_ok(),
-        "never had it"
+        peer.record_acknowledged_index(&append(3, 5), &success)
+            .is_ok()
     );
-    let forgot = peer.remember(&append(3, 5), &conflict).unwrap_err();
+    assert!(
+        peer.record_acknowledged_index(&append(3, 6), &conflict)
+            .is_ok(),
+        "it never had the entry"
+    );
+    let forgot = peer
+        .record_acknowledged_index(&append(3, 5), &conflict)
+        .unwrap_err();
     assert!(
         forgot.to_string().contains("ratchet node remove 2"),
         "{forgot}"
     );
     assert!(
-        peer.remember(&append(4, 5), &conflict).is_ok(),
+        peer.record_acknowledged_index(&append(4, 5), &conflict)
+            .is_ok(),
         "a later term may have overwritten it"
     );
     let another = Member {
         incarnation: 7,
         ..Member::default()
     };
-    let replaced = bench.network.peer(2, &another);
+    let replaced = leader.network.peer(2, &another);
     assert!(
-        replaced.remember(&append(3, 5), &conflict).is_ok(),
-        "a directory of its own"
+        replaced
+            .record_acknowledged_index(&append(3, 5), &conflict)
+            .is_ok(),
+        "it has another data directory"
     );
 }
