@@ -14,7 +14,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::{
     consensus::group::Group,
-    storage::{LogReader, StoreError, Work},
+    storage::{BlockingExecutor, LogReader, StoreError},
 };
 
 /// How often the size of the log is checked.
@@ -89,7 +89,7 @@ async fn count_up_to(
     mut sizes: LogSizes,
     last: u64,
     reader: &LogReader,
-    work: Work,
+    work: BlockingExecutor,
 ) -> Result<(LogSizes, Result<(), StoreError>), String> {
     let reader = reader.clone();
     let counting = work.run(move || {
