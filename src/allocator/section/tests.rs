@@ -185,17 +185,17 @@ fn a_bump_is_asked_for_the_earlier_the_faster_numbers_go_within_bounds() {
         grant 0 10000 -> refill above 9375
         use up a -> bump 9376
         # 1/16 of a step below the ceiling.
-        grant 10000 19376 after 3600s -> refill above 18750
+        grant 10000 19376 after 3600s -> refill above 18751
         # 10 000 numbers in 28 ms, with a bump of 1 ms.
         namespace step=10000
         grant 0 10000 -> refill above 9375
         use up a -> bump 9376
-        grant 10000 19376 after 28ms -> refill above 18661
+        grant 10000 19376 after 28ms -> refill above 18662
         # 1/11 of a step below the ceiling.
         namespace step=10000
         grant 0 10000 -> refill above 9375
         use up a -> bump 9376
-        grant 10000 19376 after 1ms -> refill above 18466
+        grant 10000 19376 after 1ms -> refill above 18467
     "#]]);
 }
 

@@ -288,17 +288,17 @@ fn a_refill_is_asked_for_once_and_fills_up_to_one_step() {
     transcript(expect![[r#"
         namespace step=160
         grant 7 0 160
-        take 7 150
-        take 7 1
+        take 7 150 -> 1..150
+        take 7 1 -> 151..151, bump
         # Asked for already.
-        take 7 1
+        take 7 1 -> 152..152
         # With the 9 that were left when it was asked for: one step.
-        propose 7
+        propose 7 -> bump 151, at most 160 unused
         grant 7 160 311
         # Across the seam.
-        take 7 20
+        take 7 20 -> 153..172
         # Nobody waits, and enough is left.
-        propose 7
+        propose 7 -> nobody wants it
     "#]]);
 }
 
@@ -307,24 +307,24 @@ fn a_wish_made_while_a_bump_is_under_way_does_not_swell_the_next_bump() {
     transcript(expect![[r#"
         namespace step=160
         grant 7 0 160
-        take 7 155
-        propose 7
-        take 7 4
+        take 7 155 -> 1..155, bump
+        propose 7 -> bump 155, at most 160 unused
+        take 7 4 -> 156..159
         grant 7 160 315
-        take 7 155
+        take 7 155 -> 160..314, bump
         # With the one that is left: one step.
-        propose 7
+        propose 7 -> bump 159, at most 160 unused
         # Another key of the section asks it while the bump is under way.
         namespace step=160 section_size=100
         grant 7 0 160
-        take 7 155
-        propose 7
-        take 8 159
+        take 7 155 -> 1..155, bump
+        propose 7 -> bump 155, at most 160 unused
+        take 8 159 -> 1..159
         grant 7 160 315
-        take 7 150
-        take 7 5
+        take 7 150 -> 156..305
+        take 7 5 -> 306..310, bump
         # 155, not the 159 of key 8.
-        propose 7
+        propose 7 -> bump 155, at most 160 unused
     "#]]);
 }
 
