@@ -40,7 +40,7 @@ label! {
         fence,
         /// The caller asked for several keys at once, and its deadline passed while some of them waited.
         deadline,
-        /// The caller was gone when its numbers were taken.
+        /// The numbers were taken, and the caller was gone before it got them.
         cancelled,
         /// A graceful handover raised a key to the ceiling of the section that it shares.
         shared_section,
