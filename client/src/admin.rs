@@ -1,7 +1,11 @@
 //! Everything but taking numbers: reading them, namespaces, membership, leadership.
 
-use super::{Client, Error, Key};
-use crate::api::{self as v1, admin_client::AdminClient, sequencer_client::SequencerClient};
+use crate::{
+    api::{self as v1, admin_client::AdminClient, sequencer_client::SequencerClient},
+    client::Client,
+    error::Error,
+    key::Key,
+};
 
 impl Client {
     /// The last number handed out for a key; `None` for none yet.
@@ -18,16 +22,16 @@ impl Client {
             key: Some(key.into().into()),
             // Any server will do; which there are is of use.
             route_version: u64::MAX,
-            members_version: self.shared.servers.members_version(),
+            members_version: self.pool().members_version(),
         };
-        let servers = &self.shared.servers;
-        let answer: v1::CurrentResponse = servers
+        let answer: v1::CurrentResponse = self
+            .pool()
             .call(false, request, async |channel, request| {
                 SequencerClient::new(channel).current(request).await
             })
             .await?;
         if let Some(route) = &answer.route {
-            servers.learn(route);
+            self.pool().learn(route);
         }
         Ok(answer.last)
     }
@@ -37,8 +41,7 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub async fn list_namespaces(&self) -> Result<Vec<v1::Namespace>, Error> {
-        self.shared
-            .servers
+        self.pool()
             .call(
                 false,
                 v1::ListNamespacesRequest {},
@@ -59,7 +62,7 @@ macro_rules! calls {
             /// # Errors
             /// [`Error`].
             pub async fn $name(&self, $($arg: $type),*) -> Result<v1::$answer, Error> {
-                self.shared.servers.call($changes, $request, async |channel, request| {
+                self.pool().call($changes, $request, async |channel, request| {
                     AdminClient::new(channel).$method(request).await
                 })
                 .await

@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-use crate::{Client, Error};
+use crate::{client::Client, error::Error};
 
 /// Where a node listens for callers unless told otherwise.
 const SERVER: &str = "127.0.0.1:7600";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
+
+impl Client {
+    /// Makes a client.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
 
 /// Makes a [`Client`].
 ///

@@ -6,8 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::members::is_address;
-use crate::api as v1;
+use crate::{address::is_address, api as v1};
 
 /// For how long a leader that could not be reached is not tried again; the others forward meanwhile.
 const SHUNNED: Duration = Duration::from_secs(1);

@@ -4,7 +4,15 @@ use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{Client, Error, Key, Numbers};
+use crate::{client::Client, error::Error, key::Key, numbers::Numbers};
+
+impl Client {
+    /// Numbers of a key out of segments of `size` numbers that are fetched ahead and used up locally:
+    /// most cost no round trip. **Not strictly increasing across holders**: see [`Segment`].
+    pub fn segment(&self, namespace: &str, key: impl Into<Key>, size: u64) -> Segment {
+        Segment::new(self.clone(), namespace, key.into(), size)
+    }
+}
 
 /// A local store of numbers of one key: most calls of [`Segment::next`] cost no round trip.
 ///
@@ -73,7 +81,7 @@ impl Stock {
 }
 
 impl Segment {
-    pub(crate) fn new(client: Client, namespace: &str, key: Key, size: u64) -> Segment {
+    fn new(client: Client, namespace: &str, key: Key, size: u64) -> Segment {
         Segment {
             shared: Arc::new(Shared {
                 client,

@@ -5,7 +5,7 @@
 
 use hashbrown::HashMap;
 
-use super::Key;
+use crate::key::Key;
 
 /// When so many keys are in the younger generation, it becomes the older one.
 const GENERATION_KEYS_MAX: usize = 65_536;

@@ -14,20 +14,23 @@ use futures::{
     stream::{BoxStream, SelectAll},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, sleep_until},
 };
 use tonic::Status;
 
-use super::{
-    Error, Key, Numbers,
-    link::{Heard, Link, Watches},
-    message::{Left, MESSAGE_ASKS_MAX, Message, Names, Waiting, tell},
+use crate::{
+    api::{self as v1, NextStreamRequest, NextStreamResponse},
+    batch::{Left, Message},
+    batch_stream::{Heard, Link},
+    high_water_marks::Seen,
+    namespaces::Names,
+    queue::{MESSAGE_ASKS_MAX, Waiting},
+    request::{Asked, tell},
     route::Route,
-    seen::Seen,
+    route_watches::Watches,
     servers::Servers,
 };
-use crate::api::{self as v1, NextStreamRequest, NextStreamResponse};
 
 /// How many messages are under way at a time.
 const MESSAGES_MAX: usize = 4;
@@ -39,41 +42,6 @@ const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mi
 const SILENCE: Duration = Duration::from_millis(50);
 /// How long after a message was sent a server that the link has left may still answer it.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-
-/// A request, and who waits for it.
-pub struct Asked {
-    /// By the client's numbering.
-    pub namespace: u32,
-    /// The key.
-    pub key: Key,
-    /// How many numbers.
-    pub count: u64,
-    /// Until when it is waited for.
-    pub deadline: Instant,
-    /// How it may travel with others.
-    pub travels: Travels,
-    /// Who waits.
-    pub reply: oneshot::Sender<Result<Numbers, Error>>,
-}
-
-/// How a request may travel with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Travels {
-    /// In one range with others for its key.
-    Merged,
-    /// In one message with others, with a place of its own.
-    Apart,
-    /// In a message of its own.
-    Alone,
-}
-
-impl Asked {
-    /// Answers it.
-    pub fn answer(self, answer: Result<Numbers, Error>) {
-        // Whoever gave up no longer listens.
-        let _ = self.reply.send(answer);
-    }
-}
 
 /// A message that waits for its answer.
 struct UnderWay {

@@ -1,19 +1,16 @@
-//! Streams to servers: one to send messages on, and those on which others tell who leads.
+//! A stream to a server, to send messages on.
 
 use std::sync::Arc;
 
 use futures::{
     StreamExt, TryFutureExt, TryStreamExt,
-    stream::{self, BoxStream, SelectAll},
+    stream::{self, BoxStream},
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Response, Status, transport::Channel};
+use tonic::{Status, transport::Channel};
 
-use crate::api::{
-    NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
-    sequencer_client::SequencerClient,
-};
+use crate::api::{NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient};
 
 /// What is heard on a link.
 #[expect(
@@ -64,51 +61,5 @@ impl Link {
             messages,
         };
         (link, heard.map(move |heard| (id, heard)).boxed())
-    }
-}
-
-/// The streams on which servers tell who leads.
-#[derive(Default)]
-pub struct Watches {
-    servers: Vec<Arc<str>>,
-    routes: SelectAll<BoxStream<'static, (Arc<str>, Option<Route>)>>,
-}
-
-impl Watches {
-    /// Whether nobody is listened to.
-    pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
-    }
-
-    /// Whether `server` is listened to.
-    pub fn has(&self, server: &Arc<str>) -> bool {
-        self.servers.contains(server)
-    }
-
-    /// Listens to `server` as well.
-    pub fn begin(&mut self, server: Arc<str>, channel: Channel) {
-        self.servers.push(server.clone());
-        let opening = async move {
-            let mut client = SequencerClient::new(channel);
-            let routes = client.watch_route(WatchRouteRequest {}).await;
-            routes.map(Response::into_inner)
-        };
-        // Why it ended does not matter: others are asked as well.
-        let routes = opening.try_flatten_stream().map(Result::ok);
-        let routes = routes.take_while(|route| std::future::ready(route.is_some()));
-        let routes = routes.chain(stream::iter([None]));
-        self.routes
-            .push(routes.map(move |route| (server.clone(), route)).boxed());
-    }
-
-    /// The next route that one of them tells; `None` when there is nobody to listen to.
-    pub async fn next(&mut self) -> Option<Route> {
-        while let Some((server, route)) = self.routes.next().await {
-            if route.is_some() {
-                return route;
-            }
-            self.servers.retain(|known| *known != server);
-        }
-        None
     }
 }
