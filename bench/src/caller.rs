@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tonic::transport::Channel;
 
-use super::{
-    Door, Failed, NAMESPACE,
+use crate::{
+    failed::Failed,
     load::Load,
+    options::Door,
     peers::{Etcd, Redis, TsOracle},
-    target::{Target, Way},
+    target::{NAMESPACE, Target, Way},
 };
 use ratchet_client::{
     Client, Key,

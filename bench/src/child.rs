@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::Failed;
+use crate::failed::Failed;
 
 /// A directory for the data and logs of a run.
 pub struct Directory(tempfile::TempDir);
@@ -96,6 +96,12 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// This program.
+pub fn this_program() -> Result<PathBuf, Failed> {
+    std::env::current_exe()
+        .map_err(|error| Failed::other(format!("cannot find this program: {error}")))
 }
 
 /// A free port of this machine.

@@ -5,20 +5,15 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Failed, Fence, NAMESPACE,
-    child::{Directory, Process, free_ports},
-    target::{Server, Target},
+use crate::{
+    child::{Directory, Process, free_ports, this_program},
+    failed::Failed,
+    options::Fence,
+    target::{NAMESPACE, Server, Target},
 };
 use ratchet_client::{Client, Code, api};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// This program.
-pub fn this_program() -> Result<PathBuf, Failed> {
-    std::env::current_exe()
-        .map_err(|error| Failed::other(format!("cannot find this program: {error}")))
-}
 
 /// The node's program: the one that is named, or `ratchet` beside this one.
 pub fn program(named: Option<&Path>) -> Result<PathBuf, Failed> {

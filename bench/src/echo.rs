@@ -6,10 +6,9 @@ use futures::{StreamExt, stream::BoxStream};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
 
-use super::{
-    Failed,
-    child::{Directory, Process},
-    cluster::this_program,
+use crate::{
+    child::{Directory, Process, this_program},
+    failed::Failed,
     target::{Server, Target},
 };
 use api::{

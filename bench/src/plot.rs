@@ -11,7 +11,7 @@ use plotters::{
     style::{Color, RGBColor, WHITE},
 };
 
-use super::{Failed, report::Report};
+use crate::{failed::Failed, report::Report};
 
 /// Width and height, in pixels.
 const SIZE: (u32, u32) = (1_000, 480);

@@ -5,7 +5,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{Bench, load::Measured, target::Target};
+use crate::{
+    options::{Bench, Door},
+    round::Measured,
+    target::Target,
+};
 
 /// What one side came to, round by round.
 pub struct Side {
@@ -99,7 +103,7 @@ impl Report {
             "seed": bench.seed,
         });
         let how = match bench.door {
-            super::Door::Client => format!("{} tasks", bench.tasks),
+            Door::Client => format!("{} tasks", bench.tasks),
             _ => format!("{} x {} in flight", bench.connections, bench.in_flight),
         };
         let rate = bench

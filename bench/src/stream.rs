@@ -14,10 +14,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
 
-use super::{
-    NAMESPACE,
-    load::{PACE, Run},
-};
+use crate::{load::PACE, recorder::Run, target::NAMESPACE};
 use ratchet_client::api::{
     NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient,
 };

@@ -5,11 +5,15 @@ use std::time::Duration;
 use futures::future::join_all;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{
-    Door, Failed, NAMESPACE, Via,
+use crate::{
     child::{Process, cpu_nanos},
+    failed::Failed,
+    options::{Door, Via},
 };
 use ratchet_client::Client;
+
+/// The namespace whose keys are used.
+pub const NAMESPACE: &str = "bench";
 
 /// A server of a target.
 pub struct Server {

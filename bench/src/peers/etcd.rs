@@ -3,10 +3,13 @@
 use bytes::Bytes;
 use tonic::transport::Channel;
 
-use super::{call, installed, until_up};
+use super::{
+    grpc::call,
+    program::{installed, until_up},
+};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
+    failed::Failed,
     target::{Server, Target, Way, connect},
 };
 

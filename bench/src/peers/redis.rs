@@ -5,10 +5,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{installed, until_up};
+use super::program::{installed, until_up};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
+    failed::Failed,
     target::{Server, Target, Way},
 };
 

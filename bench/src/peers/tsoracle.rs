@@ -2,10 +2,13 @@
 
 use tonic::transport::Channel;
 
-use super::{call, installed, until_up};
+use super::{
+    grpc::call,
+    program::{installed, until_up},
+};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
+    failed::Failed,
     target::{Server, Target, Way, connect},
 };
 
