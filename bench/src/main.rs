@@ -1,4 +1,4 @@
-//! `ratchet-bench`: how fast a cluster hands out numbers, beside something else if asked for.
+//! `ratchet-bench`: measures how fast a cluster hands out numbers, alone or next to another server.
 //!
 //! Invariant: both sides of a comparison are driven by the same code, in alternating rounds of one run.
 
@@ -7,7 +7,7 @@ mod caller;
 mod child;
 mod cluster;
 mod echo;
-mod failed;
+mod error;
 mod load;
 mod options;
 mod peers;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use options::Bench;
+use options::RunOptions;
 
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -34,9 +34,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure throughput and latency, beside something else if asked for
-    Run(Box<Bench>),
-    /// The empty handler to compare with: serves, and prints where
+    /// Measure throughput and latency, alone or in comparison with another server
+    Run(Box<RunOptions>),
+    /// Serve as the echo, a gRPC server with an empty handler, and print the address
     #[command(hide = true)]
     Echo,
 }
@@ -44,7 +44,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let (json, done) = match Cli::parse().command {
-        Command::Run(bench) => (bench.json, bench.run().await),
+        Command::Run(options) => (options.json, options.run().await),
         Command::Echo => (false, echo::serve().await),
     };
     match done {

@@ -1,4 +1,4 @@
-//! What the command line of `ratchet-bench run` says.
+//! The command line of `ratchet-bench run`.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use clap::{Args, ValueEnum};
 
 use crate::load::Load;
 
-/// Which fence the nodes of a cluster that is started use.
+/// The fence of the nodes that are started for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Fence {
-    /// The leader's lease
+    /// The lease of the leader
     Lease,
-    /// A quorum, before each answer
+    /// The confirmation of a majority before each answer
     Quorum,
 }
 
 impl Fence {
-    /// As the node's command line spells it.
+    /// The value of `--fence` on the command line of a node.
     pub fn name(self) -> &'static str {
         match self {
             Fence::Lease => "lease",
@@ -25,108 +25,108 @@ impl Fence {
     }
 }
 
-/// By which way numbers are asked for.
+/// How numbers are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Door {
-    /// One gRPC call for each number
+    /// One gRPC call per number
     Unary,
-    /// One bidirectional gRPC stream for each connection
+    /// One bidirectional gRPC stream per connection
     Stream,
-    /// The client library
+    /// The Rust client library
     Client,
 }
 
-/// Which node is asked.
+/// The node that is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Via {
     /// The leader
     Leader,
-    /// One that forwards
+    /// A follower, which forwards to the leader
     Follower,
 }
 
-/// What the cluster is compared with.
+/// The other side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Against {
-    /// A gRPC server with a handler that does nothing
+    /// A gRPC server whose handler does nothing
     Echo,
-    /// redis-server, INCR, nothing on disk
+    /// redis-server with INCR, without persistence
     Redis,
-    /// A three-node etcd, a put for each number
+    /// A three-node etcd, one put per number
     Etcd,
-    /// A three-node tsoracle, a call for each number
+    /// A three-node tsoracle, one call per number
     #[value(name = "tsoracle")]
     TsOracle,
-    /// The same cluster, asked at a follower
+    /// The same cluster, asked through a follower
     Follower,
-    /// Another cluster, whose leader asks a quorum before each answer
+    /// A second cluster, with the quorum fence
     Quorum,
 }
 
-/// `ratchet-bench run`.
+/// The options of `ratchet-bench run`.
 #[derive(Debug, Args)]
-pub struct Bench {
-    /// The servers of a running cluster, "host:port", several separated by commas; without any, a
-    /// cluster is started for the run. Keys of the namespace "bench" are used
+pub struct RunOptions {
+    /// Servers of a running cluster, "host:port", separated by commas; without any, a cluster is started
+    /// for the run. Numbers of the namespace "bench" are used up
     #[arg(long, value_delimiter = ',')]
     pub server: Vec<String>,
-    /// How numbers are asked for
+    /// How numbers are requested
     #[arg(long, value_enum, default_value_t = Door::Unary)]
     pub door: Door,
-    /// What to compare with, in alternating rounds
+    /// The other side of a comparison, measured in alternating rounds
     #[arg(long, value_enum)]
     pub against: Option<Against>,
-    /// How the other side is asked [default: as the cluster]
+    /// How numbers are requested from the other side [default: as from the cluster]
     #[arg(long, value_enum, requires = "against")]
     pub against_door: Option<Door>,
-    /// How many seconds are measured in all
+    /// Duration of all rounds together, in seconds
     #[arg(long, default_value_t = 20.0, value_parser = seconds)]
     pub seconds: f64,
-    /// How many rounds the seconds are shared out to, for each side [default: 5, or 1 without --against]
+    /// Number of rounds for each side [default: 5, or 1 without --against]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: Option<u32>,
-    /// How many connections (doors unary and stream)
+    /// Number of connections (doors unary and stream)
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
-    /// How many requests are under way on each connection
+    /// Number of requests in flight on each connection (doors unary and stream)
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: u32,
-    /// How many tasks ask through one client (door client), each for one number after the other
+    /// Number of tasks that share one client, each with one request in flight (door client)
     #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub tasks: u32,
-    /// How many keys each message of a stream asks for
+    /// Number of keys in each message (door stream)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch: u32,
-    /// How many keys there are, to be chosen from at random
+    /// Number of keys, from which each request draws at random
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keys: u64,
-    /// Open loop: so many requests a second in all, whatever the answers do; latency counts from when a
-    /// request was due
+    /// Open loop: send this many requests a second in all, however slow the answers are; latency counts
+    /// from when a request was due
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub rate: Option<u64>,
-    /// Which node is asked
+    /// The node that is asked
     #[arg(long, value_enum, default_value_t = Via::Leader)]
     pub via: Via,
-    /// How many nodes the cluster is started with
+    /// Number of nodes of the started cluster
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=7),
           conflicts_with = "server")]
     pub nodes: u64,
-    /// What the started cluster's answers pass
+    /// The fence of the started cluster
     #[arg(long, value_enum, default_value_t = Fence::Lease, conflicts_with = "server")]
     pub fence: Fence,
-    /// The step of the keys, in a started cluster
+    /// The step of the namespace, in a started cluster
     #[arg(long, default_value_t = 10_000, conflicts_with = "server")]
     pub step: u64,
-    /// Which keys are drawn
+    /// Seed for drawing keys
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Plot latency over time into this file, as SVG
+    /// Write a plot of latency over time to this file, as SVG
     #[arg(long)]
     pub plot: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// The node's program, for clusters that are started; `ratchet` beside this one where absent
+    /// The node's program, for started clusters [default: `ratchet` in the directory of this program]
     #[arg(long)]
     pub binary: Option<PathBuf>,
 }
@@ -140,8 +140,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-impl Bench {
-    /// What each round asks for, and how.
+impl RunOptions {
+    /// The load of each round.
     pub fn load(&self) -> Load {
         Load {
             connections: self.connections as usize,

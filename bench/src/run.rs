@@ -1,4 +1,4 @@
-//! A run: starts what is measured, drives it in rounds, and reports.
+//! A run: starts the targets, drives them in rounds, and prints the report.
 
 use std::{
     io::{ErrorKind, Write},
@@ -8,52 +8,51 @@ use std::{
 use crate::{
     child::Directory,
     cluster, echo,
-    failed::Failed,
-    options::{Against, Bench, Door, Fence, Via},
+    error::Error,
+    options::{Against, Door, Fence, RunOptions, Via},
     peers, plot,
     report::{Report, Side},
-    round::{self, Measured},
+    round::{self, RoundResult},
     target::Target,
 };
 
-impl Bench {
+impl RunOptions {
     /// Measures, and prints the report.
     ///
     /// # Errors
-    /// Where something cannot be measured, or fails.
-    pub async fn run(self) -> Result<(), Failed> {
+    /// If the options contradict each other, a server does not start or answer, a number is out of order,
+    /// or the run is interrupted.
+    pub async fn run(self) -> Result<(), Error> {
         let mut interrupt =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
-                .map_err(|error| Failed::other(format!("cannot watch for SIGINT: {error}")))?;
+                .map_err(|error| Error::other(format!("cannot watch for SIGINT: {error}")))?;
         let json = self.json;
         let report = tokio::select! {
             report = self.measure() => report?,
-            _ = interrupt.recv() => return Err(Failed::other("interrupted".to_owned())),
+            _ = interrupt.recv() => return Err(Error::other("interrupted".to_owned())),
         };
         let text = match json {
             true => report.to_json().to_string(),
             false => report.to_text(),
         };
         match writeln!(std::io::stdout(), "{text}") {
-            // Nobody reads it.
+            // The reader of the report has gone.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(|error| {
-                Failed::other(format!("cannot write to standard output: {error}"))
-            }),
+            written => written
+                .map_err(|error| Error::other(format!("cannot write to standard output: {error}"))),
         }
     }
 
-    async fn measure(self) -> Result<Report, Failed> {
+    async fn measure(self) -> Result<Report, Error> {
         if self.door != Door::Stream && self.batch > 1 {
-            return Err(Failed::config(format!(
-                "--batch {} is for --door stream; the other doors ask for one key at a time",
+            return Err(Error::config(format!(
+                "--batch {} needs --door stream; the other doors ask for one key at a time",
                 self.batch
             )));
         }
         if !self.server.is_empty() && self.against == Some(Against::Quorum) {
-            return Err(Failed::config(
-                "--against quorum compares two clusters that are started for the run; leave --server out"
-                    .to_owned(),
+            return Err(Error::config(
+                "--against quorum starts both clusters for the run; leave --server out".to_owned(),
             ));
         }
         let directory = Directory::new()?;
@@ -68,11 +67,11 @@ impl Bench {
         let targets: Vec<&Target> = [&ours].into_iter().chain(&theirs).collect();
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..targets.len()).collect();
-            // Who goes first takes turns, too.
+            // The sides take turns at going first.
             order.rotate_left(round as usize % targets.len());
             for side in order {
                 let target = targets[side];
-                let tell = |so_far: &Measured| progress(round, rounds, target, so_far);
+                let tell = |so_far: &RoundResult| progress(round, rounds, target, so_far);
                 let measured = round::drive(target, &load, slice, tell).await?;
                 sides[side].add(measured);
             }
@@ -89,12 +88,12 @@ impl Bench {
         directory: &Directory,
         name: &'static str,
         fence: Fence,
-    ) -> Result<Target, Failed> {
+    ) -> Result<Target, Error> {
         let program = cluster::program(self.binary.as_deref())?;
         cluster::start(directory, &program, name, self.nodes, fence, self.step).await
     }
 
-    async fn our_target(&self, directory: &Directory) -> Result<Target, Failed> {
+    async fn our_target(&self, directory: &Directory) -> Result<Target, Error> {
         let mut target = if self.server.is_empty() {
             self.start(directory, "ratchet", self.fence).await?
         } else {
@@ -109,18 +108,18 @@ impl Bench {
         &self,
         directory: &Directory,
         ours: &Target,
-    ) -> Result<Option<Target>, Failed> {
+    ) -> Result<Option<Target>, Error> {
         let Some(against) = self.against else {
             return Ok(None);
         };
         let door = self.against_door.unwrap_or(match (against, self.door) {
-            // The client library takes an echo for a cluster that breaks its promise.
+            // The client library checks that numbers grow, and an echo's do not.
             (Against::Echo, Door::Client) => Door::Unary,
             (_, door) => door,
         });
         if against == Against::Echo && door == Door::Client {
-            return Err(Failed::config(
-                "the client library notices that an echo hands out no numbers; use --against-door unary"
+            return Err(Error::config(
+                "an echo hands out no growing numbers, and the client library would report that; use --against-door unary"
                     .to_owned(),
             ));
         }
@@ -140,24 +139,25 @@ impl Bench {
         match against {
             Against::Follower => target.choose(door, Via::Follower)?,
             Against::Echo => target.choose(door, Via::Leader)?,
-            _ => {}
+            // These have one way to be asked, or have chosen above.
+            Against::Redis | Against::Etcd | Against::TsOracle | Against::Quorum => {}
         }
         Ok(Some(target))
     }
 }
 
-/// Tells what a round came to so far, where somebody watches.
-fn progress(round: u32, rounds: u32, target: &Target, measured: &Measured) {
+/// Prints the result of a round so far, if standard error is a terminal.
+fn progress(round: u32, rounds: u32, target: &Target, result: &RoundResult) {
     use std::io::IsTerminal;
     if std::io::stderr().is_terminal() {
         eprintln!(
             "round {}/{rounds}  {:>8}  {:>5.1} s  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
             round + 1,
             target.name,
-            measured.elapsed.as_secs_f64(),
-            measured.numbers_per_second(),
-            Duration::from_nanos(measured.latencies.value_at_quantile(0.5)),
-            Duration::from_nanos(measured.latencies.value_at_quantile(0.99)),
+            result.elapsed.as_secs_f64(),
+            result.numbers_per_second(),
+            Duration::from_nanos(result.latencies.value_at_quantile(0.5)),
+            Duration::from_nanos(result.latencies.value_at_quantile(0.99)),
         );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Whether a client elsewhere can connect to what a server calls its address. `0.0.0.0` would lead it to
-/// its own machine.
+/// True if a client on another machine can connect to the address. `0.0.0.0` would lead it to its own
+/// machine.
 pub fn is_address(text: &str) -> bool {
     let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
     let unbracketed = host
@@ -13,7 +13,7 @@ pub fn is_address(text: &str) -> bool {
     is_host_and_port(text) && !ip.is_some_and(|ip| ip.is_unspecified())
 }
 
-/// Whether it is of the form "host:port".
+/// True if the text has the form "host:port".
 pub fn is_host_and_port(text: &str) -> bool {
     let uri = || format!("http://{text}").parse::<tonic::transport::Uri>();
     text.rsplit_once(':').is_some_and(|(host, port)| {

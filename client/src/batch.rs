@@ -1,10 +1,14 @@
-//! What waits becomes one message, and its answer is shared out. Pure: no I/O, and time is an argument.
+//! Makes one message of many requests, and shares its answer out. Pure: no I/O, and time is an argument.
 //!
-//! Invariant: the requests that are merged into one range get its numbers in the order in which they were
-//! made, and nobody else's lie between; all get numbers above those that their key was seen to get before.
-//! Nothing follows for requests for one key that are under way at the same time in several ranges, which
-//! is so where a range would grow too large, where messages overtake each other, and where a request is
-//! asked again: any of them may get the lower numbers.
+//! Requests for one key are merged into one range. They get its numbers in the order in which they were
+//! made.
+//!
+//! Invariant: numbers of a merged range go to its requests alone, without a hole between them. Every
+//! request gets numbers above the key's high-water mark at the time the batch was made.
+//!
+//! No order holds between requests for one key that are in flight in several ranges. This happens if a
+//! range would grow too large, if batches overtake each other, or if a request is sent again. Each of the
+//! requests may then get the lower numbers.
 
 use std::time::Duration;
 
@@ -15,226 +19,263 @@ use tonic::{Code, Status};
 use crate::{
     api::{Exhausted, Failure, NextStreamRequest, NextStreamResponse},
     error::Error,
-    high_water_marks::Seen,
+    high_water_marks::HighWaterMarks,
     key::Key,
-    namespaces::Names,
+    namespaces::{NamespaceId, Namespaces},
     numbers::Numbers,
-    request::{Asked, Travels, tell},
+    request::{Coalesce, PendingRequest, fail_requests},
 };
 
-/// How many numbers of one key are asked for as one range at most, unless one request wants more: below
-/// any server's limit that is of use.
+/// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
+/// server would sensibly have.
 const RANGE_NUMBERS_MAX: u64 = 10_000;
+/// A request whose deadline is nearer than this has expired: no message could be answered in the time.
+const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
-/// One message's requests, as they wait for its answer.
-pub struct Message {
-    namespace: u32,
-    asked: Vec<Asked>,
-    /// The place in the message of each request's key.
+/// The requests of one message, while they wait for its answer.
+pub struct Batch {
+    namespace: NamespaceId,
+    requests: Vec<PendingRequest>,
+    /// For each request, the place of its range in the message.
     places: Vec<u32>,
-    /// What was seen of the key at each place when the message was made.
+    /// For each place, the high-water mark of its key when the batch was made.
     floors: Vec<u64>,
 }
 
-/// What an answer leaves to be done.
+/// What remains to be done after a batch was answered.
 #[derive(Default)]
-pub struct Left {
-    /// To be asked again.
-    pub again: Vec<Asked>,
-    /// Why, where the server or its leader is to blame.
-    pub failed: Option<Status>,
+pub struct Leftover {
+    /// Requests to send again.
+    pub retry: Vec<PendingRequest>,
+    /// The failure, if the server or its leader is to blame and another server should be asked.
+    pub server_failure: Option<Status>,
 }
 
-impl Message {
-    /// Makes a message of requests of one namespace and kind of key; merges those of one key.
-    pub fn new(asked: Vec<Asked>, seen: &Seen, request: &mut NextStreamRequest) -> Message {
-        let mut message = Message {
-            namespace: asked.first().map_or(0, |first| first.namespace),
-            places: Vec::with_capacity(asked.len()),
-            floors: Vec::new(),
-            asked: Vec::new(),
-        };
-        let mut known: HashMap<&Key, u32> = HashMap::with_capacity(asked.len());
-        let mut plain = true;
-        for ask in &asked {
-            let others = match ask.travels {
-                Travels::Merged => known.get(&ask.key).copied(),
-                Travels::Apart | Travels::Alone => None,
+impl Batch {
+    /// Makes a batch of requests for keys of one namespace and one kind, and fills `message` with their
+    /// keys and counts.
+    pub fn new(
+        requests: Vec<PendingRequest>,
+        marks: &HighWaterMarks,
+        message: &mut NextStreamRequest,
+    ) -> Batch {
+        let namespace = requests.first().map(|first| first.namespace);
+        let namespace = namespace.unwrap_or_default();
+        let mut places = Vec::with_capacity(requests.len());
+        let mut floors = Vec::new();
+        let mut ranges: HashMap<&Key, u32> = HashMap::with_capacity(requests.len());
+        let mut one_each = true;
+        for request in &requests {
+            debug_assert_eq!(request.namespace, namespace, "one namespace in a batch");
+            let range = match request.coalesce {
+                Coalesce::IntoRange => ranges.get(&request.key).copied(),
+                Coalesce::IntoBatch | Coalesce::Never => None,
             };
-            let place = others.filter(|&place| {
-                let count = &mut request.counts[place as usize];
-                let fits = count.saturating_add(ask.count) <= RANGE_NUMBERS_MAX;
-                *count += if fits { ask.count } else { 0 };
+            let range = range.filter(|&place| {
+                let count = &mut message.counts[place as usize];
+                let fits = count.saturating_add(request.count) <= RANGE_NUMBERS_MAX;
+                *count += if fits { request.count } else { 0 };
                 fits
             });
-            plain &= place.is_none() && ask.count == 1;
-            let place = place.unwrap_or_else(|| {
-                let place = request.counts.len() as u32;
-                if ask.travels == Travels::Merged {
-                    known.insert(&ask.key, place);
+            one_each &= range.is_none() && request.count == 1;
+            let place = range.unwrap_or_else(|| {
+                let place = message.counts.len() as u32;
+                if request.coalesce == Coalesce::IntoRange {
+                    ranges.insert(&request.key, place);
                 }
-                request.counts.push(ask.count);
-                match &ask.key {
-                    Key::Id(id) => request.ids.push(*id),
-                    Key::Name(name) => request.names.push(name.clone()),
+                message.counts.push(request.count);
+                match &request.key {
+                    Key::Id(id) => message.ids.push(*id),
+                    Key::Name(name) => message.names.push(name.clone()),
                 }
-                let floor = seen.last(&(message.namespace, ask.key.clone()));
-                message.floors.push(floor);
+                floors.push(marks.get(&(namespace, request.key.clone())));
                 place
             });
-            message.places.push(place);
+            places.push(place);
         }
-        if plain {
-            request.counts.clear();
+        debug_assert!(
+            message.ids.is_empty() || message.names.is_empty(),
+            "one kind of key in a batch"
+        );
+        debug_assert_eq!(message.counts.len(), floors.len());
+        debug_assert_eq!(places.len(), requests.len());
+        if one_each {
+            // On the wire, no counts mean one number of each key.
+            message.counts.clear();
         }
-        drop(known);
-        message.asked = asked;
-        message
+        drop(ranges);
+        Batch {
+            namespace,
+            requests,
+            places,
+            floors,
+        }
     }
 
-    /// The namespace, by the client's numbering.
-    pub fn namespace(&self) -> u32 {
+    /// The namespace of all keys.
+    pub fn namespace(&self) -> NamespaceId {
         self.namespace
     }
 
-    /// When the first of its requests is not waited for any more.
+    /// The earliest deadline of the requests.
     pub fn deadline(&self) -> Option<Instant> {
-        self.asked.iter().map(|asked| asked.deadline).min()
+        self.requests.iter().map(|request| request.deadline).min()
     }
 
-    /// The requests, to be asked again.
-    pub fn into_asked(self) -> Vec<Asked> {
-        self.asked
+    /// The requests, to send them again.
+    pub fn into_requests(self) -> Vec<PendingRequest> {
+        self.requests
     }
 
-    /// Shares an answer out.
-    pub fn settle(
+    /// Answers the requests from the answer to their message.
+    pub fn complete(
         self,
         answer: NextStreamResponse,
         server: &str,
-        names: &Names,
-        seen: &mut Seen,
+        namespaces: &Namespaces,
+        marks: &mut HighWaterMarks,
         now: Instant,
-    ) -> Left {
+    ) -> Leftover {
         if let Some(failure) = answer.failure {
-            return self.fail(failure.into_status(), server, now);
+            return self.fail_all(failure.into_status(), server, now);
         }
         if answer.firsts.len() != self.floors.len() {
             let (keys, firsts) = (self.floors.len(), answer.firsts.len());
             let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
-            return self.fail(Status::internal(odd), server, now);
+            return self.fail_all(Status::internal(odd), server, now);
         }
         if answer.increment == 0 {
             let odd = Status::internal("it answered with numbers whose increment is 0");
-            return self.fail(odd, server, now);
+            return self.fail_all(odd, server, now);
         }
-        let used_up = answer.exhausted.map(|exhausted| self.used_up(exhausted));
-        let mut left = Left::default();
+        let exhausted = answer.exhausted.map(|told| self.exhausted_places(told));
+        let mut leftover = Leftover::default();
+        // For each place, the next number to give out.
         let mut next = answer.firsts;
-        for (asked, place) in self.asked.into_iter().zip(self.places) {
-            if let Some(used_up) = &used_up
-                && let Some(&(numbers, several)) = used_up.places.get(&place)
+        for (request, place) in self.requests.into_iter().zip(self.places) {
+            if let Some(exhausted) = &exhausted
+                && let Some(&(left, is_shared)) = exhausted.places.get(&place)
             {
-                if several && asked.count <= numbers {
-                    // There is enough for this one; for how many of them, the leader knows.
-                    left.again.push(Asked {
-                        travels: Travels::Apart,
-                        ..asked
+                if is_shared && request.count <= left {
+                    // Enough is left for this request. Only the leader knows for how many of the others.
+                    leftover.retry.push(PendingRequest {
+                        coalesce: Coalesce::IntoBatch,
+                        ..request
                     });
                 } else {
-                    let why = used_up.tell(asked.count, numbers);
-                    asked.answer(Err(Error::status(server, &why)));
+                    let status = exhausted.status(request.count, left);
+                    request.answer(Err(Error::status(server, &status)));
                 }
                 continue;
             }
-            let (first, last) = (next[place as usize], self.floors[place as usize]);
-            if first <= last {
-                asked.answer(Err(Error::Disorder {
+            let (first, floor) = (next[place as usize], self.floors[place as usize]);
+            if first <= floor {
+                request.answer(Err(Error::Disorder {
                     server: server.to_owned(),
-                    namespace: names.name_of(self.namespace),
-                    last,
+                    namespace: namespaces.name_of(self.namespace),
+                    last: floor,
                     number: first,
                 }));
                 continue;
             }
-            let span = (asked.count.saturating_sub(1)).saturating_mul(answer.increment);
-            let numbers = Numbers {
-                first,
-                // Whatever a server answers, nothing here overflows.
-                last: first.saturating_add(span),
-                increment: answer.increment,
-            };
+            let numbers = range(first, request.count, answer.increment);
             next[place as usize] = numbers.last.saturating_add(answer.increment);
-            seen.note((self.namespace, asked.key.clone()), numbers.last);
-            asked.answer(Ok(numbers));
+            marks.record((self.namespace, request.key.clone()), numbers.last);
+            request.answer(Ok(numbers));
         }
-        left
+        leftover
     }
 
-    fn used_up(&self, exhausted: Exhausted) -> UsedUp {
-        let mut requests = vec![0u32; self.floors.len()];
+    /// What a server told of used-up keys, with how many requests share each place.
+    fn exhausted_places(&self, told: Exhausted) -> ExhaustedPlaces {
+        let mut sharers = vec![0u32; self.floors.len()];
         for place in &self.places {
-            requests[*place as usize] += 1;
+            sharers[*place as usize] += 1;
         }
-        let several = |place: u32| requests.get(place as usize).is_some_and(|n| *n > 1);
-        let places = exhausted.places.into_iter().zip(exhausted.left);
-        UsedUp {
+        // A server may name a place that was not in the message; no request shares that.
+        let is_shared = |place: u32| sharers.get(place as usize).is_some_and(|n| *n > 1);
+        let places = told.places.into_iter().zip(told.left);
+        ExhaustedPlaces {
             places: places
-                .map(|(place, left)| (place, (left, several(place))))
+                .map(|(place, left)| (place, (left, is_shared(place))))
                 .collect(),
-            why: exhausted.failure.map(Failure::into_status),
+            failure: told.failure.map(Failure::into_status),
         }
     }
 
-    /// Tells the requests of a message that failed as a whole, or has them asked again.
-    pub fn fail(self, status: Status, server: &str, now: Instant) -> Left {
-        let several = self.asked.len() > 1;
+    /// Ends a batch that failed as a whole: each request is answered with the failure, or sent again.
+    pub fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
+        let is_shared = self.requests.len() > 1;
         match status.code() {
-            Code::Unavailable => Left {
-                again: self.asked,
-                failed: Some(status),
+            Code::Unavailable => Leftover {
+                retry: self.requests,
+                server_failure: Some(status),
             },
-            // The message had the time of the request that waits least.
+            // The message had the time of its most urgent request; the others may have time left.
             Code::DeadlineExceeded => {
-                let (over, again) = (self.asked.into_iter())
-                    .partition(|asked| asked.deadline <= now + Duration::from_millis(1));
-                tell(over, server, &status);
-                Left {
-                    again,
-                    failed: Some(status),
+                let (expired, retry) = (self.requests.into_iter())
+                    .partition(|request| request.deadline <= now + EXPIRY_MARGIN);
+                fail_requests(expired, server, &status);
+                Leftover {
+                    retry,
+                    server_failure: Some(status),
                 }
             }
-            // One of them is wrong; which, each learns for itself.
-            Code::InvalidArgument if several => Left {
-                again: (self.asked.into_iter())
-                    .map(|asked| Asked {
-                        travels: Travels::Alone,
-                        ..asked
+            // At least one request is wrong. Sent alone, each learns whether it is the one.
+            Code::InvalidArgument if is_shared => Leftover {
+                retry: (self.requests.into_iter())
+                    .map(|request| PendingRequest {
+                        coalesce: Coalesce::Never,
+                        ..request
                     })
                     .collect(),
-                failed: None,
+                server_failure: None,
             },
-            _ => {
-                tell(self.asked, server, &status);
-                Left::default()
+            Code::InvalidArgument
+            | Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::DataLoss
+            | Code::Unauthenticated => {
+                fail_requests(self.requests, server, &status);
+                Leftover::default()
             }
         }
     }
 }
 
-/// Where the numbers of a namespace are used up.
-struct UsedUp {
-    /// How many numbers the key at a place has left, and whether several requests share the place.
-    places: HashMap<u32, (u64, bool)>,
-    why: Option<Status>,
+/// The `count` numbers from `first` on. Saturates, so that no answer of a server overflows.
+fn range(first: u64, count: u64, increment: u64) -> Numbers {
+    let span = count.saturating_sub(1).saturating_mul(increment);
+    Numbers {
+        first,
+        last: first.saturating_add(span),
+        increment,
+    }
 }
 
-impl UsedUp {
-    /// Why a request for `count` numbers of a key that has `left` numbers left got none.
-    fn tell(&self, count: u64, left: u64) -> Status {
-        let why = self.why.as_ref();
-        let code = why.map_or(Code::OutOfRange, Status::code);
-        let text = why.map_or("the numbers of the namespace are used up", Status::message);
+/// The places of a batch whose keys have fewer numbers left than were asked for.
+struct ExhaustedPlaces {
+    /// For each place: how many numbers are left, and whether several requests share the place.
+    places: HashMap<u32, (u64, bool)>,
+    failure: Option<Status>,
+}
+
+impl ExhaustedPlaces {
+    /// The failure of a request for `count` numbers of a key with `left` numbers left.
+    fn status(&self, count: u64, left: u64) -> Status {
+        let failure = self.failure.as_ref();
+        let code = failure.map_or(Code::OutOfRange, Status::code);
+        let text = failure.map_or("the numbers of the namespace are used up", Status::message);
         Status::new(
             code,
             format!("count is {count}, and {left} numbers are left: {text}"),

@@ -1,4 +1,4 @@
-//! A stream to a server, to send messages on.
+//! A `NextStream` to one server, on which batches are sent.
 
 use std::sync::Arc;
 
@@ -12,54 +12,55 @@ use tonic::{Status, transport::Channel};
 
 use crate::api::{NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient};
 
-/// What is heard on a link.
+/// An event on a stream.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are answers, and a box costs an allocation each"
+    reason = "nearly all events are answers, and a box would cost an allocation each"
 )]
-pub enum Heard {
-    /// The server took the stream: it is there.
+pub enum StreamEvent {
+    /// The server accepted the stream: it can be reached.
     Opened,
-    /// An answer.
+    /// The server answered a batch.
     Answer(NextStreamResponse),
     /// The stream ended, or could not be opened.
     Ended(Status),
 }
 
-/// A stream to a server, to send messages on.
-pub struct Link {
-    /// By the client's numbering.
+/// A `NextStream` to one server.
+pub struct BatchStream {
+    /// The id of the stream within this client.
     pub id: u64,
-    /// The server.
+    /// The address of the server.
     pub server: Arc<str>,
-    /// What is to be sent; waits until the server takes the stream.
+    /// Where to put messages. They wait until the server accepts the stream.
     pub messages: mpsc::Sender<NextStreamRequest>,
 }
 
-impl Link {
-    /// Opens a stream for up to `messages_max` messages at a time; what is heard on it comes with its id.
+impl BatchStream {
+    /// Opens a stream to `server` for up to `messages_max` messages in flight. Also returns its events,
+    /// tagged with its id; the last one is [`StreamEvent::Ended`].
     pub fn open(
         id: u64,
         server: Arc<str>,
         channel: Channel,
         messages_max: usize,
-    ) -> (Link, BoxStream<'static, (u64, Heard)>) {
+    ) -> (BatchStream, BoxStream<'static, (u64, StreamEvent)>) {
         let (messages, outgoing) = mpsc::channel(messages_max);
         let opening = async move {
             let mut client = SequencerClient::new(channel);
             let answers = client.next_stream(ReceiverStream::new(outgoing)).await?;
-            let answers = answers.into_inner().map_ok(Heard::Answer);
-            Ok::<_, Status>(stream::iter([Ok(Heard::Opened)]).chain(answers))
+            let answers = answers.into_inner().map_ok(StreamEvent::Answer);
+            Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
         };
         let heard = opening.try_flatten_stream();
-        let heard = heard.map(|heard| heard.unwrap_or_else(Heard::Ended));
-        let end = Heard::Ended(Status::unavailable("the server ended the stream"));
+        let heard = heard.map(|heard| heard.unwrap_or_else(StreamEvent::Ended));
+        let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
         let heard = heard.chain(stream::iter([end]));
-        let link = Link {
+        let stream = BatchStream {
             id,
             server,
             messages,
         };
-        (link, heard.map(move |heard| (id, heard)).boxed())
+        (stream, heard.map(move |heard| (id, heard)).boxed())
     }
 }

@@ -1,4 +1,4 @@
-//! The client: takes numbers, from any number of tasks.
+//! The client: takes numbers on behalf of any number of tasks.
 
 use std::{
     fmt,
@@ -12,64 +12,72 @@ use tokio::{
 };
 
 use crate::{
-    dispatcher::Lane,
+    dispatcher::Dispatcher,
     error::Error,
     key::Key,
-    namespaces::Names,
+    namespaces::Namespaces,
     numbers::Numbers,
-    request::{Asked, Travels},
-    servers::Servers,
+    request::{Coalesce, PendingRequest},
+    server_pool::ServerPool,
 };
 
-/// A client of one cluster; cheap to clone, and meant to be shared by all tasks.
+/// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
-/// From the first answer on it knows all voters, goes straight to whoever leads, and lives on when the
-/// servers that it was given are gone; those that are no members are asked when no member answers.
+/// From the first answer on it knows all voters and sends requests straight to the leader. It keeps working
+/// when the servers that it was given are gone. It asks given servers that are no members only if no member
+/// answers.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
-    servers: Arc<Servers>,
-    names: Names,
-    /// Started by the first request, on the runtime that it is made on.
-    lane: OnceLock<mpsc::UnboundedSender<Asked>>,
+struct Inner {
+    servers: Arc<ServerPool>,
+    namespaces: Namespaces,
+    /// Where the dispatcher takes requests. The first request starts it, on its own runtime.
+    dispatcher: OnceLock<mpsc::UnboundedSender<PendingRequest>>,
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut client = f.debug_struct("Client");
         client.field("servers", &self.servers());
-        client.field("timeout", &self.shared.servers.timeout());
-        client.field("follow_leader", &!self.shared.servers.stays());
+        client.field("timeout", &self.inner.servers.timeout());
+        client.field("follow_leader", &self.inner.servers.follows_leader());
         client.finish_non_exhaustive()
     }
 }
 
 impl Client {
-    pub(crate) fn new(servers: &[String], timeout: Duration, stays: bool) -> Result<Self, Error> {
-        let shared = Shared {
-            servers: Arc::new(Servers::new(servers, timeout, stays)?),
-            names: Names::default(),
-            lane: OnceLock::new(),
+    pub(crate) fn new(
+        servers: &[String],
+        timeout: Duration,
+        follow_leader: bool,
+    ) -> Result<Self, Error> {
+        let inner = Inner {
+            servers: Arc::new(ServerPool::new(servers, timeout, follow_leader)?),
+            namespaces: Namespaces::default(),
+            dispatcher: OnceLock::new(),
         };
         Ok(Client {
-            shared: Arc::new(shared),
+            inner: Arc::new(inner),
         })
     }
 
-    /// The servers that it knows, "host:port": the voters, once an answer told of them, and those that it
-    /// was given.
+    /// The known servers, "host:port": the voters, once an answer has listed them, and the servers that the
+    /// client was given.
     pub fn servers(&self) -> Vec<String> {
-        let all = self.shared.servers.all();
+        let all = self.inner.servers.all();
         all.iter().map(ToString::to_string).collect()
     }
 
     /// The next number of a key.
     ///
     /// # Errors
-    /// [`Error`]; numbers of a request that failed may be lost, never handed out twice.
+    /// [`Error::Server`] if the cluster refuses the request or does not answer in time, [`Error::Disorder`]
+    /// if the number is not greater than an earlier one, [`Error::Gone`] if the runtime of the first
+    /// request has ended. The numbers of a request that failed may be lost; they are never handed out
+    /// twice.
     pub async fn next(&self, namespace: &str, key: impl Into<Key>) -> Result<u64, Error> {
         let numbers = self.next_range(namespace, key, 1).await?;
         Ok(numbers.first)
@@ -86,35 +94,35 @@ impl Client {
         count: u64,
     ) -> Result<Numbers, Error> {
         let (reply, answer) = oneshot::channel();
-        let asked = Asked {
-            namespace: self.shared.names.number_of(namespace),
+        let request = PendingRequest {
+            namespace: self.inner.namespaces.intern(namespace),
             key: key.into(),
             count,
-            deadline: Instant::now() + self.shared.servers.timeout(),
-            travels: match count {
-                // Merged with others, no count at all would go unnoticed.
-                0 => Travels::Alone,
-                _ => Travels::Merged,
+            deadline: Instant::now() + self.inner.servers.timeout(),
+            coalesce: match count {
+                // The server refuses a count of 0. In a merged range it would not see it.
+                0 => Coalesce::Never,
+                _ => Coalesce::IntoRange,
             },
             reply,
         };
-        // Both fail only with the runtime that the lane ran on.
-        self.lane().send(asked).map_err(|_| Error::Gone)?;
+        // Both fail only if the runtime of the dispatcher has ended.
+        self.dispatcher().send(request).map_err(|_| Error::Gone)?;
         answer.await.map_err(|_| Error::Gone)?
     }
 
-    /// The servers, for requests that any can answer.
-    pub(crate) fn pool(&self) -> &Servers {
-        &self.shared.servers
+    /// The servers, for unary calls.
+    pub(crate) fn pool(&self) -> &ServerPool {
+        &self.inner.servers
     }
 
-    fn lane(&self) -> &mpsc::UnboundedSender<Asked> {
-        self.shared.lane.get_or_init(|| {
-            let (lane, asked) = mpsc::unbounded_channel();
-            let shared = &self.shared;
-            let names = shared.names.clone();
-            tokio::spawn(Lane::new(shared.servers.clone(), names).run(asked));
-            lane
+    fn dispatcher(&self) -> &mpsc::UnboundedSender<PendingRequest> {
+        self.inner.dispatcher.get_or_init(|| {
+            let (dispatcher, requests) = mpsc::unbounded_channel();
+            let inner = &self.inner;
+            let namespaces = inner.namespaces.clone();
+            tokio::spawn(Dispatcher::new(inner.servers.clone(), namespaces).run(requests));
+            dispatcher
         })
     }
 }

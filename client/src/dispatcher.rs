@@ -1,13 +1,16 @@
-//! The task that all requests of a client go through.
+//! The dispatcher: the task that sends all requests of a client.
 //!
-//! It keeps a few messages under way on one stream, its link, to the leader; what arrives meanwhile forms
-//! the next ones. When a server fails, its messages' requests go to another one. When one is silent, the
-//! others are asked who leads; and when another one leads, the link is moved once that one has taken a
-//! stream: a leader that cannot be reached costs nothing while others forward.
+//! It keeps a few batches in flight on one stream to one server, if possible the leader. Requests that
+//! arrive meanwhile form the next batches; no timer is needed.
 //!
-//! Invariant: every request is answered by its deadline, once.
+//! - If a server fails, the requests of its batches are sent to another one.
+//! - If a server is silent, others are asked who leads.
+//! - If another server leads, a stream to it is opened beside the present one. The dispatcher moves there
+//!   once the leader has accepted it. So an unreachable leader costs nothing while other servers forward.
+//!
+//! Invariant: every request is answered once, by its deadline.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     StreamExt,
@@ -21,96 +24,85 @@ use tonic::Status;
 
 use crate::{
     api::{self as v1, NextStreamRequest, NextStreamResponse},
-    batch::{Left, Message},
-    batch_stream::{Heard, Link},
-    high_water_marks::Seen,
-    namespaces::Names,
-    queue::{MESSAGE_ASKS_MAX, Waiting},
-    request::{Asked, tell},
-    route::Route,
-    route_watches::Watches,
-    servers::Servers,
+    backoff::Backoff,
+    batch::{Batch, Leftover},
+    batch_stream::{BatchStream, StreamEvent},
+    high_water_marks::HighWaterMarks,
+    in_flight::{InFlight, InFlightBatches},
+    leader_cache::LeaderCache,
+    namespaces::Namespaces,
+    queue::{BATCH_REQUESTS_MAX, RequestQueues},
+    request::{PendingRequest, fail_requests},
+    route_watches::RouteWatches,
+    server_pool::ServerPool,
 };
 
-/// How many messages are under way at a time.
-const MESSAGES_MAX: usize = 4;
-/// How long a client rests after all servers have failed: somewhere up to the first, doubled for each
-/// further time up to the second.
-const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
-/// After which silence of a server, while it owes answers, another one is asked who leads; then one
-/// more as often again.
-const SILENCE: Duration = Duration::from_millis(50);
-/// How long after a message was sent a server that the link has left may still answer it.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// The largest number of batches in flight.
+const BATCHES_IN_FLIGHT_MAX: usize = 4;
+/// How long a server that owes answers may be silent before another one is asked who leads. One more is
+/// asked each time this passes again.
+const SILENCE_MAX: Duration = Duration::from_millis(50);
+/// How long after a batch was sent its old server may still answer, once the stream has moved to the
+/// leader.
+const MOVE_GRACE: Duration = Duration::from_millis(100);
 
-/// A message that waits for its answer.
-struct UnderWay {
-    link: u64,
-    server: Arc<str>,
-    message: Message,
-    sent: Instant,
-    /// When its server is given up.
-    until: Instant,
-}
-
-/// The task.
-pub struct Lane {
-    servers: Arc<Servers>,
-    names: Names,
-    waiting: Waiting,
-    under_way: BTreeMap<u64, UnderWay>,
+/// The task that sends all requests of a client.
+pub struct Dispatcher {
+    servers: Arc<ServerPool>,
+    namespaces: Namespaces,
+    queues: RequestQueues,
+    in_flight: InFlightBatches,
+    /// The last id of a stream or message.
     last_id: u64,
-    link: Option<Link>,
-    /// A stream to the leader, which becomes the link when the leader has taken it.
-    next_link: Option<Link>,
-    /// What is heard on the links, and on those before them that are not answered out yet.
-    heard: SelectAll<BoxStream<'static, (u64, Heard)>>,
-    /// When something was heard on the link.
+    /// The stream on which batches are sent.
+    stream: Option<BatchStream>,
+    /// A stream to the leader, which replaces `stream` once the leader has accepted it.
+    leader_stream: Option<BatchStream>,
+    /// The events of both streams, and of earlier ones that still owe answers.
+    events: SelectAll<BoxStream<'static, (u64, StreamEvent)>>,
+    /// When the last event came on `stream`.
     last_heard: Instant,
-    watches: Watches,
-    route: Route,
-    seen: Seen,
-    /// What went wrong last, for those who wait in vain.
-    failed: Option<(Arc<str>, Status)>,
-    /// How often in a row, and until when to rest.
-    failures: u32,
-    rest_until: Option<Instant>,
-    /// When somebody may have waited for long enough; `None` while nobody waits.
+    watches: RouteWatches,
+    leader: LeaderCache,
+    marks: HighWaterMarks,
+    /// The last failure and its server: the error of requests that expire.
+    last_failure: Option<(Arc<str>, Status)>,
+    backoff: Backoff,
+    /// When a request may expire, or a server may have to be given up; `None` while no request waits.
     due: Option<Instant>,
-    /// When the link may have been silent for long enough; `None` while it owes nothing.
+    /// When `stream` may have been silent for too long; `None` while it owes no answer.
     silence_due: Option<Instant>,
 }
 
-impl Lane {
-    /// A lane to `servers`.
-    pub fn new(servers: Arc<Servers>, names: Names) -> Lane {
-        Lane {
+impl Dispatcher {
+    /// A dispatcher that sends to `servers`.
+    pub fn new(servers: Arc<ServerPool>, namespaces: Namespaces) -> Dispatcher {
+        Dispatcher {
             servers,
-            names,
-            waiting: Waiting::default(),
-            under_way: BTreeMap::new(),
+            namespaces,
+            queues: RequestQueues::default(),
+            in_flight: InFlightBatches::default(),
             last_id: 0,
-            link: None,
-            next_link: None,
-            heard: SelectAll::new(),
+            stream: None,
+            leader_stream: None,
+            events: SelectAll::new(),
             last_heard: Instant::now(),
-            watches: Watches::default(),
-            route: Route::default(),
-            seen: Seen::default(),
-            failed: None,
-            failures: 0,
-            rest_until: None,
+            watches: RouteWatches::default(),
+            leader: LeaderCache::default(),
+            marks: HighWaterMarks::default(),
+            last_failure: None,
+            backoff: Backoff::default(),
             due: None,
             silence_due: None,
         }
     }
 
-    /// Serves requests until nobody can make any.
-    pub async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Asked>) {
-        let mut inbox = Vec::with_capacity(MESSAGE_ASKS_MAX);
+    /// Runs until all clones of the client are dropped.
+    pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<PendingRequest>) {
+        let mut inbox = Vec::with_capacity(BATCH_REQUESTS_MAX);
         let mut alarm = std::pin::pin!(sleep_until(Instant::now()));
         loop {
-            let dues = [self.due, self.rest_until, self.silence_due];
+            let dues = [self.due, self.backoff.rest_until(), self.silence_due];
             let next = dues.into_iter().flatten().min();
             if let Some(next) = next
                 && alarm.deadline() != next
@@ -119,272 +111,272 @@ impl Lane {
             }
             tokio::select! {
                 biased;
-                Some((link, heard)) = self.heard.next() => match heard {
-                    Heard::Answer(answer) => self.answered(link, answer),
-                    Heard::Opened => self.opened(link),
-                    Heard::Ended(status) => self.broken(link, status),
+                Some((stream, event)) = self.events.next() => match event {
+                    StreamEvent::Answer(answer) => self.on_answer(stream, answer),
+                    StreamEvent::Opened => self.on_opened(stream),
+                    StreamEvent::Ended(status) => self.on_ended(stream, status),
                 },
                 Some(route) = self.watches.next() => self.learn(&route, Instant::now()),
-                taken = asked.recv_many(&mut inbox, MESSAGE_ASKS_MAX) => {
-                    if taken == 0 {
+                received = requests.recv_many(&mut inbox, BATCH_REQUESTS_MAX) => {
+                    if received == 0 {
                         return;
                     }
-                    for asked in inbox.drain(..) {
-                        self.due.get_or_insert(asked.deadline);
-                        self.waiting.push(asked);
+                    for request in inbox.drain(..) {
+                        self.due.get_or_insert(request.deadline);
+                        self.queues.push(request);
                     }
                 }
-                () = &mut alarm, if next.is_some() => self.look_at_the_clock(),
+                () = &mut alarm, if next.is_some() => self.on_alarm(),
             }
             self.send();
         }
     }
 
-    /// Sends what waits, as far as messages may be under way.
+    /// Sends the requests that wait, as far as batches may be in flight.
     fn send(&mut self) {
-        while self.rest_until.is_none()
-            && self.under_way.len() < MESSAGES_MAX
-            && !self.waiting.is_empty()
+        while self.backoff.rest_until().is_none()
+            && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
+            && !self.queues.is_empty()
         {
-            if self.link.is_none() {
-                // Whoever leads, if that is known, taken or not: it costs nothing to try.
-                let leader = self.next_link.take();
-                self.link = leader.or_else(|| self.open(self.servers.current()));
+            if self.stream.is_none() {
+                // Use the leader's stream even before the leader has accepted it: there is no other.
+                let leader = self.leader_stream.take();
+                self.stream = leader.or_else(|| self.open(self.servers.current()));
                 self.last_heard = Instant::now();
             }
-            let Some(link) = &self.link else {
-                // Its address cannot be one; the next server is asked.
-                continue;
-            };
-            let Some(asked) = self.waiting.next() else {
-                return;
-            };
-            self.last_id += 1;
-            let now = Instant::now();
-            let mut request = NextStreamRequest {
-                id: self.last_id,
-                route_version: self.route.version(now),
-                members_version: self.servers.members_version(),
-                ..NextStreamRequest::default()
-            };
-            let message = Message::new(asked, &self.seen, &mut request);
-            let timeout = self.servers.timeout();
-            let deadline = message.deadline().unwrap_or(now + timeout);
-            // A server that says nothing costs its share of the time.
-            let until = deadline.min(now + timeout / self.servers.count() as u32);
-            let left = until.saturating_duration_since(now).as_millis();
-            request.timeout_ms = (left as u64).max(1);
-            request.namespace = self.names.name_of(message.namespace());
-            if link.messages.try_send(request).is_err() {
-                let id = link.id;
-                self.waiting.put_back(message.into_asked());
-                self.broken(id, Status::unavailable("the stream broke"));
+            if self.stream.is_none() {
+                // The server's address is invalid. `open` has moved on to the next server.
                 continue;
             }
-            self.due = self.due.into_iter().chain([until]).min();
-            self.silence_due.get_or_insert(now + SILENCE);
-            let under_way = UnderWay {
-                link: link.id,
-                server: link.server.clone(),
-                message,
-                sent: now,
-                until,
+            let Some(requests) = self.queues.next_batch() else {
+                return;
             };
-            self.under_way.insert(self.last_id, under_way);
+            self.send_batch(requests);
         }
+        debug_assert!(self.in_flight.len() <= BATCHES_IN_FLIGHT_MAX);
     }
 
-    /// Opens a stream to a server; `None` if its address cannot be one.
-    fn open(&mut self, server: Arc<str>) -> Option<Link> {
+    /// Sends one batch on the stream.
+    fn send_batch(&mut self, requests: Vec<PendingRequest>) {
+        let Some(stream) = &self.stream else {
+            return self.queues.requeue(requests);
+        };
+        self.last_id += 1;
+        let now = Instant::now();
+        let mut message = NextStreamRequest {
+            id: self.last_id,
+            route_version: self.leader.version(now),
+            members_version: self.servers.members_version(),
+            ..NextStreamRequest::default()
+        };
+        let batch = Batch::new(requests, &self.marks, &mut message);
+        let timeout = self.servers.timeout();
+        let deadline = batch.deadline().unwrap_or(now + timeout);
+        // A silent server costs its share of the time.
+        let until = deadline.min(now + timeout / self.servers.count() as u32);
+        let left = until.saturating_duration_since(now).as_millis();
+        // On the wire, 0 means the server's default.
+        message.timeout_ms = (left as u64).max(1);
+        message.namespace = self.namespaces.name_of(batch.namespace());
+        if stream.messages.try_send(message).is_err() {
+            let id = stream.id;
+            self.queues.requeue(batch.into_requests());
+            return self.on_ended(id, Status::unavailable("the stream broke"));
+        }
+        self.due = self.due.into_iter().chain([until]).min();
+        self.silence_due.get_or_insert(now + SILENCE_MAX);
+        let in_flight = InFlight {
+            stream: stream.id,
+            server: stream.server.clone(),
+            batch,
+            sent: now,
+            until,
+        };
+        self.in_flight.insert(self.last_id, in_flight);
+    }
+
+    /// Opens a stream to a server. If its address is invalid, moves on to the next server: `None`.
+    fn open(&mut self, server: Arc<str>) -> Option<BatchStream> {
         let channel = match self.servers.channel(&server) {
             Ok(channel) => channel,
             Err(error) => {
-                self.passed_over(&server, Status::unavailable(error.to_string()));
+                self.server_failed(&server, Status::unavailable(error.to_string()));
                 return None;
             }
         };
         self.last_id += 1;
-        let (link, heard) = Link::open(self.last_id, server, channel, MESSAGES_MAX);
-        self.heard.push(heard);
-        Some(link)
+        let (stream, events) =
+            BatchStream::open(self.last_id, server, channel, BATCHES_IN_FLIGHT_MAX);
+        self.events.push(events);
+        Some(stream)
     }
 
-    /// A server took a stream: if it is the leader's, the link moves there.
-    fn opened(&mut self, id: u64) {
-        let is = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.id == id);
-        if is(&self.next_link) {
-            self.link = self.next_link.take();
-            // Whoever was asked before may be gone.
-            for message in self.under_way.values_mut() {
-                message.until = message.until.min(message.sent + LAST_WORDS);
-            }
-            let untils = self.under_way.values().map(|message| message.until);
-            self.due = self.due.into_iter().chain(untils).min();
+    /// A server has accepted a stream. If it is the leader's, batches go there from now on.
+    fn on_opened(&mut self, id: u64) {
+        if self.leader_stream.as_ref().is_some_and(|new| new.id == id) {
+            self.stream = self.leader_stream.take();
+            // The old server may be gone.
+            self.in_flight.hasten(MOVE_GRACE);
+            let until = self.in_flight.next_until();
+            self.due = self.due.into_iter().chain(until).min();
         }
-        if is(&self.link) {
+        if self.is_current(id) {
             self.last_heard = Instant::now();
         }
     }
 
-    fn answered(&mut self, link: u64, mut answer: NextStreamResponse) {
-        // One that was given up has been asked again elsewhere; its numbers are lost.
-        let Some(under_way) = self.under_way.remove(&answer.id) else {
+    /// A server has answered a message on a stream.
+    fn on_answer(&mut self, stream: u64, mut answer: NextStreamResponse) {
+        let Some(in_flight) = self.in_flight.remove(answer.id) else {
+            // The batch was given up and its requests sent elsewhere. These numbers are lost.
             return;
         };
-        let (server, now) = (under_way.server, Instant::now());
-        let is_current = self.is_current(link);
+        let (server, now) = (in_flight.server, Instant::now());
+        let is_current = self.is_current(stream);
         if is_current {
             self.last_heard = now;
-            if !self.watches.is_empty() && now - under_way.sent < SILENCE {
-                self.watches = Watches::default();
+            if !self.watches.is_empty() && now - in_flight.sent < SILENCE_MAX {
+                self.watches = RouteWatches::default();
             }
         }
         if let Some(route) = answer.route.take() {
             self.learn(&route, now);
         }
-        let message = under_way.message;
-        let Left { again, failed } =
-            message.settle(answer, &server, &self.names, &mut self.seen, now);
-        match failed {
-            Some(status) if is_current => self.passed_over(&server, status),
-            Some(status) => self.failed = Some((server, status)),
-            None => self.failures = 0,
+        let (namespaces, marks) = (&self.namespaces, &mut self.marks);
+        let Leftover {
+            retry,
+            server_failure,
+        } = (in_flight.batch).complete(answer, &server, namespaces, marks, now);
+        match server_failure {
+            Some(status) if is_current => self.server_failed(&server, status),
+            Some(status) => self.last_failure = Some((server, status)),
+            None => self.backoff.succeeded(),
         }
-        self.waiting.put_back(again);
+        self.queues.requeue(retry);
     }
 
-    /// Learns who leads and who the members are, and opens a stream to the leader where the link is one
-    /// to somebody else.
+    /// A stream has ended: the requests in flight on it are sent again.
+    fn on_ended(&mut self, id: u64, status: Status) {
+        let lost = self.in_flight.take(|in_flight| in_flight.stream == id);
+        self.send_again(lost);
+        if let Some(leader) = self.leader_stream.take_if(|stream| stream.id == id) {
+            tracing::debug!(leader = &*leader.server, %status, "the leader cannot be reached");
+            self.leader.forget(&leader.server, Instant::now());
+        }
+        if let Some(stream) = self.stream.take_if(|stream| stream.id == id) {
+            self.server_failed(&stream.server, status);
+        }
+    }
+
+    /// Takes in the leader and the members that a server reported. Opens a stream to the leader if batches
+    /// go to another server.
     fn learn(&mut self, route: &v1::Route, now: Instant) {
-        if self.servers.stays() {
+        if !self.servers.follows_leader() {
             return;
         }
         let members_change = self.servers.learn(route);
-        self.route.learn(route, now);
-        let leader = self.route.leader().cloned();
+        self.leader.learn(route, now);
+        let leader = self.leader.leader().cloned();
         if members_change
-            && let Some(link) = &self.link
-            && Some(&link.server) != leader.as_ref()
-            && !self.servers.all().contains(&link.server)
+            && let Some(stream) = &self.stream
+            && Some(&stream.server) != leader.as_ref()
+            && !self.servers.all().contains(&stream.server)
         {
-            // It was removed.
-            self.link = None;
+            // The server was removed from the cluster.
+            self.stream = None;
         }
         let Some(leader) = leader else {
             return;
         };
-        let is_at = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.server == leader);
-        if is_at(&self.link) {
-            self.next_link = None;
-        } else if !is_at(&self.next_link) {
-            self.next_link = self.open(leader);
+        let is_to_leader = |stream: &Option<BatchStream>| {
+            let server = stream.as_ref().map(|stream| &stream.server);
+            server == Some(&leader)
+        };
+        if is_to_leader(&self.stream) {
+            self.leader_stream = None;
+        } else if !is_to_leader(&self.leader_stream) {
+            self.leader_stream = self.open(leader);
         }
     }
 
-    /// A stream broke: what was under way on it is asked again.
-    fn broken(&mut self, id: u64, status: Status) {
-        let lost = self.take_back(|message| message.link == id);
-        self.ask_again(lost);
-        if let Some(leader) = self.next_link.take_if(|link| link.id == id) {
-            tracing::debug!(leader = &*leader.server, %status, "the leader cannot be reached");
-            self.route.lost(&leader.server, Instant::now());
-        }
-        if let Some(link) = self.link.take_if(|link| link.id == id) {
-            self.passed_over(&link.server, status);
-        }
+    /// True if batches are sent on the stream with this id.
+    fn is_current(&self, stream: u64) -> bool {
+        let current = self.stream.as_ref();
+        current.is_some_and(|current| current.id == stream)
     }
 
-    fn is_current(&self, link: u64) -> bool {
-        self.link.as_ref().is_some_and(|current| current.id == link)
+    fn send_again(&mut self, lost: Vec<InFlight>) {
+        let requests = lost.into_iter().flat_map(|lost| lost.batch.into_requests());
+        self.queues.requeue(requests.collect());
     }
 
-    /// Takes out the messages of which `these` is true.
-    fn take_back(&mut self, these: impl Fn(&UnderWay) -> bool) -> Vec<UnderWay> {
-        let (taken, rest) = std::mem::take(&mut self.under_way)
-            .into_iter()
-            .partition(|(_, message)| these(message));
-        self.under_way = rest;
-        BTreeMap::into_values(taken).collect()
-    }
-
-    fn ask_again(&mut self, lost: Vec<UnderWay>) {
-        let asked = lost.into_iter().flat_map(|lost| lost.message.into_asked());
-        self.waiting.put_back(asked.collect());
-    }
-
-    /// `server` failed: another one is asked next; after a rest, if all of them failed.
-    fn passed_over(&mut self, server: &Arc<str>, status: Status) {
+    /// `server` has failed: the next server is asked, after a rest if all of them have failed.
+    fn server_failed(&mut self, server: &Arc<str>, status: Status) {
         let now = Instant::now();
-        self.link.take_if(|link| link.server == *server);
-        self.route.lost(server, now);
-        self.servers.pass_over(server);
-        self.failed = Some((server.clone(), status));
-        self.failures += 1;
-        let count = self.servers.count() as u32;
-        if !self.failures.is_multiple_of(count) {
-            return;
-        }
-        // Whatever is there next may be younger than what was.
-        self.route.expect_any();
-        self.servers.expect_any();
-        let doublings = (self.failures / count - 1).min(16);
-        let rest = REST.0.saturating_mul(1 << doublings).min(REST.1);
-        // Somewhere in the rest, so that clients that failed together do not come back together.
+        self.stream.take_if(|stream| stream.server == *server);
+        self.leader.forget(server, now);
+        self.servers.advance_past(server);
+        self.last_failure = Some((server.clone(), status));
         let part = (rand::random::<u64>() >> 32) as f64 / f64::from(u32::MAX);
-        self.rest_until = Some(now + rest.mul_f64(part));
+        if self.backoff.failed(self.servers.count() as u32, part, now) {
+            // The cluster may have been restored, with lower versions.
+            self.leader.reset();
+            self.servers.forget_members_version();
+        }
     }
 
-    /// Ends rests, silence, and waiting that was long enough.
-    fn look_at_the_clock(&mut self) {
+    /// Ends a rest, looks for silence, gives servers up, and answers expired requests, as far as each is
+    /// due.
+    fn on_alarm(&mut self) {
         let now = Instant::now();
-        self.rest_until = self.rest_until.filter(|until| *until > now);
+        self.backoff.look(now);
         if self.silence_due.is_some_and(|due| due <= now) {
             self.look_for_silence(now);
         }
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let silent = self.take_back(|message| message.until <= now);
-        let given_up = silent.iter().find(|message| self.is_current(message.link));
-        let given_up = given_up.map(|message| (message.server.clone(), now - message.sent));
-        self.ask_again(silent);
-        if let Some((server, patience)) = given_up {
-            let patience = patience.as_millis();
-            let status = Status::deadline_exceeded(format!("no answer within {patience} ms"));
-            self.passed_over(&server, status);
+        let overdue = self.in_flight.take(|in_flight| in_flight.until <= now);
+        let silent = overdue.iter().find(|late| self.is_current(late.stream));
+        let silent = silent.map(|late| (late.server.clone(), now - late.sent));
+        self.send_again(overdue);
+        if let Some((server, waited)) = silent {
+            self.server_failed(&server, no_answer_within(waited));
         }
-        let (expired, next) = self.waiting.expired(now);
-        let nobody = || {
-            let millis = self.servers.timeout().as_millis();
-            let status = Status::deadline_exceeded(format!("no answer within {millis} ms"));
-            (self.servers.current(), status)
-        };
+        let (expired, next) = self.queues.take_expired(now);
         if !expired.is_empty() {
-            let (server, status) = self.failed.clone().unwrap_or_else(nobody);
-            tell(expired, &server, &self.servers.explain(status));
+            let (server, status) = (self.last_failure.clone()).unwrap_or_else(|| {
+                let status = no_answer_within(self.servers.timeout());
+                (self.servers.current(), status)
+            });
+            fail_requests(expired, &server, &self.servers.explain(status));
         }
-        let messages = self.under_way.values().map(|message| message.until);
-        self.due = messages.chain(next).min();
+        self.due = self.in_flight.next_until().into_iter().chain(next).min();
     }
 
-    /// Where the link owes answers and is silent, one more of the others is asked who leads.
+    /// If the stream owes answers and is silent for too long, asks one more of the other servers who leads.
     fn look_for_silence(&mut self, now: Instant) {
         self.silence_due = None;
-        let Some(oldest) = self.under_way.values().map(|message| message.sent).min() else {
+        let Some(oldest) = self.in_flight.oldest_sent() else {
             return;
         };
-        let due = oldest.max(self.last_heard) + SILENCE;
-        self.silence_due = Some(if due > now { due } else { now + SILENCE });
-        if due > now || self.servers.stays() {
+        let due = oldest.max(self.last_heard) + SILENCE_MAX;
+        self.silence_due = Some(if due > now { due } else { now + SILENCE_MAX });
+        if due > now || !self.servers.follows_leader() {
             return;
         }
-        let asked = self.link.as_ref().map(|link| &link.server);
+        let current = self.stream.as_ref().map(|stream| &stream.server);
         let mut others = self.servers.all().into_iter();
-        let other = others.find(|server| Some(server) != asked && !self.watches.has(server));
+        let other = others.find(|server| Some(server) != current && !self.watches.contains(server));
         if let Some(other) = other
             && let Ok(channel) = self.servers.channel(&other)
         {
-            self.watches.begin(other, channel);
+            self.watches.watch(other, channel);
         }
     }
+}
+
+fn no_answer_within(waited: Duration) -> Status {
+    let millis = waited.as_millis();
+    Status::deadline_exceeded(format!("no answer within {millis} ms"))
 }

@@ -1,61 +1,66 @@
-//! The last number seen of each key, for the client's own check that numbers grow. Pure.
+//! The greatest number received for each key, for the client's own check that numbers grow. Pure.
 //!
-//! Invariant: at most twice [`GENERATION_KEYS_MAX`] keys are remembered: of those that were not asked
-//! for of late, the older half is forgotten, and then not checked.
+//! Invariant: at most twice [`GENERATION_KEYS_MAX`] keys are remembered. The keys are kept in two
+//! generations. When the younger one is full, the older one is forgotten, and its keys go unchecked until
+//! they are used again.
 
 use hashbrown::HashMap;
 
-use crate::key::Key;
+use crate::{key::Key, namespaces::NamespaceId};
 
-/// When so many keys are in the younger generation, it becomes the older one.
+/// The largest number of keys in one generation.
 const GENERATION_KEYS_MAX: usize = 65_536;
 
-/// The last numbers.
+/// The greatest number received for each key in recent use.
 #[derive(Debug, Default)]
-pub struct Seen {
-    young: HashMap<(u32, Key), u64>,
-    old: HashMap<(u32, Key), u64>,
+pub struct HighWaterMarks {
+    young: HashMap<(NamespaceId, Key), u64>,
+    old: HashMap<(NamespaceId, Key), u64>,
 }
 
-impl Seen {
-    /// The greatest number that was seen of a key; 0 for none.
-    pub fn last(&self, key: &(u32, Key)) -> u64 {
-        let known = self.young.get(key).or_else(|| self.old.get(key));
-        known.copied().unwrap_or(0)
+impl HighWaterMarks {
+    /// The high-water mark of a key; 0 if none is remembered.
+    pub fn get(&self, key: &(NamespaceId, Key)) -> u64 {
+        let mark = self.young.get(key).or_else(|| self.old.get(key));
+        mark.copied().unwrap_or(0)
     }
 
-    /// Notes a number of a key.
-    pub fn note(&mut self, key: (u32, Key), number: u64) {
-        if let Some(last) = self.young.get_mut(&key) {
-            *last = number.max(*last);
+    /// Raises the high-water mark of a key to `number`. Never lowers it.
+    pub fn record(&mut self, key: (NamespaceId, Key), number: u64) {
+        if let Some(mark) = self.young.get_mut(&key) {
+            *mark = number.max(*mark);
             return;
         }
         if self.young.len() >= GENERATION_KEYS_MAX {
             self.old = std::mem::take(&mut self.young);
         }
-        let last = self.old.get(&key).copied().unwrap_or(0);
-        self.young.insert(key, number.max(last));
+        let mark = self.old.get(&key).copied().unwrap_or(0);
+        self.young.insert(key, number.max(mark));
+        debug_assert!(self.young.len().max(self.old.len()) <= GENERATION_KEYS_MAX);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespaces::Namespaces;
 
     #[test]
-    fn the_greatest_number_is_remembered_while_its_key_is_in_use() {
-        let mut seen = Seen::default();
-        let key = (1, Key::Id(7));
-        assert_eq!(seen.last(&key), 0);
-        seen.note(key.clone(), 5);
-        seen.note(key.clone(), 3);
-        assert_eq!(seen.last(&key), 5);
+    fn a_key_in_use_keeps_its_greatest_number_and_an_unused_one_is_forgotten() {
+        let namespaces = Namespaces::default();
+        let (book, uid) = (namespaces.intern("book"), namespaces.intern("uid"));
+        let mut marks = HighWaterMarks::default();
+        let key = (book, Key::Id(7));
+        assert_eq!(marks.get(&key), 0);
+        marks.record(key.clone(), 5);
+        marks.record(key.clone(), 3);
+        assert_eq!(marks.get(&key), 5);
         for id in 0..4 * GENERATION_KEYS_MAX as u64 {
-            seen.note((2, Key::Id(id)), 1);
-            seen.note(key.clone(), 4);
+            marks.record((uid, Key::Id(id)), 1);
+            marks.record(key.clone(), 4);
         }
-        assert_eq!(seen.last(&key), 5);
-        assert_eq!(seen.last(&(2, Key::Id(0))), 0, "forgotten");
-        assert!(seen.young.len() + seen.old.len() <= 2 * GENERATION_KEYS_MAX);
+        assert_eq!(marks.get(&key), 5);
+        assert_eq!(marks.get(&(uid, Key::Id(0))), 0, "forgotten");
+        assert!(marks.young.len() + marks.old.len() <= 2 * GENERATION_KEYS_MAX);
     }
 }

@@ -1,10 +1,10 @@
-//! What a sequence belongs to.
+//! The key of a sequence.
 
 use bytes::Bytes;
 
 use crate::api::{self as v1, key::Kind};
 
-/// What a sequence belongs to; the namespace fixes which of the two its keys are.
+/// What a sequence belongs to. All keys of a namespace are of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// An unsigned 64-bit integer.
@@ -14,17 +14,17 @@ pub enum Key {
 }
 
 impl Key {
-    /// How many bytes it takes in a message, at most.
+    /// How many bytes the key takes in a message, at most.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Key::Id(_) => 10,
-            // With its tag and its length.
+            // 11 bytes are enough for tag and length.
             Key::Name(name) => name.len() + 11,
         }
     }
 }
 
-// The only integer there is a `From` of: with another one, `next("book", 42)` would not compile.
+// Only `u64` has a `From`: with a second integer type, `next("book", 42)` would not compile.
 impl From<u64> for Key {
     fn from(id: u64) -> Self {
         Key::Id(id)

@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //! The number is greater than every number that anybody received for key 42 of namespace "book" before.
-//! Clone the client, or share it, between all tasks: what they ask at the same time travels together.
+//! Clone the client, or share it, between all tasks: it merges what they ask for at the same time.
 //!
 //! # Many numbers at once
 //! ```no_run
@@ -33,7 +33,7 @@
 //! ```no_run
 //! # async fn example(client: ratchet_client::Client) -> Result<(), ratchet_client::Error> {
 //! let number = match client.next("book", 42).await {
-//!     // Nobody leads, or too much waits, for now.
+//!     // There is no leader at the moment, or too many requests wait.
 //!     Err(error) if error.is_retryable() => {
 //!         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
 //!         client.next("book", 42).await?
@@ -42,7 +42,7 @@
 //! };
 //! # Ok(()) }
 //! ```
-//! A request that failed may have taken numbers. They are lost, never handed out twice.
+//! A request that failed may have taken numbers. They are lost; they are never handed out twice.
 //!
 //! # Numbers without a round trip
 //! ```no_run
@@ -51,24 +51,25 @@
 //! let id = ids.next().await?;
 //! # Ok(()) }
 //! ```
-//! Unique, and growing for each holder of a segment, but not in one order for all: see [`Segment`].
+//! The numbers are unique and grow within one segment, but not across several: see [`Segment`].
 //!
-//! # What is promised of order
-//! A call that begins after another one for its key has returned gets greater numbers. Among calls for a
-//! key that are under way at the same time any may get the lower ones: they may travel in several ranges
-//! and messages, of which one is asked again while another is answered. Whoever needs an order waits for
-//! one answer before it asks again, or asks for a range.
+//! # The order of numbers
+//! A call that starts after another call for the same key has returned gets greater numbers. Calls for one
+//! key that overlap in time may get their numbers in any order: they may travel in several ranges and
+//! messages, and one of these may be sent again while another is answered. If you need an order, wait for
+//! one answer before you ask again, or ask for a range.
 //!
-//! Every number is checked to be greater than those that this client received for its key before it asked,
-//! for the keys in recent use ([`Error::Disorder`]).
+//! The client checks that every number is greater than those that it had received for the key before it
+//! asked ([`Error::Disorder`]). It checks the keys in recent use.
 //!
-//! It needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
+//! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 
 #![deny(missing_docs)]
 
 mod address;
 mod admin;
 pub mod api;
+mod backoff;
 mod batch;
 mod batch_stream;
 mod builder;
@@ -76,16 +77,17 @@ mod client;
 mod dispatcher;
 mod error;
 mod high_water_marks;
+mod in_flight;
 mod key;
+mod leader_cache;
 mod members;
 mod namespaces;
 mod numbers;
 mod queue;
 mod request;
-mod route;
 mod route_watches;
 mod segment;
-mod servers;
+mod server_pool;
 mod unary_call;
 
 pub use builder::Builder;

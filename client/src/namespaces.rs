@@ -1,42 +1,49 @@
-//! The namespaces by number.
+//! Numbers the namespaces, so that a request carries a small id and not a name.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
-/// The namespaces by number, so that a request need not carry a name.
+/// The id of a namespace within one client.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NamespaceId(u32);
+
+/// The ids of all namespaces that the client has used. Clones share them.
 #[derive(Clone, Default)]
-pub struct Names(Arc<ArcSwap<Known>>);
+pub struct Namespaces(Arc<ArcSwap<Interned>>);
 
 #[derive(Clone, Default)]
-struct Known {
-    numbers: HashMap<Arc<str>, u32>,
+struct Interned {
+    ids: HashMap<Arc<str>, NamespaceId>,
+    /// The name of each id.
     names: Vec<Arc<str>>,
 }
 
-impl Names {
-    /// The number of a namespace: the same for as long as the client lives.
-    pub fn number_of(&self, name: &str) -> u32 {
-        if let Some(&number) = self.0.load().numbers.get(name) {
-            return number;
+impl Namespaces {
+    /// The id of a namespace: the same for as long as the client lives.
+    pub fn intern(&self, name: &str) -> NamespaceId {
+        if let Some(&id) = self.0.load().ids.get(name) {
+            return id;
         }
-        self.0.rcu(|known| {
-            let mut known = Known::clone(known);
-            if !known.numbers.contains_key(name) {
+        self.0.rcu(|interned| {
+            let mut interned = Interned::clone(interned);
+            if !interned.ids.contains_key(name) {
                 let name: Arc<str> = name.into();
-                known.numbers.insert(name.clone(), known.names.len() as u32);
-                known.names.push(name);
+                let id = NamespaceId(interned.names.len() as u32);
+                interned.ids.insert(name.clone(), id);
+                interned.names.push(name);
             }
-            known
+            interned
         });
-        self.number_of(name)
+        self.intern(name)
     }
 
-    /// The namespace of a number.
-    pub fn name_of(&self, number: u32) -> String {
-        let known = self.0.load();
-        let name = known.names.get(number as usize);
+    /// The name of the namespace with this id.
+    pub fn name_of(&self, id: NamespaceId) -> String {
+        let interned = self.0.load();
+        let name = interned.names.get(id.0 as usize);
+        debug_assert!(name.is_some(), "an id comes from `intern`");
         name.map(ToString::to_string).unwrap_or_default()
     }
 }

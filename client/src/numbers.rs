@@ -2,14 +2,14 @@
 
 /// The numbers `first`, `first + increment`, ..., `last`.
 ///
-/// Iterating gives them in this order.
+/// The iterator yields them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
-    /// The smallest.
+    /// The smallest number.
     pub first: u64,
-    /// The greatest.
+    /// The greatest number.
     pub last: u64,
-    /// The distance between neighbours.
+    /// The distance between neighbouring numbers.
     pub increment: u64,
 }
 
@@ -25,7 +25,7 @@ impl IntoIterator for Numbers {
     }
 }
 
-/// The numbers of a range, one after the other.
+/// Iterates over the numbers of a range, smallest first.
 #[derive(Debug, Clone)]
 pub struct NumbersIter {
     next: Option<u64>,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_iterated_by_its_increment_to_its_end() {
+    fn a_range_is_iterated_in_steps_of_its_increment_up_to_its_end() {
         let numbers = |first, last, increment| Numbers {
             first,
             last,

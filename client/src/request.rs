@@ -1,48 +1,48 @@
-//! A request, who waits for it, and how it may travel with others.
+//! A request for numbers, who waits for it, and how it may be merged with others.
 
 use tokio::{sync::oneshot, time::Instant};
 use tonic::Status;
 
-use crate::{error::Error, key::Key, numbers::Numbers};
+use crate::{error::Error, key::Key, namespaces::NamespaceId, numbers::Numbers};
 
-/// A request, and who waits for it.
-pub struct Asked {
-    /// By the client's numbering.
-    pub namespace: u32,
+/// A request that is not answered yet.
+pub struct PendingRequest {
+    /// The namespace of the key.
+    pub namespace: NamespaceId,
     /// The key.
     pub key: Key,
-    /// How many numbers.
+    /// How many numbers are wanted.
     pub count: u64,
-    /// Until when it is waited for.
+    /// When the caller gives up.
     pub deadline: Instant,
-    /// How it may travel with others.
-    pub travels: Travels,
-    /// Who waits.
+    /// How the request may be merged with others.
+    pub coalesce: Coalesce,
+    /// Where the caller waits for the answer.
     pub reply: oneshot::Sender<Result<Numbers, Error>>,
 }
 
-/// How a request may travel with others.
+/// How a request may be merged with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Travels {
-    /// In one range with others for its key.
-    Merged,
-    /// In one message with others, with a place of its own.
-    Apart,
-    /// In a message of its own.
-    Alone,
+pub enum Coalesce {
+    /// It may share one range with other requests for its key.
+    IntoRange,
+    /// It gets a range of its own, in a batch with other requests.
+    IntoBatch,
+    /// It gets a batch of its own.
+    Never,
 }
 
-impl Asked {
-    /// Answers it.
+impl PendingRequest {
+    /// Answers the request.
     pub fn answer(self, answer: Result<Numbers, Error>) {
-        // Whoever gave up no longer listens.
+        // Sending fails only if the caller has stopped waiting.
         let _ = self.reply.send(answer);
     }
 }
 
-/// Tells all of them why they were not answered.
-pub fn tell(asked: Vec<Asked>, server: &str, status: &Status) {
-    for asked in asked {
-        asked.answer(Err(Error::status(server, status)));
+/// Answers all `requests` with the same failure.
+pub fn fail_requests(requests: Vec<PendingRequest>, server: &str, status: &Status) {
+    for request in requests {
+        request.answer(Err(Error::status(server, status)));
     }
 }

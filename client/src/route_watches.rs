@@ -1,4 +1,4 @@
-//! The streams on which servers tell who leads.
+//! `WatchRoute` streams: servers report who leads while the client's own server is silent.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use tonic::{Response, transport::Channel};
 
 use crate::api::{Route, WatchRouteRequest, sequencer_client::SequencerClient};
 
-/// The streams on which servers tell who leads.
+/// A `WatchRoute` stream to each of some servers.
 #[derive(Default)]
-pub struct Watches {
+pub struct RouteWatches {
     servers: Vec<Arc<str>>,
     routes: SelectAll<BoxStream<'static, (Arc<str>, Option<Route>)>>,
 }
 
-impl Watches {
-    /// Whether nobody is listened to.
+impl RouteWatches {
+    /// True if no server is watched.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// Whether `server` is listened to.
-    pub fn has(&self, server: &Arc<str>) -> bool {
+    /// True if `server` is watched.
+    pub fn contains(&self, server: &Arc<str>) -> bool {
         self.servers.contains(server)
     }
 
-    /// Listens to `server` as well.
-    pub fn begin(&mut self, server: Arc<str>, channel: Channel) {
+    /// Watches `server` as well.
+    pub fn watch(&mut self, server: Arc<str>, channel: Channel) {
         self.servers.push(server.clone());
         let opening = async move {
             let mut client = SequencerClient::new(channel);
             let routes = client.watch_route(WatchRouteRequest {}).await;
             routes.map(Response::into_inner)
         };
-        // Why it ended does not matter: others are asked as well.
+        // The reason why a watch ends does not matter: other servers are asked as well.
         let routes = opening.try_flatten_stream().map(Result::ok);
         let routes = routes.take_while(|route| std::future::ready(route.is_some()));
         let routes = routes.chain(stream::iter([None]));
@@ -44,7 +44,7 @@ impl Watches {
             .push(routes.map(move |route| (server.clone(), route)).boxed());
     }
 
-    /// The next route that one of them tells; `None` when there is nobody to listen to.
+    /// The next route that a server reports; `None` if no server is watched.
     pub async fn next(&mut self) -> Option<Route> {
         while let Some((server, route)) = self.routes.next().await {
             if route.is_some() {

@@ -1,20 +1,21 @@
-//! Calls that any server can answer.
+//! Unary calls: everything but taking numbers. Any server can answer them.
 //!
-//! Invariant: what changes something is asked for again elsewhere only if the first server cannot have
-//! heard of it.
+//! Invariant: a call that changes something is repeated at another server only if the first one cannot
+//! have received it.
 
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, transport::Channel};
 
-use crate::{error::Error, servers::Servers};
+use crate::{error::Error, server_pool::ServerPool};
 
-impl Servers {
-    /// Asks one server after the other until one answers, or refuses, or the time is up. A server
-    /// that says nothing costs its share of the time; what changes something is then not asked for
-    /// again elsewhere, since it may have been done.
+impl ServerPool {
+    /// Asks one server after the other until one answers or refuses, or the time is up. A silent server
+    /// costs its share of the time. A call that `changes` something has all the time at one server, and
+    /// is not repeated after silence: the change may have been made.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none
+    /// answers in time.
     pub async fn call<Q, A, F>(
         &self,
         changes: bool,
@@ -37,7 +38,8 @@ impl Servers {
             let answer = tokio::time::timeout(share, ask(channel, message)).await;
             let status = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                // tonic's own timeout is `Cancelled`, and so is what was under way when a connection broke.
+                // tonic reports its own timeout as `Cancelled`, and so a call whose connection broke.
+                // The elapsed time tells them apart.
                 Ok(Err(status)) if status.code() != Code::Cancelled || asked.elapsed() < share => {
                     status
                 }
@@ -48,7 +50,7 @@ impl Servers {
             let was_heard = !never_connected(&status);
             let status = unbroken(status);
             let elsewhere = match status.code() {
-                // A change may have been done, unless nobody was there to hear of it.
+                // The change may have been made, unless the server never received the call.
                 Code::Unavailable => !changes || !was_heard,
                 Code::DeadlineExceeded => !changes,
                 _ => false,
@@ -57,24 +59,25 @@ impl Servers {
             if !elsewhere || untried == 0 {
                 return Err(Error::status(&server, &self.explain(status)));
             }
-            self.pass_over(&server);
+            self.advance_past(&server);
         }
     }
 }
 
-/// A status that the transport made of a connection that broke, as what it is to the caller: nobody
-/// answered. (It is UNKNOWN, INTERNAL or CANCELLED by itself, as a server's own may be.)
+/// Turns the status that the transport makes of a broken connection into UNAVAILABLE: no server answered.
+/// The transport says UNKNOWN, INTERNAL or CANCELLED, as a server may too; only the transport's has a
+/// source.
 fn unbroken(status: Status) -> Status {
-    let is_own = std::error::Error::source(&status).is_some();
+    let is_of_transport = std::error::Error::source(&status).is_some();
     match status.code() {
-        Code::Unknown | Code::Internal | Code::Cancelled if is_own => {
+        Code::Unknown | Code::Internal | Code::Cancelled if is_of_transport => {
             Status::unavailable(format!("the connection broke: {}", status.message()))
         }
         _ => status,
     }
 }
 
-/// Whether the request cannot have reached the server.
+/// True if the request cannot have reached the server, since there was no connection.
 fn never_connected(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
@@ -94,12 +97,13 @@ mod tests {
     use crate::api::{StatusRequest, admin_client::AdminClient};
 
     #[tokio::test]
-    async fn a_refused_connection_is_told_from_an_answer_that_was_lost() {
-        // Bound and dropped: nobody listens there.
+    async fn a_refused_connection_is_distinguished_from_a_lost_answer() {
+        // The port was bound and released: no one listens on it.
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = nobody.local_addr().unwrap();
         drop(nobody);
-        let servers = Servers::new(&[address.to_string()], Duration::from_secs(5), false).unwrap();
+        let servers =
+            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true).unwrap();
         let channel = servers.channel(&address.to_string()).unwrap();
         let call = AdminClient::new(channel).status(StatusRequest {}).await;
         let status = call.expect_err("nobody can have answered");
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_transport_says_of_a_broken_connection_is_an_absence() {
+    fn a_broken_connection_is_reported_as_unavailable() {
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let broken = Status::from_error(Box::new(reset));
         assert_eq!(broken.code(), Code::Unknown);

@@ -1,8 +1,11 @@
-//! A call of a gRPC server of which no more than one method is known.
+//! Calls one method of a gRPC server, without generated code.
 
 use tonic::{codegen::http::uri::PathAndQuery, transport::Channel};
 
-/// Calls one method of a gRPC server of which no more than that is known.
+/// Calls the method at `path`.
+///
+/// # Errors
+/// The text of the failure, if the server refuses the call or does not answer.
 pub async fn call<Q, A>(
     client: &mut tonic::client::Grpc<Channel>,
     request: Q,

@@ -1,4 +1,4 @@
-//! Peers to compare with: what hands out numbers where it is installed.
+//! Other servers to compare with, if they are installed: Redis, etcd, tsoracle.
 
 mod etcd;
 mod grpc;

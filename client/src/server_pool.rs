@@ -1,4 +1,4 @@
-//! The servers of a cluster: which there are, and connections to them.
+//! The servers of a cluster, and a connection to each.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,32 +10,36 @@ use tonic::{
 
 use crate::{address::is_host_and_port, api::Route, error::Error, members::Members};
 
-/// How long a connection that is used may be silent before the server is asked whether it is there, and
-/// how long that may take.
+/// How long a connection in use may be silent before it is checked with an HTTP/2 ping, and how long the
+/// ping may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// The servers that the client was given, and those that it learnt of.
-pub struct Servers {
+/// The known servers of a cluster, and a connection to each.
+pub struct ServerPool {
     members: Mutex<Members>,
-    /// Whether it stays with those that it was given.
-    stays: bool,
+    /// Whether to learn the members from answers, and to follow the leader.
+    follow_leader: bool,
     timeout: Duration,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
-impl Servers {
-    /// The servers `given` ("host:port"), for calls that are given up after `timeout`; one that `stays`
-    /// learns of no others.
+impl ServerPool {
+    /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt.
+    /// Requests are given up after `timeout`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an address that cannot be one, or if there is none.
-    pub fn new(given: &[String], timeout: Duration, stays: bool) -> Result<Servers, Error> {
+    /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port".
+    pub fn new(
+        given: &[String],
+        timeout: Duration,
+        follow_leader: bool,
+    ) -> Result<ServerPool, Error> {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));
         }
-        let servers = Servers {
+        let servers = ServerPool {
             members: Mutex::new(Members::new(given)),
-            stays,
+            follow_leader,
             timeout,
             channels: Mutex::default(),
         };
@@ -45,45 +49,45 @@ impl Servers {
         }
     }
 
-    /// After how long a call is given up.
+    /// How long a request may take, retries included.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Whether the client stays with the servers that it was given.
-    pub fn stays(&self) -> bool {
-        self.stays
+    /// Whether the client learns the members and follows the leader.
+    pub fn follows_leader(&self) -> bool {
+        self.follow_leader
     }
 
-    /// How many are known; at least 1.
+    /// The number of known servers; at least 1.
     pub fn count(&self) -> usize {
         self.members.lock().all().len()
     }
 
-    /// All that are known.
+    /// All known servers.
     pub fn all(&self) -> Vec<Arc<str>> {
         self.members.lock().all().to_vec()
     }
 
-    /// The one to ask.
+    /// The server to ask next.
     pub fn current(&self) -> Arc<str> {
         self.members.lock().current().clone()
     }
 
-    /// Has another one be asked than `failed`.
-    pub fn pass_over(&self, failed: &str) {
-        self.members.lock().pass_over(failed);
+    /// Moves on to the next server, if `failed` is the current one.
+    pub fn advance_past(&self, failed: &str) {
+        self.members.lock().advance_past(failed);
     }
 
-    /// The version of the members to ask with; `None` where none are wanted.
+    /// The version of the known members, to send with a request; `None` if the members are not wanted.
     pub fn members_version(&self) -> Option<u64> {
-        (!self.stays).then(|| self.members.lock().version())
+        self.follow_leader.then(|| self.members.lock().version())
     }
 
-    /// Learns the members that an answer told; true if that changes which servers there are.
+    /// Takes in the members that a server reported. True if the list of servers changes.
     pub fn learn(&self, route: &Route) -> bool {
         let mut members = self.members.lock();
-        if self.stays || !members.learn(route) {
+        if !self.follow_leader || !members.learn(route) {
             return false;
         }
         let is_known = |server: &Arc<str>| members.all().contains(server);
@@ -91,14 +95,14 @@ impl Servers {
         true
     }
 
-    /// Lets any membership replace the one that is known.
-    pub fn expect_any(&self) {
-        self.members.lock().expect_any();
+    /// Accepts any membership next, even an older one.
+    pub fn forget_members_version(&self) {
+        self.members.lock().forget_version();
     }
 
-    /// Why nobody answered, for a caller who should know that this client asks no other servers.
+    /// Adds to a failure without an answer that this client asks the given servers alone, if so.
     pub fn explain(&self, status: Status) -> Status {
-        if !self.stays || !is_absence(status.code()) {
+        if self.follow_leader || !is_absence(status.code()) {
             return status;
         }
         let (all, why) = (self.all().join(", "), status.message());
@@ -108,11 +112,11 @@ impl Servers {
         Status::new(status.code(), message)
     }
 
-    /// The connection to a server; made at its first use, on the runtime of that, and again after it
-    /// broke.
+    /// The connection to a server. It is made at its first use, on the runtime of the caller, and again
+    /// after it broke.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an address that cannot be one.
+    /// [`Error::Invalid`] if `server` is not of the form "host:port".
     pub fn channel(&self, server: &str) -> Result<Channel, Error> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(server) {
@@ -137,7 +141,7 @@ fn invalid(server: &str) -> Error {
     ))
 }
 
-/// Whether a code says that nobody was there to answer.
+/// True if a code means that no server answered.
 fn is_absence(code: Code) -> bool {
     matches!(code, Code::Unavailable | Code::DeadlineExceeded)
 }
@@ -147,10 +151,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_is_refused_and_named_without_a_runtime() {
+    fn an_address_without_host_or_port_is_refused_by_name() {
         let new = |servers: &[&str]| {
             let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
-            Servers::new(&servers, Duration::from_secs(5), false).map(drop)
+            ServerPool::new(&servers, Duration::from_secs(5), true).map(drop)
         };
         assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
         for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {
