@@ -1,4 +1,4 @@
-//! Why a run failed, and the exit code for it.
+//! Why a run failed, and its exit code.
 
 use std::process::ExitCode;
 
@@ -6,29 +6,29 @@ use serde_json::json;
 
 /// Why a run failed.
 #[derive(Debug)]
-pub struct Failed {
+pub struct Error {
     exit: u8,
     message: String,
 }
 
-impl Failed {
-    /// A failure on the way: exit code 1.
+impl Error {
+    /// A failure during the run: exit code 1.
     pub fn other(message: impl Into<String>) -> Self {
-        Failed {
+        Error {
             exit: 1,
             message: message.into(),
         }
     }
 
-    /// What was asked for cannot be measured: exit code 78.
+    /// Options that cannot be carried out: exit code 78.
     pub fn config(message: impl Into<String>) -> Self {
-        Failed {
+        Error {
             exit: 78,
             message: message.into(),
         }
     }
 
-    /// Tells the user, and the shell.
+    /// Prints the error, and returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         if json {
             eprintln!("{}", json!({"error": {"message": self.message}}));
@@ -39,8 +39,8 @@ impl Failed {
     }
 }
 
-impl From<ratchet_client::Error> for Failed {
+impl From<ratchet_client::Error> for Error {
     fn from(error: ratchet_client::Error) -> Self {
-        Failed::other(error.to_string())
+        Error::other(error.to_string())
     }
 }
