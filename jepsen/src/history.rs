@@ -98,3 +98,28 @@ impl History {
         self.ops.iter().filter(|op| op.is_ok())
     }
 }
+
+/// The longest time between two of these moments, and between them and the ends, in nanoseconds.
+pub fn longest_silence(answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64) -> u64 {
+    let mut moments: Vec<u64> = answered
+        .filter(|moment| (from_ns..=to_ns).contains(moment))
+        .chain([from_ns, to_ns])
+        .collect();
+    moments.sort_unstable();
+    let silences = moments.windows(2).map(|pair| pair[1] - pair[0]);
+    silences.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_begins_and_ends_with_an_answer_or_with_the_time_that_is_looked_at() {
+        let silence = |answered: &[u64]| longest_silence(answered.iter().copied(), 100, 200);
+        assert_eq!(silence(&[90, 130, 110, 195, 300]), 65);
+        assert_eq!(silence(&[150, 155]), 50);
+        assert_eq!(silence(&[101]), 99);
+        assert_eq!(silence(&[]), 100);
+    }
+}

@@ -124,9 +124,9 @@ pub fn judge(history: &History, strikes: &[Strike], finals: &[Op], measure: &Mea
 }
 
 fn gaps(history: &History, measure: &Measure) -> Vec<String> {
-    let found = checker::gaps(
+    let found = crate::gaps::gaps(
         history,
-        &checker::GapBound {
+        &crate::gaps::GapBound {
             increment: 1,
             step: measure.step,
             unclean_changes: measure.unclean_changes,
@@ -184,17 +184,6 @@ fn final_reads(history: &History, finals: &[Op]) -> Vec<String> {
     wrong
 }
 
-/// The longest time between two of these moments, and between them and the ends, in nanoseconds.
-pub fn longest_silence(answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64) -> u64 {
-    let mut moments: Vec<u64> = answered
-        .filter(|moment| (from_ns..=to_ns).contains(moment))
-        .chain([from_ns, to_ns])
-        .collect();
-    moments.sort_unstable();
-    let silences = moments.windows(2).map(|pair| pair[1] - pair[0]);
-    silences.max().unwrap_or(0)
-}
-
 /// What did not happen that must have, for the run to say anything.
 fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<String> {
     let mut missing = Vec::new();
@@ -235,18 +224,4 @@ fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<Stri
         missing.push("no number was handed out".to_owned());
     }
     missing
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silence_begins_and_ends_with_an_answer_or_with_the_time_that_is_looked_at() {
-        let silence = |answered: &[u64]| longest_silence(answered.iter().copied(), 100, 200);
-        assert_eq!(silence(&[90, 130, 110, 195, 300]), 65);
-        assert_eq!(silence(&[150, 155]), 50);
-        assert_eq!(silence(&[101]), 99);
-        assert_eq!(silence(&[]), 100);
-    }
 }

@@ -10,9 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    client::Client, cluster::METRICS_PORT, proto::Role, record::Recorder, workload::Nodes,
-};
+use crate::{client::Client, cluster::METRICS_PORT, nodes::Nodes, proto::Role, record::Recorder};
 
 const EVERY: Duration = Duration::from_millis(25);
 /// How often a node's metrics are read, and how long that may take.

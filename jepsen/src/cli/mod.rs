@@ -1,12 +1,17 @@
 //! The command line: one file per subcommand that is more than a call.
 
-mod many;
-mod single;
+mod child;
+mod controls;
+mod exit;
+mod matrix;
+mod run;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use ratchet_jepsen::{checker, history::History, judge::Verdict, max_wins};
+
+use exit::{failed, runtime};
 
 /// Proves Ratchet's promise, or breaks it.
 #[derive(Parser)]
@@ -22,11 +27,11 @@ struct Command {
 #[derive(Subcommand)]
 enum What {
     /// One run: a cluster, callers, a nemesis, a verdict, a report.
-    Run(single::Arguments),
+    Run(run::Arguments),
     /// A run of every nemesis, and a table.
-    Matrix(many::Matrix),
+    Matrix(matrix::Matrix),
     /// A run for every planted bug, each of which must be caught.
-    Controls(many::Controls),
+    Controls(controls::Controls),
     /// Judges the order of a history that was exported as JSON.
     Check {
         /// history.json of a run.
@@ -56,7 +61,7 @@ fn peer(text: &str) -> Result<SocketAddr, String> {
 /// Parses, and calls.
 pub fn main() -> ExitCode {
     match Command::parse().what {
-        What::Run(arguments) => single::main(arguments),
+        What::Run(arguments) => run::main(arguments),
         What::Matrix(matrix) => matrix.main(),
         What::Controls(controls) => controls.main(),
         What::Check { history } => check(&history).exit(),
@@ -70,19 +75,6 @@ pub fn main() -> ExitCode {
             Err(error) => failed(error),
         },
     }
-}
-
-fn failed(error: impl std::fmt::Display) -> ExitCode {
-    let verdict = Verdict::HarnessError(error.to_string());
-    eprintln!("{verdict}");
-    verdict.exit()
-}
-
-fn runtime<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(work))
 }
 
 fn check(path: &PathBuf) -> Verdict {

@@ -4,7 +4,11 @@ use std::{io, time::Duration};
 
 use rand::{RngExt, seq::SliceRandom};
 
-use super::{Begun, Nemesis, Stage, Wound};
+use super::{
+    fault::{Begun, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
 use crate::network::{CLIENTS, Link, Port};
 
 impl Stage {

@@ -5,16 +5,18 @@ use std::{cell::Cell, io, time::Duration};
 use rand::RngExt;
 use tonic::Status;
 
-use super::{Begun, Nemesis, Stage, Wound};
+use super::{
+    fault::{Begun, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
 use crate::{
     client::Client,
-    network::{Link, Port},
+    network::Port,
     proto::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
 };
 
-const CHANGING: Duration = Duration::from_secs(15);
-/// Longer than it takes to elect a leader that is told to stand, shorter than a message may take.
-const HEARD_LATE: Duration = Duration::from_millis(25);
+pub(super) const CHANGING: Duration = Duration::from_secs(15);
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 impl Stage {
@@ -38,104 +40,6 @@ impl Stage {
         }
     }
 
-    pub(super) async fn transfer(&mut self) -> Begun {
-        let (leader, to) = (self.leader(), self.follower());
-        let asked = self.any();
-        let mut client = self.cluster.client(asked);
-        let request = TransferLeadershipRequest {
-            to: Some(u64::from(to)),
-        };
-        let answer = tokio::time::timeout(CHANGING, client.admin().transfer_leadership(request));
-        let (done, how) = match answer.await {
-            Ok(Ok(answer)) => (true, format!("done in term {}", answer.into_inner().term)),
-            // Another fault may be under way; then it is no graceful change, and counted as none.
-            Ok(Err(status)) => (false, status.message().to_owned()),
-            Err(_) => (false, "no answer".to_owned()),
-        };
-        self.handed_over += u64::from(done);
-        let what = format!("transfer from {leader} to {to}, asked at {asked}: {how}");
-        Begun::new(what, Wound::Healed, done)
-    }
-
-    /// The old leader hears of its successor later than clients do.
-    async fn transfer_slowly(&mut self) -> Begun {
-        let leader = self.leader();
-        let others = self.members.iter().filter(|id| **id != leader);
-        let Some(network) = &self.cluster.network else {
-            return Begun::new("links are not slow here", Wound::Healed, false);
-        };
-        let slow = Link {
-            delay: HEARD_LATE,
-            ..Link::default()
-        };
-        let before = network.tally().delayed;
-        others.for_each(|other| network.set(*other, leader, slow));
-        let mut begun = self.transfer().await;
-        begun.what.push_str(", heard of late by the old leader");
-        begun.wound = Wound::Links;
-        let delayed = self
-            .cluster
-            .network
-            .as_ref()
-            .map(|network| network.tally().delayed);
-        begun.bit &= delayed > Some(before);
-        begun
-    }
-
-    async fn fall_behind(&mut self) -> io::Result<Begun> {
-        let victim = self.follower();
-        let killed = self.cluster.kill(victim);
-        self.hold().await;
-        self.hold().await;
-        self.cluster.spawn(victim)?;
-        let leader = self.leader();
-        let mut client = self.cluster.client(leader);
-        let caught_up = self
-            .until("the follower catches up", || {
-                let mut client = client.clone();
-                async move {
-                    let status = client.status().await?;
-                    let node = status
-                        .nodes
-                        .iter()
-                        .find(|node| node.id == u64::from(victim));
-                    match node.and_then(|node| node.lag) {
-                        Some(lag) if lag < 100 => Ok(()),
-                        lag => Err(Status::unavailable(format!("lag is {lag:?}"))),
-                    }
-                }
-            })
-            .await;
-        let logged = client.status().await.ok();
-        let index = logged.and_then(|status| status.nodes.iter().find_map(|node| node.log_index));
-        let snapshots = self.snapshots_received(victim);
-        let what = format!(
-            "node {victim} was away while the log grew to {index:?}, then caught up; snapshots \
-             received so far: {snapshots}"
-        );
-        let bit = killed && snapshots > 0;
-        // What it got it must also be able to lead with.
-        let request = TransferLeadershipRequest {
-            to: Some(u64::from(victim)),
-        };
-        let led = tokio::time::timeout(CHANGING, client.admin().transfer_leadership(request)).await;
-        let led = matches!(led, Ok(Ok(_)));
-        self.handed_over += u64::from(led);
-        let what = if led {
-            format!("{what}; it leads now")
-        } else {
-            what
-        };
-        Ok(Begun::new(what, Wound::Healed, bit && led).broken(caught_up.err()))
-    }
-
-    /// What the node itself says in its log.
-    fn snapshots_received(&self, id: Port) -> usize {
-        let log = std::fs::read_to_string(self.cluster.log(id)).unwrap_or_default();
-        log.matches("snapshot installed").count()
-    }
-
-    /// A new node takes the place of `victim`, which leaves for good. What must not be: that it
     /// cannot, though a majority lives.
     pub(super) async fn replace(&mut self, victim: Port) -> io::Result<Option<String>> {
         let room = self.cluster.plan.nodes + self.cluster.plan.spare;
@@ -220,7 +124,11 @@ impl Stage {
     }
 
     /// Tries until it succeeds or the time is over.
-    async fn until<F>(&self, what: &str, mut step: impl FnMut() -> F) -> Result<(), String>
+    pub(super) async fn until<F>(
+        &self,
+        what: &str,
+        mut step: impl FnMut() -> F,
+    ) -> Result<(), String>
     where
         F: Future<Output = Result<(), Status>>,
     {

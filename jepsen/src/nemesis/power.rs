@@ -4,10 +4,13 @@ use std::{io, time::Duration};
 
 use rand::RngExt;
 
-use super::{Begun, Nemesis, RECOVERY, Stage, Strike, Wound, disks::no_disks};
-use crate::{client::Target, history::Action, network::Port, workload::OWN};
-
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+use super::{
+    disks::no_disks,
+    fault::{Begun, Strike, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
+use crate::network::Port;
 
 /// What power cuts took.
 #[derive(Default)]
@@ -117,38 +120,5 @@ impl Stage {
             }
         }
         lost
-    }
-
-    /// What is wrong with nodes that were down, where it is so: that they end by themselves, or that
-    /// numbers cannot be read through them.
-    pub(super) async fn unless_back(&mut self, nodes: &[Port]) -> Option<String> {
-        let mut wrong = None;
-        for id in nodes {
-            let back = tokio::time::timeout(RECOVERY, self.back(*id)).await;
-            let slow = || format!("node {id} was not back within {} s", RECOVERY.as_secs());
-            wrong = wrong.or(back.unwrap_or_else(|_| Err(slow())).err());
-        }
-        wrong
-    }
-
-    async fn back(&mut self, id: Port) -> Result<(), String> {
-        let mut client = self.cluster.client(id);
-        // Nobody asks for it: it is not in the history.
-        let nobodys = Target {
-            namespace: OWN,
-            id: u64::MAX,
-        };
-        loop {
-            if let Some(status) = self.cluster.exit(id) {
-                return Err(format!("node {id} did not come back: {status}"));
-            }
-            match client.ask(&nobodys, Action::Current).await {
-                Ok(_) => return Ok(()),
-                Err(status) if status.code() == tonic::Code::NotFound => {
-                    return Err(format!("node {id} came back without data: {status}"));
-                }
-                Err(_) => tokio::time::sleep(BETWEEN_TRIES).await,
-            }
-        }
     }
 }

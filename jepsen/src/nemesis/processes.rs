@@ -2,7 +2,11 @@
 
 use std::{io, time::Duration};
 
-use super::{Begun, Nemesis, Stage, Wound};
+use super::{
+    fault::{Begun, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
 use crate::network::Port;
 
 const STOPPING: Duration = Duration::from_secs(10);
@@ -69,8 +73,11 @@ impl Stage {
             self.cluster.spawn(id)?;
             let since = self.recorder.now();
             // What does not flow again is found when the strike is over.
-            let _ =
-                tokio::time::timeout(super::RECOVERY, self.recorder.answered_since(since)).await;
+            let _ = tokio::time::timeout(
+                super::recovery::RECOVERY,
+                self.recorder.answered_since(since),
+            )
+            .await;
         }
         self.handed_over += 1;
         let what = "all nodes stopped and started in turn";

@@ -1,9 +1,7 @@
-//! What callers ask for: which keys, how many numbers, at which nodes.
+//! The callers.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use clap::ValueEnum;
-use parking_lot::{Mutex, RwLock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet_client::Error;
 use tokio::sync::watch;
@@ -12,91 +10,16 @@ use tonic::Status;
 
 use crate::{
     client::{self, Client, Target},
-    history::{Action, Op, Outcome},
+    history::{Action, Outcome},
+    nodes::Nodes,
     record::Recorder,
 };
 
-/// The namespace whose keys have a section each.
-pub const OWN: &str = "own";
-/// The namespace whose keys share sections.
-pub const SHARED: &str = "shared";
-/// How many ids share a section of [`SHARED`].
-pub const SHARED_SECTION_SIZE: u64 = 50;
-
-/// The kinds of workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Workload {
-    /// All callers want the same key.
-    HotKey,
-    /// Many keys with a section each, all as often.
-    ManyKeys,
-    /// Many keys with a section each, few of them often and most of them rarely.
-    Skewed,
-    /// A hundred keys in two sections.
-    Sections,
-    /// Ranges of up to 50 numbers.
-    Ranges,
-    /// Every other call reads.
-    Reads,
-    /// All of these by turns.
-    Mixed,
-}
-
-impl Workload {
-    /// For how many of its keys something must be answered, for a run to say anything of many keys.
-    pub fn keys_min(self, keys: u64) -> u64 {
-        match self {
-            Workload::ManyKeys | Workload::Skewed => keys / 10,
-            _ => 0,
-        }
-    }
-
-    /// What the next call asks for, of so many keys where there are many.
-    fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
-        let own = |id| Target { namespace: OWN, id };
-        let one = Action::Next { count: 1 };
-        match self {
-            Workload::HotKey => (own(1), one),
-            Workload::ManyKeys => (own(rng.random_range(1..=keys)), one),
-            Workload::Skewed => {
-                // The first key takes part in one of twenty calls where there are 200 000, and the
-                // first hundredth of the keys in three of ten.
-                let place = rng.random::<f64>().powi(4) * keys as f64;
-                (own(1 + place as u64), one)
-            }
-            Workload::Sections => {
-                let id = rng.random_range(0..2 * SHARED_SECTION_SIZE);
-                let namespace = SHARED;
-                (Target { namespace, id }, one)
-            }
-            Workload::Ranges => {
-                let count = rng.random_range(1..=50);
-                (own(rng.random_range(1..=5)), Action::Next { count })
-            }
-            Workload::Reads => {
-                let action = if rng.random_bool(0.5) {
-                    Action::Current
-                } else {
-                    one
-                };
-                (own(rng.random_range(1..=3)), action)
-            }
-            Workload::Mixed => {
-                let all = [
-                    Workload::HotKey,
-                    Workload::ManyKeys,
-                    Workload::Sections,
-                    Workload::Ranges,
-                    Workload::Reads,
-                ];
-                all[rng.random_range(0..all.len())].draw(keys, rng)
-            }
-        }
-    }
-}
-
-/// The nodes that callers know, which may change during a run.
-pub type Nodes = Arc<RwLock<Known>>;
+use super::{
+    kinds::{SHARED, SHARED_SECTION_SIZE, Workload},
+    library::Library,
+    recorded::{ask, note},
+};
 
 /// What callers ask for, all together.
 #[derive(Debug, Clone, Copy)]
@@ -162,32 +85,6 @@ const MESSAGE_KEYS: u64 = 3;
 const MANY_KEYS: u64 = 1_000;
 const MESSAGE_KEYS_OF_MANY: u64 = 64;
 
-/// Nodes and where they listen.
-type Known = Vec<(u64, SocketAddr)>;
-
-/// The product's client, made anew when the nodes change.
-struct Library {
-    nodes: Nodes,
-    made: Mutex<Option<(Known, ratchet_client::Client)>>,
-}
-
-impl Library {
-    fn client(&self) -> Option<ratchet_client::Client> {
-        let nodes = self.nodes.read().clone();
-        let mut made = self.made.lock();
-        if made.as_ref().is_none_or(|(of, _)| *of != nodes) {
-            let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
-            let client = ratchet_client::Client::builder()
-                .servers(servers)
-                .timeout(client::DEADLINE)
-                .build()
-                .ok()?;
-            *made = Some((nodes, client));
-        }
-        made.as_ref().map(|(_, client)| client.clone())
-    }
-}
-
 /// A caller: one operation at a time, or one for each key of a message.
 struct Caller {
     asked: Asked,
@@ -209,10 +106,7 @@ impl Callers {
     /// Starts `count` callers, half of them stuck to a node, half roaming.
     pub fn start(asked: Asked, count: usize, nodes: &Nodes, recorder: &Arc<Recorder>) -> Callers {
         let stop = watch::Sender::new(false);
-        let product = Arc::new(Library {
-            nodes: nodes.clone(),
-            made: Mutex::default(),
-        });
+        let product = Arc::new(Library::new(nodes.clone()));
         let mut tasks = JoinSet::new();
         for place in 0..count {
             let mut caller = Caller {
@@ -350,55 +244,6 @@ impl Caller {
     }
 }
 
-/// Makes one call and records it.
-pub async fn ask(
-    recorder: &Recorder,
-    client: &mut Client,
-    node: u64,
-    process: u64,
-    target: &Target,
-    action: Action,
-) -> Outcome {
-    let invoked_ns = recorder.now();
-    let answer = client.ask(target, action).await;
-    note(
-        recorder,
-        invoked_ns,
-        (node, process, target, action),
-        answer,
-    )
-}
-
 fn none_for_it() -> Status {
     Status::internal("no number for the key")
-}
-
-/// Records how a call by `process` at `node` ended.
-fn note(
-    recorder: &Recorder,
-    invoked_ns: u64,
-    (node, process, target, action): (u64, u64, &Target, Action),
-    answer: Result<client::Answer, Status>,
-) -> Outcome {
-    let returned_ns = Some(recorder.now());
-    let (outcome, (first, last), note) = match answer {
-        Ok(answer) => (Outcome::Ok, answer, String::new()),
-        Err(status) => {
-            let note = format!("{:?}: {}", status.code(), status.message());
-            (client::outcome(&status), (0, 0), note)
-        }
-    };
-    recorder.push(Op {
-        process,
-        key: target.name(),
-        action,
-        invoked_ns,
-        returned_ns,
-        outcome,
-        first,
-        last,
-        node,
-        note,
-    });
-    outcome
 }

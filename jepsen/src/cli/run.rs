@@ -8,9 +8,12 @@ use ratchet_jepsen::{
     disk::Disk,
     isolate,
     nemesis::Nemesis,
-    run::{self, Options},
+    result::Options,
+    run,
     workload::Workload,
 };
+
+use super::exit::{failed, runtime};
 
 /// One run.
 #[derive(Args, Debug, Clone)]
@@ -80,7 +83,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
     }
     let isolated = !arguments.loopback && isolate::is_inside();
     if isolated && let Err(error) = isolate::settle() {
-        return super::failed(error);
+        return failed(error);
     }
     if !isolated {
         eprintln!(
@@ -90,12 +93,12 @@ pub fn main(arguments: Arguments) -> ExitCode {
     }
     let options = match options(arguments, isolated) {
         Ok(options) => options,
-        Err(error) => return super::failed(error),
+        Err(error) => return failed(error),
     };
     eprintln!("seed {}; {}", options.plan.seed, options.replay);
-    let run = match super::runtime(run::run(options)) {
+    let run = match runtime(run::run(options)) {
         Ok(run) => run,
-        Err(error) => return super::failed(error),
+        Err(error) => return failed(error),
     };
     println!(
         "{}\n{} answered for {} keys, {} unknown, {} leader changes, {} faults of which {} bit, longest outage \

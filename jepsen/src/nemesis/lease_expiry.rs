@@ -4,7 +4,12 @@ use std::{io, time::Duration};
 
 use rand::RngExt;
 
-use super::{Begun, LEASE_RATES, Nemesis, Stage, Wound};
+use super::{
+    clocks::LEASE_RATES,
+    fault::{Begun, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
 use crate::network::{Link, Port};
 
 /// Longer than a lease.

@@ -4,8 +4,12 @@ use std::{collections::BTreeSet, io, time::Duration};
 
 use rand::RngExt;
 
-use super::{Begun, Nemesis, Stage, Strike, Wound};
-use crate::{judge::longest_silence, slow_reader::SlowReaders};
+use super::{
+    fault::{Begun, Strike, Wound},
+    injector::Stage,
+    kind::Nemesis,
+};
+use crate::{history::longest_silence, slow_reader::SlowReaders};
 
 /// How long the callers of a node may be without an answer while nothing but callers that do not read,
 /// and a graceful handover, disturb them. The node itself needs less than a fifth of that.
