@@ -1,4 +1,4 @@
-//! Calls.
+//! A caller's request: take, pause, pass the fence, answer.
 
 use crate::{
     rules::{Fence::*, Kind::*, Step::*, *},

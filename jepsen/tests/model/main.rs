@@ -1,4 +1,4 @@
-//! The protocol as a model that is searched exhaustively: chunks, leases, restarts, drift, handover.
+//! A model of the protocol that is searched exhaustively: chunks, leases, restarts, drift and handover.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks the
 //! promise; with any one of them left out, the search prints the shortest way to break it

@@ -1,4 +1,4 @@
-//! Properties.
+//! What is searched, and which properties must hold in every state.
 
 use crate::{
     actions::{Act, Act::*},

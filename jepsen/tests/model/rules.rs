@@ -1,4 +1,4 @@
-//! Rules.
+//! The protocol's parameters, the margins that can be left out, and the bounds of the search.
 
 use Fence::*;
 use Kind::*;
@@ -40,7 +40,7 @@ pub enum Step {
     Answer,
 }
 
-/// The margins that are kept or not; the table above says what happens without each.
+/// The margins that can be left out. The table in main.rs says what happens without each.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Margin {
     LeaseSinceSending,
@@ -76,7 +76,7 @@ pub const QUORUM: Rules = Rules {
     numbers: 6,
     ..LEASE
 };
-/// The fence before the take, for once.
+/// The fence is checked before the take, which is wrong.
 pub const CHECK_FIRST: &[Step] = &[Invoke, Check, Pause, Take, Answer];
 pub const BOTH: &[Kind] = &[Next, Current];
 
@@ -87,7 +87,7 @@ pub enum Kind {
     Current,
 }
 
-/// What `?` leaves a step by that is not possible.
+/// With `?`, leaves an action that is not possible.
 pub fn possible(yes: bool) -> Option<()> {
     yes.then_some(())
 }

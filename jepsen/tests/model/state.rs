@@ -1,4 +1,4 @@
-//! State.
+//! The state of three nodes, and how Raft changes it.
 
 use crate::rules::{Margin::*, *};
 

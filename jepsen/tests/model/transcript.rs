@@ -1,4 +1,4 @@
-//! Transcript.
+//! Puts an action into words.
 
 use crate::{
     actions::{Act, Act::*},

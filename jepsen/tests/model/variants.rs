@@ -1,4 +1,4 @@
-//! Variants.
+//! The protocol with all its margins, and with each of them left out.
 
 use crate::{
     properties::PROMISE,
