@@ -1,67 +1,56 @@
-//! The last reads of a run.
+//! The reads at the end of a run: every key through every node.
 
 use std::{collections::HashMap, time::Duration};
 
 use crate::{
-    client::Target,
     history::{Action, Op, Outcome},
-    nemesis::Stage,
+    nemesis::Injector,
     record::Recorder,
-    workload::{self, OWN, SHARED},
+    target::Target,
+    workload,
 };
 
-const FINAL_KEYS_MAX: usize = 30;
-const FINAL_TRIES: usize = 20;
+/// How many keys are read at most, the busiest first.
+const KEYS_MAX: usize = 30;
+const TRIES: usize = 20;
+const RETRY_EVERY: Duration = Duration::from_millis(100);
 
-/// Reads every key through every node, and takes a number of each.
-pub async fn read_finally(stage: &mut Stage) -> Vec<Op> {
-    let recorder = stage.recorder.clone();
-    let mut finals = Vec::new();
-    for target in recorder.targets(FINAL_KEYS_MAX) {
-        for id in stage.members.clone() {
-            let mut client = stage.cluster.client(id);
+/// Reads each key through every member, and takes a number of it. Returns the last try of each.
+pub async fn read(injector: &Injector) -> Vec<Op> {
+    let recorder = &injector.recorder;
+    let mut reads = Vec::new();
+    for target in busiest_targets(recorder) {
+        for id in &injector.members {
+            let mut client = injector.cluster.client(*id);
             for action in [Action::Current, Action::Next { count: 1 }] {
-                for attempt in 1..=FINAL_TRIES {
-                    let (process, node) = (recorder.new_process(), u64::from(id));
+                for attempt in 1..=TRIES {
+                    let (process, node) = (recorder.new_process(), u64::from(*id));
                     let outcome =
-                        workload::ask(&recorder, &mut client, node, process, &target, action).await;
-                    if outcome == Outcome::Ok || attempt == FINAL_TRIES {
+                        workload::ask(recorder, &mut client, node, process, &target, action).await;
+                    if outcome == Outcome::Ok || attempt == TRIES {
                         break;
                     }
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    tokio::time::sleep(RETRY_EVERY).await;
                 }
-                finals.extend(recorder.last());
+                reads.extend(recorder.with(|history| history.ops.last().cloned()));
             }
         }
     }
-    finals
+    reads
 }
 
-impl Recorder {
-    /// Some of the keys that were asked for, the busiest first.
-    fn targets(&self, max: usize) -> Vec<Target> {
-        let mut busiest: Vec<(usize, String)> = self.with(|history| {
-            let mut count: HashMap<&str, usize> = HashMap::new();
-            for op in &history.ops {
-                *count.entry(&op.key).or_default() += 1;
-            }
-            let named = count
-                .into_iter()
-                .map(|(key, times)| (times, key.to_owned()));
-            named.collect()
-        });
-        busiest.sort_unstable_by(|one, other| other.cmp(one));
-        let parse = |(_, name): (usize, String)| {
-            let (namespace, id) = name.split_once('/')?;
-            let namespace = [OWN, SHARED].into_iter().find(|ours| *ours == namespace)?;
-            let id = id.parse().ok()?;
-            Some(Target { namespace, id })
-        };
-        busiest.into_iter().take(max).filter_map(parse).collect()
-    }
-
-    /// The operation that was recorded last.
-    fn last(&self) -> Option<Op> {
-        self.with(|history| history.ops.last().cloned())
-    }
+fn busiest_targets(recorder: &Recorder) -> Vec<Target> {
+    let mut busiest: Vec<(usize, String)> = recorder.with(|history| {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for op in &history.ops {
+            *counts.entry(&op.key).or_default() += 1;
+        }
+        let named = counts.into_iter();
+        named.map(|(key, count)| (count, key.to_owned())).collect()
+    });
+    busiest.sort_unstable_by(|one, other| other.cmp(one));
+    let busiest = busiest.into_iter().take(KEYS_MAX);
+    busiest
+        .filter_map(|(_, name)| Target::from_name(&name))
+        .collect()
 }

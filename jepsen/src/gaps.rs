@@ -1,18 +1,18 @@
-//! Counts the numbers that were skipped.
+//! Counts the numbers of a key that nobody was given, and how many of them the promise allows.
 
 use std::collections::BTreeMap;
 
-use crate::history::{Action, History};
+use crate::history::{Action, History, Op};
 
 #[cfg(test)]
 mod tests;
 
-/// How many numbers of a key were neither acknowledged nor can have been burnt by calls that failed.
+/// The numbers of a key that nobody was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
     /// Numbers between the key's first and last that nobody was given.
     pub missing: u64,
-    /// How many of those the promise allows.
+    /// How many may be missing.
     pub allowed: u64,
 }
 
@@ -25,53 +25,67 @@ pub struct GapBound {
     pub step: u64,
     /// How many leader changes may have been unclean.
     pub unclean_changes: u64,
-    /// No fewer than the nodes skipped since the fence failed after numbers were taken.
+    /// At least as many numbers as the nodes skipped because the fence failed after the numbers were taken.
     pub fence_skips: u64,
-    /// How often a call may have been tried on its way, burning its numbers each time.
+    /// How often a call may have been tried on its way. Each try may burn its numbers.
     pub attempts_max: u64,
     /// A call that took this long may have been tried more than once.
     pub slow_ns: u64,
 }
 
+/// The numbers of one key.
+#[derive(Default)]
+struct Tally {
+    first: Option<u64>,
+    last: u64,
+    given: u64,
+    /// Numbers that calls may have taken without giving them to anybody.
+    burnt_max: u64,
+}
+
+impl Tally {
+    fn add(&mut self, op: &Op, count: u64, bound: &GapBound) {
+        if op.is_ok() {
+            self.first = Some(self.first.map_or(op.first, |first| first.min(op.first)));
+            self.last = self.last.max(op.last);
+            self.given += count;
+        }
+        if !op.is_ok() || op.returned() - op.invoked_ns >= bound.slow_ns {
+            self.burnt_max += count * bound.attempts_max;
+        }
+    }
+
+    /// `None` if nothing was answered.
+    fn gap(&self, bound: &GapBound) -> Option<Gap> {
+        let span = (self.last - self.first?) / bound.increment + 1;
+        Some(Gap {
+            missing: span.saturating_sub(self.given),
+            allowed: bound.unclean_changes * bound.step + bound.fence_skips + self.burnt_max,
+        })
+    }
+}
+
 /// Counts the gaps of the keys that have a section of their own.
 ///
-/// The promise allows one step per key and unclean leader change, and what was taken before a fence
-/// that failed; and a call that failed, or took so long that it was tried more than once, may have
-/// burnt its numbers once per attempt.
+/// The promise allows one step for each key and unclean leader change, and the numbers that were taken before
+/// a fence failed. A call may have burnt its numbers once for each try if it failed, or if it took so long
+/// that it was tried more than once.
 pub fn gaps(
     history: &History,
     bound: &GapBound,
     own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
-    #[derive(Default)]
-    struct Tally {
-        low: Option<u64>,
-        high: u64,
-        given: u64,
-        burnt: u64,
-    }
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| own_section(&op.key)) {
-        let Action::Next { count } = op.action else {
-            continue;
-        };
-        let tally = tallies.entry(&op.key).or_default();
-        if op.is_ok() {
-            tally.low = Some(tally.low.map_or(op.first, |low| low.min(op.first)));
-            tally.high = tally.high.max(op.last);
-            tally.given += count;
-        }
-        if !op.is_ok() || op.returned() - op.invoked_ns >= bound.slow_ns {
-            tally.burnt += count * bound.attempts_max;
+        match op.action {
+            Action::Next { count } => {
+                let tally = tallies.entry(&op.key).or_default();
+                tally.add(op, count, bound);
+            }
+            Action::Current | Action::Raise { .. } => {}
         }
     }
-    let answered = tallies.into_iter().filter_map(|(key, tally)| {
-        let span = (tally.high - tally.low?) / bound.increment + 1;
-        let gap = Gap {
-            missing: span.saturating_sub(tally.given),
-            allowed: bound.unclean_changes * bound.step + bound.fence_skips + tally.burnt,
-        };
-        Some((key.to_owned(), gap))
-    });
-    answered.collect()
+    let gaps = tallies.into_iter();
+    gaps.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?)))
+        .collect()
 }

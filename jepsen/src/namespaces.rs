@@ -1,68 +1,63 @@
-//! The namespaces in which callers ask.
+//! Creates the namespaces, and so waits until the cluster has started.
 
 use std::{io, time::Duration};
 
 use tonic::{Code, Status};
 
 use crate::{
-    client::Target,
+    client::Client,
     cluster::Product,
     history::Action,
-    nemesis::Stage,
     proto::CreateNamespaceRequest,
-    result::Options,
     slow_reader,
-    workload::{OWN, SHARED, SHARED_SECTION_SIZE},
+    target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
-const STARTING: Duration = Duration::from_secs(30);
+/// How long a cluster may take to start.
+const START_MAX: Duration = Duration::from_secs(30);
+const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Creates them.
+/// Creates all namespaces through one node.
 ///
 /// # Errors
-/// The cluster did not start in time.
-pub async fn make_namespaces(options: &Options, stage: &Stage) -> io::Result<()> {
+/// The node did not create them within 30 s. The text names its last error.
+pub async fn create(client: &mut Client, product: Product, step: u64) -> io::Result<()> {
     let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
-    let ours = sizes.map(|(name, section_size)| CreateNamespaceRequest {
+    let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
         name: name.to_owned(),
-        step: Some(options.step),
+        step: Some(step),
         section_size: Some(section_size),
         ..CreateNamespaceRequest::default()
     });
-    let mut last = String::new();
-    let making = async {
-        for namespace in ours.into_iter().chain([slow_reader::namespace()]) {
-            while let Err(status) = make_namespace(options, stage, &namespace).await {
-                last = status.to_string();
-                tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut last_error = String::new();
+    let creating = async {
+        for namespace in namespaces.into_iter().chain([slow_reader::namespace()]) {
+            while let Err(status) = create_one(client, product, &namespace).await {
+                last_error = status.to_string();
+                tokio::time::sleep(RETRY_EVERY).await;
             }
         }
     };
-    let made = tokio::time::timeout(STARTING, making).await;
-    made.map_err(|_| {
-        let limit = STARTING.as_secs();
+    let created = tokio::time::timeout(START_MAX, creating).await;
+    created.map_err(|_| {
+        let limit = START_MAX.as_secs();
         io::Error::other(format!(
-            "the cluster did not start within {limit} s: {last}"
+            "the cluster did not start within {limit} s; the last error was {last_error}"
         ))
     })
 }
 
-async fn make_namespace(
-    options: &Options,
-    stage: &Stage,
+async fn create_one(
+    client: &mut Client,
+    product: Product,
     namespace: &CreateNamespaceRequest,
 ) -> Result<(), Status> {
-    let mut client = stage.cluster.client(1);
-    if options.plan.product == Product::MaxWins {
-        // It knows no namespaces; it only has to be there.
-        let target = Target {
-            namespace: OWN,
-            id: u64::MAX,
-        };
-        return client.ask(&target, Action::Current).await.map(drop);
-    }
-    match client.admin().create_namespace(namespace.clone()).await {
-        Err(status) if status.code() == Code::AlreadyExists => Ok(()),
-        made => made.map(drop),
+    match product {
+        // It has no namespaces. It only has to answer.
+        Product::MaxWins => client.ask(&Target::UNUSED, Action::Current).await.map(drop),
+        Product::Ratchet => match client.admin().create_namespace(namespace.clone()).await {
+            Err(status) if status.code() == Code::AlreadyExists => Ok(()),
+            created => created.map(drop),
+        },
     }
 }

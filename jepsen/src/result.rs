@@ -1,50 +1,50 @@
-//! What a run was asked for, and what it gave.
+//! What a run was asked for, and what came of it.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::{
-    cluster::Plan,
+    cluster::ClusterConfig,
     history::{History, Op, Outcome, longest_silence},
-    judge::Verdict,
-    monitor::Led,
-    nemesis::{Nemesis, Strike},
+    monitor::Leadership,
+    nemesis::{Fault, Nemesis},
+    verdict::Verdict,
     workload::Workload,
 };
 
-/// What a run is to be.
+/// What a run is asked for.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The cluster.
-    pub plan: Plan,
-    /// What goes wrong.
+    pub cluster: ClusterConfig,
+    /// The faults.
     pub nemesis: Nemesis,
     /// What callers ask for.
     pub workload: Workload,
-    /// How many keys the workloads of many keys have.
+    /// How many keys the workloads with many keys have.
     pub keys: u64,
-    /// How many callers.
+    /// How many callers there are.
     pub callers: usize,
-    /// For how long faults go on.
+    /// For how long faults are injected.
     pub seconds: u64,
     /// The step of the namespaces.
     pub step: u64,
-    /// How many answered operations make the run worth judging.
+    /// How many operations must be answered; with fewer the verdict is unknown.
     pub ops_min: u64,
-    /// How many operations the history has at most: callers are held back so that it lasts.
+    /// How many operations the history has at most. Callers are held back so that it lasts.
     pub ops_max: u64,
-    /// How many leader changes do.
+    /// How many leader changes there must be; with fewer the verdict is unknown.
     pub changes_min: u64,
     /// Whether to stop at the first violation.
     pub until_violation: bool,
     /// Where the report, the histories and the nodes' logs go.
     pub out: PathBuf,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub replay: String,
 }
 
-/// What a run was.
+/// What came of a run.
 pub struct Run {
     /// What was asked for.
     pub options: Options,
@@ -52,74 +52,73 @@ pub struct Run {
     pub verdict: Verdict,
     /// What callers saw.
     pub history: History,
-    /// What went wrong.
-    pub strikes: Vec<Strike>,
+    /// The faults that were injected.
+    pub faults: Vec<Fault>,
     /// Who led when.
-    pub led: Vec<Led>,
+    pub leaderships: Vec<Leadership>,
     /// The figures.
     pub summary: Summary,
 }
 
-/// A run in figures.
+/// A run in figures, as `summary.json` holds them.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
-    /// What went wrong.
+    /// The nemesis.
     pub nemesis: String,
     /// The verdict in a word.
     pub verdict: String,
-    /// Operations answered.
+    /// Operations that were answered.
     pub answered: u64,
-    /// The keys of those.
+    /// The keys of those operations.
     pub keys: usize,
-    /// Operations that surely did not happen.
+    /// Operations that certainly did not happen.
     pub failed: u64,
     /// Operations of unknown outcome.
     pub unknown: u64,
-    /// Leader changes seen.
+    /// Leader changes that were seen.
     pub leader_changes: u64,
-    /// Faults that happened, and those of them that surely bit.
-    pub strikes: usize,
-    /// Faults of which it is certain that they happened.
-    pub bit: usize,
+    /// Faults that were injected.
+    pub faults: usize,
+    /// Faults that certainly happened.
+    pub took_effect: usize,
     /// The longest time without an answer, in milliseconds.
     pub longest_outage_ms: u64,
-    /// After how many seconds the first violation was found, where the run was to stop at it.
+    /// After how many seconds the first violation was found, if the run stopped at it.
     pub caught_after_s: Option<f64>,
 }
 
-/// The figures of a run.
-pub fn summary(
-    options: &Options,
-    verdict: &Verdict,
-    history: &History,
-    strikes: &[Strike],
-    leader_changes: u64,
-    caught_after_s: Option<f64>,
-) -> Summary {
-    let count = |outcome| {
-        history
-            .ops
-            .iter()
-            .filter(|op| op.outcome == outcome)
-            .count() as u64
-    };
-    Summary {
-        nemesis: format!("{:?}", options.nemesis),
-        verdict: verdict.word().to_owned(),
-        answered: count(Outcome::Ok),
-        keys: history.keys(),
-        failed: count(Outcome::Fail),
-        unknown: count(Outcome::Info),
-        leader_changes,
-        strikes: strikes.len(),
-        bit: strikes.iter().filter(|strike| strike.bit).count(),
-        longest_outage_ms: longest_outage(history) / 1_000_000,
-        caught_after_s,
+impl Summary {
+    /// The figures of a run.
+    pub fn new(
+        options: &Options,
+        verdict: &Verdict,
+        history: &History,
+        faults: &[Fault],
+        leader_changes: u64,
+        caught_after_s: Option<f64>,
+    ) -> Summary {
+        let count = |outcome| {
+            let ops = history.ops.iter();
+            ops.filter(|op| op.outcome == outcome).count() as u64
+        };
+        Summary {
+            nemesis: format!("{:?}", options.nemesis),
+            verdict: verdict.kind().word().to_owned(),
+            answered: count(Outcome::Ok),
+            keys: history.keys(),
+            failed: count(Outcome::Fail),
+            unknown: count(Outcome::Info),
+            leader_changes,
+            faults: faults.len(),
+            took_effect: faults.iter().filter(|fault| fault.took_effect).count(),
+            longest_outage_ms: longest_outage_ns(history) / 1_000_000,
+            caught_after_s,
+        }
     }
 }
 
 /// The longest time between two answers.
-fn longest_outage(history: &History) -> u64 {
+fn longest_outage_ns(history: &History) -> u64 {
     let answered = || history.answered().map(Op::returned);
     let (first, last) = (answered().min(), answered().max());
     longest_silence(answered(), first.unwrap_or(0), last.unwrap_or(0))

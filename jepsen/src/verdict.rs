@@ -1,8 +1,8 @@
 //! The verdict on a run.
 //!
-//! Three things are kept apart: how an operation ended (the history), whether the harness could do
-//! its work (an error of its own), and whether the product kept its promise (the verdict). A run in
-//! which the fault never happened proves nothing, and is not a pass.
+//! Three things are kept apart: how an operation ended (the history), whether the harness could do its work
+//! (a harness error), and whether the product kept its promise (the verdict). A run in which the fault never
+//! happened proves nothing. Its verdict is unknown, not a pass.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -14,207 +14,249 @@ use serde::Serialize;
 
 use crate::{
     checker,
+    gaps::{self, GapBound},
     history::{Action, History, Op},
-    nemesis::{Nemesis, Strike},
+    nemesis::{Fault, Nemesis},
 };
 
-/// How often a call that failed, or took long, may have been tried again on its way.
+#[cfg(test)]
+mod tests;
+
+/// How often a call that failed, or was slow, may have been tried on its way.
 const ATTEMPTS_MAX: u64 = 8;
-/// From here on a call may have been tried again on its way.
+/// A call that took this long may have been tried more than once.
 const SLOW_NS: u64 = 50_000_000;
 
 /// The verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "why")]
 pub enum Verdict {
-    /// The promise was kept under faults that happened.
+    /// The promise was kept, and the faults certainly happened.
     Pass,
-    /// It was broken.
+    /// The promise was broken.
     Violation(Vec<String>),
-    /// Nothing broke it, but too little happened.
+    /// Nothing broke the promise, but too little happened to say that it was kept.
     Unknown(Vec<String>),
     /// The harness could not do its work.
     HarnessError(String),
 }
 
-impl Verdict {
-    /// For scripts: 0 pass, 1 violation, 3 unknown, 4 harness error (2 is a wrong command line).
-    pub fn exit(&self) -> ExitCode {
-        ExitCode::from(self.code())
-    }
+/// A verdict without its reasons, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VerdictKind {
+    /// See [`Verdict::Pass`].
+    Pass,
+    /// See [`Verdict::Unknown`].
+    Unknown,
+    /// See [`Verdict::HarnessError`].
+    HarnessError,
+    /// See [`Verdict::Violation`].
+    Violation,
+}
 
-    /// The same as a number.
-    pub fn code(&self) -> u8 {
+impl VerdictKind {
+    const ALL: [VerdictKind; 4] = [
+        VerdictKind::Pass,
+        VerdictKind::Unknown,
+        VerdictKind::HarnessError,
+        VerdictKind::Violation,
+    ];
+
+    /// The exit code: 0 pass, 1 violation, 3 unknown, 4 harness error. (2 is a wrong command line.)
+    pub fn exit_code(self) -> u8 {
         match self {
-            Verdict::Pass => 0,
-            Verdict::Violation(_) => 1,
-            Verdict::Unknown(_) => 3,
-            Verdict::HarnessError(_) => 4,
+            VerdictKind::Pass => 0,
+            VerdictKind::Violation => 1,
+            VerdictKind::Unknown => 3,
+            VerdictKind::HarnessError => 4,
         }
     }
 
-    /// In a word.
-    pub fn word(&self) -> &'static str {
+    /// The kind that an exit code stands for. Any other code is a harness error.
+    pub fn from_exit_code(code: Option<i32>) -> VerdictKind {
+        let found = VerdictKind::ALL
+            .into_iter()
+            .find(|kind| code == Some(i32::from(kind.exit_code())));
+        found.unwrap_or(VerdictKind::HarnessError)
+    }
+
+    /// The kind in a word or two.
+    pub fn word(self) -> &'static str {
         match self {
-            Verdict::Pass => "pass",
-            Verdict::Violation(_) => "VIOLATION",
-            Verdict::Unknown(_) => "unknown",
-            Verdict::HarnessError(_) => "harness error",
+            VerdictKind::Pass => "pass",
+            VerdictKind::Violation => "VIOLATION",
+            VerdictKind::Unknown => "unknown",
+            VerdictKind::HarnessError => "harness error",
+        }
+    }
+}
+
+impl From<VerdictKind> for ExitCode {
+    fn from(kind: VerdictKind) -> ExitCode {
+        ExitCode::from(kind.exit_code())
+    }
+}
+
+impl Verdict {
+    /// The verdict without its reasons.
+    pub fn kind(&self) -> VerdictKind {
+        match self {
+            Verdict::Pass => VerdictKind::Pass,
+            Verdict::Violation(_) => VerdictKind::Violation,
+            Verdict::Unknown(_) => VerdictKind::Unknown,
+            Verdict::HarnessError(_) => VerdictKind::HarnessError,
+        }
+    }
+
+    /// Decides on a run.
+    pub fn decide(
+        history: &History,
+        faults: &[Fault],
+        final_reads: &[Op],
+        criteria: &Criteria,
+    ) -> Verdict {
+        let mut violations: Vec<String> = Vec::new();
+        if let Err(violation) = checker::check_order(history) {
+            violations.push(violation.to_string());
+        }
+        violations.extend(wrong_final_reads(history, final_reads));
+        violations.extend(forbidden_gaps(history, criteria));
+        for fault in faults {
+            let violation = fault.violation.iter();
+            violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
+        }
+        if !violations.is_empty() {
+            return Verdict::Violation(violations);
+        }
+        let shortcomings = shortcomings(history, faults, criteria);
+        if shortcomings.is_empty() {
+            Verdict::Pass
+        } else {
+            Verdict::Unknown(shortcomings)
         }
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())?;
-        let why = match self {
+        f.write_str(self.kind().word())?;
+        let reasons = match self {
             Verdict::Pass => &[][..],
-            Verdict::Violation(why) | Verdict::Unknown(why) => why,
-            Verdict::HarnessError(why) => std::slice::from_ref(why),
+            Verdict::Violation(reasons) | Verdict::Unknown(reasons) => reasons,
+            Verdict::HarnessError(reason) => std::slice::from_ref(reason),
         };
-        why.iter().try_for_each(|why| write!(f, "\n- {why}"))
+        reasons.iter().try_for_each(|why| write!(f, "\n- {why}"))
     }
 }
 
-/// What a run must be measured by.
+/// What the verdict on a run depends on, besides its history.
 #[derive(Debug, Clone)]
-pub struct Measure {
-    /// The fault that was to happen.
+pub struct Criteria {
+    /// The faults that were asked for.
     pub nemesis: Nemesis,
-    /// How many answered operations make a run worth judging.
+    /// How many operations must be answered.
     pub ops_min: u64,
     /// How many keys they must be for.
     pub keys_min: u64,
-    /// How many leader changes do.
+    /// How many leader changes there must be.
     pub changes_min: u64,
     /// The step of the namespaces.
     pub step: u64,
-    /// No fewer than there were unclean leader changes.
+    /// At least as many as there were unclean leader changes.
     pub unclean_changes: u64,
     /// How many leader changes were seen.
     pub changes: u64,
-    /// How many numbers the nodes say they skipped since the fence failed after they were taken. A
-    /// call that this happened to was tried again, and may have been quick all the same.
+    /// How many numbers the nodes counted as skipped because the fence failed after they were taken. Such a
+    /// call was tried again, and may have been quick all the same.
     pub fence_skips: u64,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
 }
 
-/// Judges a run.
-pub fn judge(history: &History, strikes: &[Strike], finals: &[Op], measure: &Measure) -> Verdict {
-    let mut wrong: Vec<String> = Vec::new();
-    if let Err(violation) = checker::check_order(history) {
-        wrong.push(violation.to_string());
-    }
-    wrong.extend(final_reads(history, finals));
-    wrong.extend(gaps(history, measure));
-    for strike in strikes {
-        let broken = strike.broken.iter();
-        wrong.extend(broken.map(|why| format!("{}: {why}", strike.what)));
-    }
-    if !wrong.is_empty() {
-        return Verdict::Violation(wrong);
-    }
-    let missing = missing(history, strikes, measure);
-    if missing.is_empty() {
-        Verdict::Pass
-    } else {
-        Verdict::Unknown(missing)
-    }
-}
-
-fn gaps(history: &History, measure: &Measure) -> Vec<String> {
-    let found = crate::gaps::gaps(
-        history,
-        &crate::gaps::GapBound {
-            increment: 1,
-            step: measure.step,
-            unclean_changes: measure.unclean_changes,
-            fence_skips: measure.fence_skips,
-            attempts_max: ATTEMPTS_MAX,
-            slow_ns: SLOW_NS,
-        },
-        measure.own_section,
-    );
-    let too_many = found
-        .into_iter()
-        .filter(|(_, gap)| gap.missing > gap.allowed);
-    too_many
+fn forbidden_gaps(history: &History, criteria: &Criteria) -> Vec<String> {
+    let bound = GapBound {
+        increment: 1,
+        step: criteria.step,
+        unclean_changes: criteria.unclean_changes,
+        fence_skips: criteria.fence_skips,
+        attempts_max: ATTEMPTS_MAX,
+        slow_ns: SLOW_NS,
+    };
+    let gaps = gaps::gaps(history, &bound, criteria.own_section).into_iter();
+    let forbidden = gaps.filter(|(_, gap)| gap.missing > gap.allowed);
+    forbidden
         .map(|(key, gap)| {
             format!(
-                "key {key}: {} numbers were skipped; the promise allows {} ({} unclean leader \
-                 changes at most, step {}, {} numbers whose fence failed, and what failed calls may \
-                 have burnt)",
+                "key {key}: {} numbers were skipped; the promise allows {} (at most {} unclean leader \
+                 changes with step {}, {} numbers whose fence failed, and what failed calls may have \
+                 burnt)",
                 gap.missing,
                 gap.allowed,
-                measure.unclean_changes,
-                measure.step,
-                measure.fence_skips
+                criteria.unclean_changes,
+                criteria.step,
+                criteria.fence_skips
             )
         })
         .collect()
 }
 
-/// Every final read must have been answered, and lie above all that was acknowledged before.
-fn final_reads(history: &History, finals: &[Op]) -> Vec<String> {
+/// Every final read must have been answered, and not lie below a number that had been acknowledged before.
+fn wrong_final_reads(history: &History, final_reads: &[Op]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let read: HashSet<&str> = finals.iter().map(|last| last.key.as_str()).collect();
+    let keys: HashSet<&str> = final_reads.iter().map(|read| read.key.as_str()).collect();
     let mut answered: HashMap<&str, Vec<&Op>> = HashMap::new();
     for op in history
         .answered()
-        .filter(|op| read.contains(op.key.as_str()))
+        .filter(|op| keys.contains(op.key.as_str()))
     {
         answered.entry(&op.key).or_default().push(op);
     }
-    for last in finals {
-        if !last.is_ok() {
-            let (key, node) = (&last.key, last.node);
-            wrong.push(format!("final read of {key} at node {node}: {}", last.note));
+    for read in final_reads {
+        if !read.is_ok() {
+            let (key, node) = (&read.key, read.node);
+            wrong.push(format!(
+                "the final read of {key} at node {node} failed: {}",
+                read.note
+            ));
             continue;
         }
-        let of_key = answered.get(last.key.as_str()).into_iter().flatten();
-        let before = of_key.filter(|op| op.returned() < last.invoked_ns && op.last > last.last);
-        if let Some(above) = before.max_by_key(|op| op.last) {
+        let of_key = answered.get(read.key.as_str()).into_iter().flatten();
+        let above = of_key.filter(|op| op.returned() < read.invoked_ns && op.last > read.last);
+        if let Some(highest) = above.max_by_key(|op| op.last) {
             wrong.push(format!(
-                "final read of {} at node {} answered {}, though {} had been acknowledged",
-                last.key, last.node, last.last, above.last
+                "the final read of {} at node {} answered {}, although {} had been acknowledged",
+                read.key, read.node, read.last, highest.last
             ));
         }
     }
     wrong
 }
 
-/// What did not happen that must have, for the run to say anything.
-fn missing(history: &History, strikes: &[Strike], measure: &Measure) -> Vec<String> {
+/// What did not happen, although the run says nothing without it.
+fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec<String> {
     let mut missing = Vec::new();
+    let mut require = |count: u64, min: u64, what: &str| {
+        if count < min {
+            missing.push(format!("{count} {what}; the run needs at least {min}"));
+        }
+    };
     let answered = history.answered().count() as u64;
-    if answered < measure.ops_min {
-        missing.push(format!(
-            "{answered} operations were answered; at least {} are worth judging",
-            measure.ops_min
-        ));
-    }
+    require(answered, criteria.ops_min, "operations were answered");
     let keys = history.keys() as u64;
-    if keys < measure.keys_min {
-        missing.push(format!(
-            "{keys} keys were answered for; at least {} are worth judging",
-            measure.keys_min
-        ));
+    require(keys, criteria.keys_min, "keys were answered for");
+    require(
+        criteria.changes,
+        criteria.changes_min,
+        "leader changes were seen",
+    );
+    let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
+    if injected.is_empty() && criteria.nemesis != Nemesis::None {
+        missing.push(format!("{:?} was never injected", criteria.nemesis));
     }
-    if measure.changes < measure.changes_min {
-        missing.push(format!(
-            "{} leader changes were seen; at least {} are worth judging",
-            measure.changes, measure.changes_min
-        ));
-    }
-    let struck: BTreeSet<Nemesis> = strikes.iter().map(|strike| strike.nemesis).collect();
-    if struck.is_empty() && measure.nemesis != Nemesis::None {
-        missing.push(format!("{:?} never happened", measure.nemesis));
-    }
-    for nemesis in struck {
-        let mut of_it = strikes.iter().filter(|strike| strike.nemesis == nemesis);
-        if !of_it.any(|strike| strike.bit) {
-            missing.push(format!("{nemesis:?} never bit"));
+    for nemesis in injected {
+        let mut of_kind = faults.iter().filter(|fault| fault.nemesis == nemesis);
+        if !of_kind.any(|fault| fault.took_effect) {
+            missing.push(format!("{nemesis:?} never took effect"));
         }
     }
     let allocated = history

@@ -1,31 +1,33 @@
-//! `ratchet-jepsen controls`.
+//! `ratchet-jepsen controls`: a run for every planted bug.
 
 use std::{env, io, path::PathBuf, process::ExitCode, time::Instant};
 
+use clap::Args;
+use ratchet_jepsen::verdict::VerdictKind;
+
 use super::{
-    child::{UNKNOWN, account, run, word},
+    child::{output, run},
     exit::failed,
 };
-use clap::Args;
 
 /// A run for every planted bug.
 #[derive(Args)]
 pub struct Controls {
-    /// The program with planted bugs; `ratchet-planted` beside this program where absent.
+    /// The program with planted bugs; by default `ratchet-planted` beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Only these.
+    /// Run only these controls.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// How often each may be tried, each time with another seed.
+    /// How often each control is tried at most, each time with another seed.
     #[arg(long, default_value_t = 3)]
     tries: u64,
-    /// Where the reports go, one directory each.
+    /// Where the reports go, one directory for each control.
     #[arg(long, default_value = "jepsen-report/controls")]
     out: PathBuf,
 }
 
-/// A bug, and the run that catches it.
+/// A planted bug, and the arguments of the run that catches it.
 struct Control {
     bug: &'static str,
     arguments: &'static [&'static str],
@@ -75,7 +77,7 @@ const CONTROLS: &[Control] = &[
 ];
 
 impl Controls {
-    /// Runs them all.
+    /// Runs all controls.
     pub fn main(self) -> ExitCode {
         match self.table() {
             Ok(true) => ExitCode::SUCCESS,
@@ -84,6 +86,7 @@ impl Controls {
         }
     }
 
+    /// Whether all were caught.
     fn table(self) -> io::Result<bool> {
         println!("| control | run | caught after, s | all, s |");
         println!("| --- | --- | --- | --- |");
@@ -92,49 +95,50 @@ impl Controls {
         let binary = format!("--binary={}", binary.display());
         let mut all = true;
         for control in CONTROLS {
-            let named = [format!("--bug={}", control.bug), binary.clone()];
-            all &= self.row(control.bug, &named, control.arguments)?;
+            let program = [format!("--bug={}", control.bug), binary.clone()];
+            all &= self.row(control.bug, &program, control.arguments)?;
         }
-        let ancestor = ["--nemesis=none".to_owned(), "--workload=hot-key".to_owned()];
+        let ancestor = ["--nemesis=none", "--workload=hot-key"];
         all &= self.row("max-wins", &["--product=max-wins".to_owned()], &ancestor)?;
         Ok(all)
     }
 
-    fn row(&self, name: &str, named: &[String], how: &[impl AsRef<str>]) -> io::Result<bool> {
+    /// Whether a control was caught, or is not to be run.
+    fn row(&self, name: &str, program: &[String], arguments: &[&str]) -> io::Result<bool> {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return Ok(true);
         }
         let began = Instant::now();
-        let how: Vec<String> = how.iter().map(|word| word.as_ref().to_owned()).collect();
+        let shown = arguments.join(" ");
         for seed in 1..=self.tries {
-            let mut arguments = how.clone();
-            arguments.extend_from_slice(named);
-            arguments.extend([format!("--seed={seed}"), "--seconds=30".to_owned()]);
-            arguments.push("--until-violation".to_owned());
-            let (code, summary) = run(&arguments, &self.out.join(name))?;
-            if code == 1 {
-                let how = how.join(" ");
-                let took = began.elapsed().as_secs_f64();
-                // What broke the promise only at the end was caught then.
-                let caught = summary["caught_after_s"].as_f64().unwrap_or(took);
-                println!("| {name} | `{how} --seed={seed}` | {caught:.1} | {took:.1} |");
-                return Ok(true);
-            }
-            if code != 0 && code != UNKNOWN {
-                let out = self.out.join(name);
-                println!(
-                    "| {name} | `{}` | {}, see {} | |",
-                    how.join(" "),
-                    word(code),
-                    out.display()
-                );
-                eprintln!("{name}:\n{}", account(&out));
-                return Ok(false);
+            let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+            let mut arguments: Vec<String> = arguments.chain(program.iter().cloned()).collect();
+            arguments.extend([
+                format!("--seed={seed}"),
+                "--seconds=30".to_owned(),
+                "--until-violation".to_owned(),
+            ]);
+            let out = self.out.join(name);
+            let (verdict, summary) = run(&arguments, &out)?;
+            match verdict {
+                VerdictKind::Violation => {
+                    let took = began.elapsed().as_secs_f64();
+                    // A violation that shows in the verdict only was caught at the end.
+                    let caught = summary["caught_after_s"].as_f64().unwrap_or(took);
+                    println!("| {name} | `{shown} --seed={seed}` | {caught:.1} | {took:.1} |");
+                    return Ok(true);
+                }
+                VerdictKind::Pass | VerdictKind::Unknown => {}
+                VerdictKind::HarnessError => {
+                    let word = verdict.word();
+                    println!("| {name} | `{shown}` | {word}, see {} | |", out.display());
+                    eprintln!("{name}:\n{}", output(&out));
+                    return Ok(false);
+                }
             }
         }
         println!(
-            "| {name} | `{}` | NOT CAUGHT in {} tries | |",
-            how.join(" "),
+            "| {name} | `{shown}` | NOT CAUGHT in {} tries | |",
             self.tries
         );
         Ok(false)

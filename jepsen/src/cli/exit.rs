@@ -1,16 +1,20 @@
-//! How a command ends.
+//! How a command runs and ends.
 
 use std::process::ExitCode;
 
-use ratchet_jepsen::judge::Verdict;
+use ratchet_jepsen::verdict::{Verdict, VerdictKind};
 
+/// Prints an error of the harness; returns its exit code.
 pub fn failed(error: impl std::fmt::Display) -> ExitCode {
-    let verdict = Verdict::HarnessError(error.to_string());
-    eprintln!("{verdict}");
-    verdict.exit()
+    eprintln!("{}", Verdict::HarnessError(error.to_string()));
+    VerdictKind::HarnessError.into()
 }
 
-pub fn runtime<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+/// Runs to the end on a runtime of its own.
+///
+/// # Errors
+/// The runtime cannot be started.
+pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -1,4 +1,4 @@
-//! How a cluster is to be.
+//! What a cluster consists of.
 
 use std::path::PathBuf;
 
@@ -15,36 +15,43 @@ pub enum Product {
     MaxWins,
 }
 
-/// Which fence the nodes use.
+/// The fence that the nodes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Fence {
-    /// The clock's.
+    /// A lease, by the clock.
     Lease,
-    /// The majority's.
+    /// A majority, asked after the numbers were taken.
     Quorum,
 }
 
-/// How a cluster is to be.
+/// What a cluster consists of.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ClusterConfig {
     /// What is under test.
     pub product: Product,
     /// The program.
     pub binary: PathBuf,
-    /// How many nodes found it.
+    /// How many nodes found the cluster.
     pub nodes: Port,
-    /// How many more there is room for.
+    /// How many nodes can be added during the run.
     pub spare: Port,
-    /// Which fence.
+    /// The fence of the nodes.
     pub fence: Fence,
-    /// The planted bug, where the program carries any.
+    /// The planted bug, for a program that has planted bugs.
     pub bug: Option<String>,
     /// How many bytes of the applied log are kept.
     pub log_keep_bytes: u64,
-    /// Whether each process runs in network and mount namespaces, with faults on every link.
+    /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
     pub isolated: bool,
-    /// Whether nodes keep their data on disks that fail on demand.
+    /// Whether nodes keep their data on disks that can fail.
     pub faulty_disks: bool,
-    /// What all chance comes from.
+    /// The seed of all random choices.
     pub seed: u64,
+}
+
+impl ClusterConfig {
+    /// The greatest id that a node can have.
+    pub fn room(&self) -> Port {
+        self.nodes + self.spare
+    }
 }

@@ -1,18 +1,19 @@
-//! The processes under test: real ones, each on a machine of its own as far as this one can pretend.
+//! The nodes of a cluster, with their addresses, disks and clocks.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-
+use super::{
+    config::{ClusterConfig, Fence, Product},
+    process::Process,
+};
 use crate::{
     client::Client,
     clock::{self, Clock},
@@ -20,39 +21,26 @@ use crate::{
     network::{self, Network, Port},
 };
 
-use super::config::{Fence, Plan, Product};
-
 const CLIENT_PORT: u16 = 7_600;
 const PEER_PORT: u16 = 7_601;
-/// Where a node tells its metrics, at the host where it answers callers.
+/// The port of a node's metrics, at the address where it answers callers.
 pub const METRICS_PORT: u16 = 7_602;
-
-/// What a node's process is doing.
-#[derive(Debug)]
-enum Process {
-    Never,
-    Running(Child),
-    Paused(Child),
-    Ended(ExitStatus),
-}
 
 /// One node.
 pub struct Node {
-    /// Its id, and its port at the switch.
-    pub id: Port,
     process: Process,
     disk: Option<Disk>,
-    dir: PathBuf,
+    data_dir: PathBuf,
     /// Its clocks, where the preload works.
     pub clock: Option<Clock>,
-    founding: bool,
+    is_founder: bool,
 }
 
 /// A cluster. Dropping it kills its processes.
 pub struct Cluster {
-    /// How it was meant to be.
-    pub plan: Plan,
-    /// Its network, where it has one.
+    /// What it consists of.
+    pub config: ClusterConfig,
+    /// Its network; `None` on loopback addresses, where links cannot fail.
     pub network: Option<Network>,
     nodes: BTreeMap<Port, Node>,
     dir: PathBuf,
@@ -60,41 +48,40 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the machines and starts the founding nodes.
+    /// Creates all nodes with their network, disks and clocks, and starts the founding ones.
     ///
     /// # Errors
-    /// What this machine refused.
-    pub fn start(plan: Plan, dir: &Path) -> io::Result<Cluster> {
-        let room = plan.nodes + plan.spare;
-        let network = plan
+    /// The network, a disk or a clock's file cannot be created here, or the program cannot be run.
+    pub fn start(config: ClusterConfig, dir: &Path) -> io::Result<Cluster> {
+        let network = config
             .isolated
-            .then(|| Network::start(room, plan.seed))
+            .then(|| Network::start(config.room(), config.seed))
             .transpose()?;
         let preload = clock::build(dir)
-            .inspect_err(|error| eprintln!("clocks cannot be bent here: {error}"))
+            .inspect_err(|error| eprintln!("clocks cannot be changed here: {error}"))
             .ok();
         let mut cluster = Cluster {
             network,
             nodes: BTreeMap::new(),
             dir: dir.to_owned(),
             preload,
-            plan,
+            config,
         };
-        for id in 1..=room {
-            let node = cluster.make(id)?;
+        for id in 1..=cluster.config.room() {
+            let node = cluster.create_node(id)?;
             cluster.nodes.insert(id, node);
         }
-        for id in 1..=cluster.plan.nodes {
+        for id in 1..=cluster.config.nodes {
             cluster.spawn(id)?;
         }
         Ok(cluster)
     }
 
-    fn make(&self, id: Port) -> io::Result<Node> {
+    fn create_node(&self, id: Port) -> io::Result<Node> {
         let mount = self.dir.join(format!("disk-{id}"));
         fs::create_dir_all(&mount)?;
         let disk = self
-            .plan
+            .config
             .faulty_disks
             .then(|| Disk::mount(&mount))
             .transpose()?;
@@ -103,12 +90,11 @@ impl Cluster {
             None => None,
         };
         Ok(Node {
-            id,
-            process: Process::Never,
+            process: Process::NotStarted,
             disk,
-            dir: mount.join("data"),
+            data_dir: mount.join("data"),
             clock,
-            founding: id <= self.plan.nodes,
+            is_founder: id <= self.config.nodes,
         })
     }
 
@@ -122,7 +108,7 @@ impl Cluster {
         }
     }
 
-    /// Where a node's clients reach it.
+    /// Where callers reach a node.
     pub fn address(&self, id: Port) -> SocketAddr {
         (self.host(id), CLIENT_PORT).into()
     }
@@ -132,69 +118,61 @@ impl Cluster {
         (self.host(id), PEER_PORT).into()
     }
 
-    /// A client of a node.
+    /// A connection to a node.
     pub fn client(&self, id: Port) -> Client {
         Client::new(self.address(id))
     }
 
-    /// Where a node's output goes.
+    /// The file with a node's log.
     pub fn log(&self, id: Port) -> PathBuf {
         self.dir.join(format!("node-{id}.log"))
     }
 
-    fn arguments(&self, id: Port) -> Vec<String> {
-        let node = &self.nodes[&id];
-        let peers: Vec<String> = (1..=self.plan.nodes)
+    fn founders(&self) -> String {
+        let founders = 1..=self.config.nodes;
+        let founders: Vec<String> = founders
             .map(|id| format!("{id}={}", self.peer_address(id)))
             .collect();
-        let listen = self.address(id).to_string();
-        let peer_listen = self.peer_address(id).to_string();
-        if self.plan.product == Product::MaxWins {
-            let own = format!("--peer-listen={peer_listen}");
-            let listen = format!("--listen={listen}");
-            return vec![
-                "max-wins".into(),
-                listen,
-                own,
-                format!("--peers={}", peers.join(",")),
-            ];
-        }
+        founders.join(",")
+    }
+
+    fn max_wins_arguments(&self, id: Port) -> Vec<String> {
+        vec![
+            "max-wins".to_owned(),
+            format!("--listen={}", self.address(id)),
+            format!("--peer-listen={}", self.peer_address(id)),
+            format!("--peers={}", self.founders()),
+        ]
+    }
+
+    fn ratchet_arguments(&self, id: Port) -> Vec<String> {
+        let node = &self.nodes[&id];
         let metrics = SocketAddr::from((self.host(id), METRICS_PORT));
-        let fence = match self.plan.fence {
+        let fence = match self.config.fence {
             Fence::Lease => "lease",
             Fence::Quorum => "quorum",
         };
-        let mut arguments = vec![
+        let membership = if node.is_founder {
+            format!("--peers={}", self.founders())
+        } else {
+            "--join".to_owned()
+        };
+        vec![
             "start".to_owned(),
             "--cluster=jepsen".to_owned(),
             format!("--node-id={id}"),
-            format!("--listen={listen}"),
-            format!("--peer-listen={peer_listen}"),
+            format!("--listen={}", self.address(id)),
+            format!("--peer-listen={}", self.peer_address(id)),
             format!("--metrics-listen={metrics}"),
-            format!("--data-dir={}", node.dir.display()),
+            format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),
-            format!("--log-keep-bytes={}", self.plan.log_keep_bytes),
-        ];
-        arguments.push(if node.founding {
-            format!("--peers={}", peers.join(","))
-        } else {
-            "--join".to_owned()
-        });
-        arguments
+            format!("--log-keep-bytes={}", self.config.log_keep_bytes),
+            membership,
+        ]
     }
 
-    /// Starts a node's process.
-    ///
-    /// # Errors
-    /// The program cannot be run.
-    pub fn spawn(&mut self, id: Port) -> io::Result<()> {
-        if self.is_running(id) {
-            return Ok(());
-        }
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log(id))?;
+    /// A node's whole command line: its network namespace, its environment, the program, its arguments.
+    fn command_line(&self, id: Port) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         if self.network.is_some() {
             words.extend(["ip", "netns", "exec"].map(str::to_owned));
@@ -205,11 +183,30 @@ impl Cluster {
             words.push(format!("LD_PRELOAD={}", library.display()));
             words.push(format!("RATCHET_JEPSEN_CLOCK={}", clock.path().display()));
         }
-        if let Some(bug) = &self.plan.bug {
+        if let Some(bug) = &self.config.bug {
             words.push(format!("RATCHET_PLANTED_BUG={bug}"));
         }
-        words.push(self.plan.binary.display().to_string());
-        words.extend(self.arguments(id));
+        words.push(self.config.binary.display().to_string());
+        words.extend(match self.config.product {
+            Product::MaxWins => self.max_wins_arguments(id),
+            Product::Ratchet => self.ratchet_arguments(id),
+        });
+        words
+    }
+
+    /// Starts a node's process, unless it is alive.
+    ///
+    /// # Errors
+    /// The node's log cannot be opened, or the program cannot be run.
+    pub fn spawn(&mut self, id: Port) -> io::Result<()> {
+        if self.node(id).process.is_alive() {
+            return Ok(());
+        }
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(id))?;
+        let words = self.command_line(id);
         let child = Command::new(&words[0])
             .args(&words[1..])
             .stdin(Stdio::null())
@@ -225,40 +222,26 @@ impl Cluster {
         self.nodes.get_mut(&id).expect("nodes are never removed")
     }
 
-    /// Its disk, where it has one that fails on demand.
+    /// A node's disk; `None` where disks do not fail.
     pub fn disk(&self, id: Port) -> Option<&Disk> {
         self.nodes[&id].disk.as_ref()
     }
 
-    /// Its data directory.
+    /// A node's data directory.
     pub fn data_dir(&self, id: Port) -> &Path {
-        &self.nodes[&id].dir
+        &self.nodes[&id].data_dir
     }
 
-    /// Whether its process runs (or stands still).
-    pub fn is_running(&mut self, id: Port) -> bool {
-        self.exit(id).is_none() && !matches!(self.nodes[&id].process, Process::Never)
+    /// How a node's process ended, if it did.
+    pub fn exit_status(&mut self, id: Port) -> Option<ExitStatus> {
+        self.node(id).process.exit_status()
     }
 
-    /// How its process ended, if it did.
-    pub fn exit(&mut self, id: Port) -> Option<ExitStatus> {
-        let node = self.node(id);
-        if let Process::Running(child) = &mut node.process
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            node.process = Process::Ended(status);
-        }
-        match &node.process {
-            Process::Ended(status) => Some(*status),
-            _ => None,
-        }
-    }
-
-    /// Waits until its process ends by itself; `None` where it does not in time.
-    pub async fn ends(&mut self, id: Port, limit: Duration) -> Option<ExitStatus> {
+    /// Waits until a node's process ends by itself; `None` if it does not within `limit`.
+    pub async fn wait_for_exit(&mut self, id: Port, limit: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + limit;
         loop {
-            if let Some(status) = self.exit(id) {
+            if let Some(status) = self.exit_status(id) {
                 return Some(status);
             }
             if Instant::now() > end {
@@ -268,75 +251,48 @@ impl Cluster {
         }
     }
 
-    /// kill -9, and waits until it is gone. Whether there was anything to kill.
+    /// kill -9. Waits until the process has ended; returns whether that is what ended it.
     pub fn kill(&mut self, id: Port) -> bool {
         let node = self.node(id);
-        let (Process::Running(child) | Process::Paused(child)) = &mut node.process else {
-            return false;
-        };
-        // It may have ended by itself; then there is nothing to kill.
-        let _ = child.kill();
-        let Ok(status) = child.wait() else {
-            return false;
-        };
-        node.process = Process::Ended(status);
-        // The disk answers in order: once it answers this, what the process asked for is done.
-        let _ = fs::metadata(&node.dir);
-        status.signal() == Some(Signal::KILL.as_raw())
+        let killed = node.process.kill();
+        // The disk answers in order: when it answers this, all that the process asked for is done.
+        let _ = fs::metadata(&node.data_dir);
+        killed
     }
 
     /// SIGTERM.
     pub fn terminate(&mut self, id: Port) {
-        if let Process::Running(child) = &self.node(id).process {
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
-        }
+        self.node(id).process.terminate();
     }
 
-    /// SIGSTOP. Whether it stands still now.
+    /// SIGSTOP. Returns whether the process is paused now.
     pub fn pause(&mut self, id: Port) -> bool {
-        let node = self.node(id);
-        let process = std::mem::replace(&mut node.process, Process::Never);
-        node.process = match process {
-            Process::Running(child)
-                if kill_process(Pid::from_child(&child), Signal::STOP).is_ok() =>
-            {
-                Process::Paused(child)
-            }
-            other => other,
-        };
-        matches!(node.process, Process::Paused(_))
+        self.node(id).process.pause()
     }
 
     /// SIGCONT.
     pub fn resume(&mut self, id: Port) {
-        let node = self.node(id);
-        let process = std::mem::replace(&mut node.process, Process::Never);
-        node.process = match process {
-            Process::Paused(child) => {
-                let _ = kill_process(Pid::from_child(&child), Signal::CONT);
-                Process::Running(child)
-            }
-            other => other,
-        };
+        self.node(id).process.resume();
     }
 
     /// Whether nodes have clocks of their own.
-    pub fn preload_works(&self) -> bool {
+    pub fn has_clocks(&self) -> bool {
         self.preload.is_some()
     }
 
-    /// Whether a node really goes by its own clock: it asks it for the time.
-    pub async fn bends_clock(&mut self, id: Port) -> bool {
+    /// Whether a node's process really reads its own clock.
+    pub async fn uses_its_clock(&mut self, id: Port) -> bool {
         let readings = |node: &Node| node.clock.as_ref().and_then(|clock| clock.readings().ok());
         let before = readings(&self.nodes[&id]);
         tokio::time::sleep(Duration::from_millis(100)).await;
         before.is_some() && readings(&self.nodes[&id]) > before
     }
 
-    /// The ids of all nodes whose process runs.
+    /// The ids of all nodes whose process is alive.
     pub fn running(&mut self) -> Vec<Port> {
-        let all: Vec<Port> = self.nodes.keys().copied().collect();
-        all.into_iter().filter(|id| self.is_running(*id)).collect()
+        let nodes = self.nodes.iter_mut();
+        let alive = nodes.filter_map(|(id, node)| node.process.is_alive().then_some(*id));
+        alive.collect()
     }
 }
 

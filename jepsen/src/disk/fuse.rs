@@ -241,7 +241,7 @@ impl Filesystem for Served {
             for (at, (name, ino)) in entries.iter().enumerate().skip(offset as usize) {
                 let kind = match state.image.inodes.get(ino) {
                     Some(Inode::Dir(_)) => FileType::Directory,
-                    _ => FileType::RegularFile,
+                    Some(Inode::File(_)) | None => FileType::RegularFile,
                 };
                 if reply.add(INodeNo(*ino), at as u64 + 1, kind, name) {
                     break;

@@ -1,4 +1,4 @@
-//! A file or a directory.
+//! A file or a directory, and what `stat` says of it.
 
 use std::time::SystemTime;
 

@@ -1,11 +1,6 @@
 //! A disk that is mounted over FUSE.
 
-use std::{
-    ffi::OsString,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::OsString, io, path::Path, sync::Arc};
 
 use fuser::{BackgroundSession, Config, MountOption};
 use parking_lot::Mutex;
@@ -14,13 +9,12 @@ use rand::rngs::StdRng;
 use super::{
     fuse::Served,
     inode::Inode,
-    state::{Faults, Image, State, Tally},
+    state::{DiskCounts, DiskFaults, Image, State},
 };
 
 /// A mounted disk. Dropping it unmounts it.
 pub struct Disk {
     state: Arc<Mutex<State>>,
-    mount: PathBuf,
     _session: BackgroundSession,
 }
 
@@ -36,28 +30,22 @@ impl Disk {
         let session = fuser::spawn_mount(Served(state.clone()), mount, &config)?;
         Ok(Disk {
             state,
-            mount: mount.to_owned(),
             _session: session,
         })
     }
 
-    /// Where it is mounted.
-    pub fn path(&self) -> &Path {
-        &self.mount
-    }
-
-    /// From now on it does this wrong, and nothing else.
-    pub fn set_faults(&self, faults: Faults) {
+    /// Replaces its faults.
+    pub fn set_faults(&self, faults: DiskFaults) {
         self.state.lock().faults = faults;
     }
 
     /// What it has done so far.
-    pub fn tally(&self) -> Tally {
-        self.state.lock().tally
+    pub fn counts(&self) -> DiskCounts {
+        self.state.lock().counts
     }
 
-    /// A power cut: each file keeps what was synced, and of what was not at most the first `kept`
-    /// writes. Only while no process has the disk in use. Answers how many bytes went.
+    /// A power cut: each file keeps what was synced, and at most the first `kept` of the writes that were
+    /// not. Only while no process uses the disk. Returns how many bytes were lost.
     pub fn lose_unsynced(&self, kept: usize) -> u64 {
         let mut state = self.state.lock();
         let mut lost = 0;
@@ -66,7 +54,6 @@ impl Disk {
                 lost += content.lose(kept);
             }
         }
-        state.tally.lost_bytes += lost;
         lost
     }
 

@@ -1,4 +1,4 @@
-//! What a disk holds, and what it does to it.
+//! The files and directories of a disk, its faults, and what a power cut does to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,9 +20,9 @@ use super::{
 #[cfg(test)]
 mod tests;
 
-/// What a disk does wrong from now on.
+/// The faults of a disk.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Faults {
+pub struct DiskFaults {
     /// Every fsync fails with EIO, and what it should have saved is lost at the next power cut even
     /// if a later fsync succeeds: the kernel marks such pages clean.
     pub sync_fails: bool,
@@ -34,19 +34,13 @@ pub struct Faults {
 
 /// What a disk has done so far.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
-    /// Successful fsyncs.
-    pub synced: u64,
+pub struct DiskCounts {
     /// Fsyncs that were made to fail.
     pub sync_failed: u64,
     /// Fsyncs that were made to wait.
     pub sync_delayed: u64,
     /// Writes refused for lack of space.
     pub refused: u64,
-    /// Bytes that a power cut took.
-    pub lost_bytes: u64,
-    /// Names that a power cut took, brought back, or made stand for what they stood for before.
-    pub lost_names: u64,
 }
 
 /// All that a disk holds at one moment.
@@ -63,8 +57,8 @@ pub(super) struct State {
     pub(super) image: Image,
     /// How often each file is open.
     pub(super) open: HashMap<u64, u32>,
-    pub(super) faults: Faults,
-    pub(super) tally: Tally,
+    pub(super) faults: DiskFaults,
+    pub(super) counts: DiskCounts,
 }
 
 impl State {
@@ -77,8 +71,8 @@ impl State {
                 changes: 0,
             },
             open: HashMap::new(),
-            faults: Faults::default(),
-            tally: Tally::default(),
+            faults: DiskFaults::default(),
+            counts: DiskCounts::default(),
         }
     }
 
@@ -137,7 +131,7 @@ impl State {
         inode: Inode,
     ) -> Result<FileAttr, Errno> {
         if self.faults.full {
-            self.tally.refused += 1;
+            self.counts.refused += 1;
             return Err(Errno::ENOSPC);
         }
         let ino = self.image.next;
@@ -171,11 +165,11 @@ impl State {
         {
             return Err(Errno::ENOTEMPTY);
         }
-        // What is still open keeps its content: it just has no name any more.
+        // An open file keeps its content without a name.
         self.change(parent, vec![(name.to_owned(), None)])
     }
 
-    /// A rename from one directory to another is two changes, one of each: either may be lost.
+    /// A rename between two directories is one change in each. Either may be lost alone.
     pub(super) fn rename(
         &mut self,
         (from, name): (INodeNo, &OsStr),
@@ -194,7 +188,7 @@ impl State {
 
     pub(super) fn write(&mut self, ino: INodeNo, at: u64, data: &[u8]) -> Result<u32, Errno> {
         if self.faults.full {
-            self.tally.refused += 1;
+            self.counts.refused += 1;
             return Err(Errno::ENOSPC);
         }
         let at = usize::try_from(at).map_err(|_| Errno::EINVAL)?;
@@ -202,10 +196,10 @@ impl State {
         Ok(data.len() as u32)
     }
 
-    /// Syncs a file's bytes or a directory's names; answers how long that takes.
+    /// Syncs the bytes of a file or the names of a directory; returns how long that takes.
     pub(super) fn sync(&mut self, ino: INodeNo) -> Result<Duration, Errno> {
         if self.faults.sync_fails {
-            self.tally.sync_failed += 1;
+            self.counts.sync_failed += 1;
             match self.inode(ino)? {
                 Inode::Dir(names) => names.poison(),
                 Inode::File(content) => content.poison(),
@@ -220,13 +214,12 @@ impl State {
             Inode::File(content) => content.sync(),
         }
         self.note_synced(ino.into());
-        self.tally.synced += 1;
         let takes = self.faults.sync_takes;
-        self.tally.sync_delayed += u64::from(!takes.is_zero());
+        self.counts.sync_delayed += u64::from(!takes.is_zero());
         Ok(takes)
     }
 
-    /// `ino` was synced: its directory may remember that, and so on up to the root.
+    /// Notes in the directories above `ino` that it was synced.
     pub(super) fn note_synced(&mut self, ino: u64) {
         let noting = self
             .dirs()
@@ -248,12 +241,11 @@ impl State {
             .dirs()
             .flat_map(|(_, names)| names.lose(&loss, rng))
             .collect();
-        self.tally.lost_names += lost.len() as u64;
         self.sweep();
         lost
     }
 
-    /// Lets go of what has no name, can get none back, and is not open.
+    /// Removes inodes that have no name, cannot get one back, and are not open.
     pub(super) fn sweep(&mut self) {
         let mut needed: BTreeSet<u64> = self.open.keys().copied().collect();
         needed.insert(INodeNo::ROOT.into());

@@ -1,106 +1,97 @@
-//! Disks that fail, forget, or lie.
+//! Disks that refuse writes or are slow.
 
 use std::{io, time::Duration};
 
 use rand::RngExt;
 
 use super::{
-    fault::{Begun, Wound},
-    injector::Stage,
-    kind::Nemesis,
+    fault::{ActiveFault, Repair},
+    injector::Injector,
 };
-use crate::{disk::Faults, network::Port};
+use crate::disk::{DiskCounts, DiskFaults};
 
 /// How long a node may take to notice that it cannot trust its disk.
-const NOTICING: Duration = Duration::from_secs(5);
+const NOTICE_MAX: Duration = Duration::from_secs(5);
 
-impl Stage {
-    pub(super) async fn begin_disk(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
-        match nemesis {
-            Nemesis::DiskSync | Nemesis::DiskFull => self.refuse_writes(nemesis).await,
-            Nemesis::DiskSlow => {
-                let victim = self.leader();
-                let sync_takes = Duration::from_millis(self.rng.random_range(400..1_500));
-                let Some(disk) = self.cluster.disk(victim) else {
-                    return Ok(no_disks());
-                };
-                let before = disk.tally().sync_delayed;
-                disk.set_faults(Faults {
-                    sync_takes,
-                    ..Faults::default()
-                });
-                self.hold().await;
-                let bit = self.disk_tally(victim, |tally| tally.sync_delayed) > before;
-                let what = format!(
-                    "fsync takes {} ms on leader {victim}",
-                    sync_takes.as_millis()
-                );
-                Ok(Begun::new(what, Wound::Disk(victim), bit))
-            }
-            Nemesis::DirOld => self.bring_back_older_copy().await,
-            _ => self.damage(nemesis).await,
-        }
-    }
-
-    fn disk_tally(&self, id: Port, of: impl Fn(crate::disk::Tally) -> u64) -> u64 {
-        self.cluster.disk(id).map_or(0, |disk| of(disk.tally()))
-    }
-
-    /// The node must stop by itself: what it cannot write it must not vouch for.
-    async fn refuse_writes(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
-        let full = nemesis == Nemesis::DiskFull;
-        let victim = if self.rng.random_bool(0.5) {
-            self.leader()
-        } else {
-            self.any()
+impl Injector {
+    pub(super) async fn fail_fsync(&mut self) -> io::Result<ActiveFault> {
+        let faults = DiskFaults {
+            sync_fails: true,
+            ..DiskFaults::default()
         };
+        let refused = |counts: &DiskCounts| counts.sync_failed;
+        self.refuse_writes(faults, "fsync fails", refused).await
+    }
+
+    pub(super) async fn fill_disk(&mut self) -> io::Result<ActiveFault> {
+        let faults = DiskFaults {
+            full: true,
+            ..DiskFaults::default()
+        };
+        let refused = |counts: &DiskCounts| counts.refused;
+        self.refuse_writes(faults, "the disk is full", refused)
+            .await
+    }
+
+    /// The node must stop by itself: it must not acknowledge what it cannot write.
+    async fn refuse_writes(
+        &mut self,
+        faults: DiskFaults,
+        how: &str,
+        refused: fn(&DiskCounts) -> u64,
+    ) -> io::Result<ActiveFault> {
+        let victim = self.leader_or_random_member();
         let Some(disk) = self.cluster.disk(victim) else {
-            return Ok(no_disks());
+            return Ok(no_faulty_disks());
         };
-        let before = disk.tally();
-        disk.set_faults(Faults {
-            full,
-            sync_fails: !full,
-            ..Faults::default()
-        });
-        let ended = self.cluster.ends(victim, NOTICING).await;
+        let before = refused(&disk.counts());
+        disk.set_faults(faults);
+        let exit = self.cluster.wait_for_exit(victim, NOTICE_MAX).await;
         let after = self
             .cluster
             .disk(victim)
-            .map(|disk| disk.tally())
-            .unwrap_or_default();
-        let bit = if full {
-            after.refused > before.refused
-        } else {
-            after.sync_failed > before.sync_failed
-        };
-        let broken = match ended {
-            Some(status) if status.success() => {
-                Some(format!("node {victim} ended as if all were well"))
-            }
-            Some(_) => None,
-            None if bit => Some(format!("node {victim} went on, although its disk failed")),
-            None => None,
+            .map(|disk| refused(&disk.counts()));
+        let took_effect = after > Some(before);
+        let violation = match exit {
+            Some(status) if status.success() => Some(format!(
+                "node {victim} ended with exit code 0, although its disk failed"
+            )),
+            None if took_effect => Some(format!("node {victim} went on, although its disk failed")),
+            Some(_) | None => None,
         };
         self.cluster.kill(victim);
-        self.mend_disk(victim);
-        let lost = self
-            .cluster
-            .disk(victim)
-            .map_or(0, |disk| disk.lose_unsynced(0));
-        let how = if full {
-            "the disk is full"
-        } else {
-            "fsync fails"
-        };
-        let ended = ended.map_or("was killed".to_owned(), |status| {
+        self.reset_disk(victim);
+        let disk = self.cluster.disk(victim);
+        let lost = disk.map_or(0, |disk| disk.lose_unsynced(0));
+        let end = exit.map_or("was killed".to_owned(), |status| {
             format!("stopped: {status}")
         });
-        let what = format!("{how} on node {victim}, which {ended}; {lost} unsynced bytes lost");
-        Ok(Begun::new(what, Wound::Down(vec![victim]), bit).broken(broken))
+        let description =
+            format!("{how} on node {victim}, which {end}; {lost} unsynced bytes lost");
+        let repair = Repair::Start(vec![victim]);
+        Ok(ActiveFault::new(description, repair, took_effect).with_violation(violation))
+    }
+
+    pub(super) async fn slow_fsync(&mut self) -> ActiveFault {
+        let victim = self.leader();
+        let sync_takes = Duration::from_millis(self.rng.random_range(400..1_500));
+        let Some(disk) = self.cluster.disk(victim) else {
+            return no_faulty_disks();
+        };
+        let before = disk.counts().sync_delayed;
+        disk.set_faults(DiskFaults {
+            sync_takes,
+            ..DiskFaults::default()
+        });
+        self.wait_fault_duration().await;
+        let disk = self.cluster.disk(victim);
+        let took_effect = disk.is_some_and(|disk| disk.counts().sync_delayed > before);
+        let takes_ms = sync_takes.as_millis();
+        let description = format!("fsync takes {takes_ms} ms on leader {victim}");
+        ActiveFault::new(description, Repair::ResetDisk(victim), took_effect)
     }
 }
 
-pub(super) fn no_disks() -> Begun {
-    Begun::new("disks do not fail here", Wound::Healed, false)
+pub(super) fn no_faulty_disks() -> ActiveFault {
+    ActiveFault::impossible("disks do not fail here")
 }

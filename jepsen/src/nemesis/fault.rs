@@ -1,61 +1,78 @@
-//! A fault.
+//! A fault while it lasts, and the record of it.
 
 use super::kind::Nemesis;
 use crate::{network::Port, slow_reader::SlowReaders};
 
-/// What must be mended when a fault ends.
-pub(crate) enum Wound {
-    Healed,
-    Down(Vec<Port>),
-    Paused(Port),
-    Links,
-    Clock(Port),
-    LinksAndClock(Port),
-    Disk(Port),
-    SlowReaders(SlowReaders),
+/// What must be done to end a fault.
+pub(super) enum Repair {
+    /// The fault is over already.
+    Nothing,
+    /// Start these nodes.
+    Start(Vec<Port>),
+    /// Resume this paused node.
+    Resume(Port),
+    /// Make all links perfect.
+    HealLinks,
+    /// Reset the clocks of this node.
+    ResetClock(Port),
+    /// Make all links perfect and reset the clocks of this node.
+    HealLinksAndResetClock(Port),
+    /// Make the disk of this node work.
+    ResetDisk(Port),
+    /// End these streams.
+    EndSlowReaders(SlowReaders),
 }
 
-/// A fault that happened.
+/// A fault that was injected.
 #[derive(Debug, Clone)]
-pub struct Strike {
-    /// Which.
+pub struct Fault {
+    /// Its kind.
     pub nemesis: Nemesis,
     /// When it began, in nanoseconds since the start of the run.
     pub from_ns: u64,
     /// When it was over.
     pub to_ns: u64,
-    /// What was done to whom.
-    pub what: String,
-    /// Whether it is certain that it happened.
-    pub bit: bool,
-    /// What the product did that it must not; empty otherwise.
-    pub broken: Option<String>,
+    /// What was done, and to which node.
+    pub description: String,
+    /// Whether it is certain that the fault happened.
+    pub took_effect: bool,
+    /// What the product did that it must not do.
+    pub violation: Option<String>,
 }
 
-/// What begins to go wrong.
-pub(crate) struct Begun {
-    pub(super) what: String,
-    pub(super) wound: Wound,
-    pub(super) bit: bool,
-    pub(super) broken: Option<String>,
+/// A fault that has begun and is not repaired yet.
+pub(super) struct ActiveFault {
+    pub(super) description: String,
+    pub(super) repair: Repair,
+    pub(super) took_effect: bool,
+    pub(super) violation: Option<String>,
 }
 
-impl Begun {
-    pub(super) fn new(what: impl Into<String>, wound: Wound, bit: bool) -> Begun {
-        Begun {
-            what: what.into(),
-            wound,
-            bit,
-            broken: None,
+impl ActiveFault {
+    pub(super) fn new(
+        description: impl Into<String>,
+        repair: Repair,
+        took_effect: bool,
+    ) -> ActiveFault {
+        ActiveFault {
+            description: description.into(),
+            repair,
+            took_effect,
+            violation: None,
         }
     }
 
-    pub(super) fn broken(mut self, why: Option<String>) -> Begun {
-        self.broken = why;
+    /// A fault that cannot be injected on this machine.
+    pub(super) fn impossible(reason: &str) -> ActiveFault {
+        ActiveFault::new(reason, Repair::Nothing, false)
+    }
+
+    pub(super) fn with_violation(mut self, violation: Option<String>) -> ActiveFault {
+        self.violation = violation;
         self
     }
 
-    pub(super) fn take_wound(&mut self) -> Wound {
-        std::mem::replace(&mut self.wound, Wound::Healed)
+    pub(super) fn take_repair(&mut self) -> Repair {
+        std::mem::replace(&mut self.repair, Repair::Nothing)
     }
 }

@@ -1,44 +1,66 @@
-//! Lets one fault run its course, or several at once.
+//! Puts a whole fault together: begin, last, repair, check.
 
 use std::io;
 
 use rand::RngExt;
 
 use super::{
-    fault::{Begun, Strike, Wound},
-    injector::Stage,
+    fault::{ActiveFault, Fault, Repair},
+    injector::Injector,
     kind::Nemesis,
 };
 
-impl Stage {
-    /// Lets one fault run its course, and waits until numbers flow again.
+impl Injector {
+    /// Injects one fault, or two for [`Nemesis::Composed`], and waits until numbers flow again.
     ///
     /// # Errors
     /// The harness itself cannot go on.
-    pub async fn strike(&mut self, nemesis: Nemesis) -> io::Result<Vec<Strike>> {
-        if nemesis == Nemesis::Composed {
-            return self.strike_two().await;
-        }
-        if nemesis == Nemesis::SlowReader {
-            return self.strike_slow_readers().await;
+    pub async fn inject(&mut self, nemesis: Nemesis) -> io::Result<Vec<Fault>> {
+        match nemesis {
+            Nemesis::Composed => return self.inject_two().await,
+            Nemesis::SlowReader => return self.inject_slow_readers().await,
+            _ => {}
         }
         let from_ns = self.recorder.now();
-        let mut begun = self.begin(nemesis).await?;
-        self.hold().await;
-        let without_power = match &begun.wound {
-            Wound::Down(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
+        let mut fault = self.begin(nemesis).await?;
+        self.wait_fault_duration().await;
+        let without_power = match &fault.repair {
+            Repair::Start(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
             _ => Vec::new(),
         };
-        self.end(begun.take_wound()).await?;
-        let broken = self.unless_back(&without_power).await;
-        begun.broken = begun.broken.or(broken);
-        Ok(vec![self.over(nemesis, from_ns, begun).await])
+        self.repair(fault.take_repair())?;
+        let not_back = self.wait_until_back(&without_power).await;
+        fault.violation = fault.violation.or(not_back);
+        Ok(vec![self.conclude(nemesis, from_ns, fault).await])
     }
 
-    async fn strike_two(&mut self) -> io::Result<Vec<Strike>> {
+    /// Begins two faults one after the other, and repairs them in the same order.
+    async fn inject_two(&mut self) -> io::Result<Vec<Fault>> {
+        let mut lists = [self.process_faults(), self.environment_faults()];
+        if self.rng.random_bool(0.5) {
+            lists.reverse();
+        }
+        let mut active = Vec::new();
+        for list in lists {
+            let nemesis = list[self.rng.random_range(0..list.len())];
+            active.push((nemesis, self.recorder.now(), self.begin(nemesis).await?));
+            self.wait_fault_duration().await;
+        }
+        for (_, _, fault) in &mut active {
+            let repair = fault.take_repair();
+            self.repair(repair)?;
+        }
+        let mut faults = Vec::new();
+        for (nemesis, from_ns, fault) in active {
+            faults.push(self.conclude(nemesis, from_ns, fault).await);
+        }
+        Ok(faults)
+    }
+
+    /// The composed faults of which one is active at a time: the repair of one would undo another.
+    fn process_faults(&self) -> Vec<Nemesis> {
         use Nemesis::*;
-        // One from each list: what two of one list do would undo each other.
-        let mut lists = vec![vec![
+        let mut faults = vec![
             KillOne,
             KillLeader,
             KillLeader,
@@ -47,13 +69,22 @@ impl Stage {
             PauseLeader,
             PauseOne,
             Transfer,
-        ]];
-        let mut second = vec![WallClock, SlowReader];
-        if self.cluster.preload_works() {
-            second.push(ClockRate);
+        ];
+        if self.cluster.config.faulty_disks {
+            faults.extend([PowerCut, DiskNames, DiskSync]);
+        }
+        faults
+    }
+
+    /// The composed faults that go together with one of [`Self::process_faults`].
+    fn environment_faults(&self) -> Vec<Nemesis> {
+        use Nemesis::*;
+        let mut faults = vec![WallClock, SlowReader];
+        if self.cluster.has_clocks() {
+            faults.push(ClockRate);
         }
         if self.cluster.network.is_some() {
-            second.extend([
+            faults.extend([
                 PartitionHalves,
                 PartitionOneWay,
                 PeersCut,
@@ -61,53 +92,70 @@ impl Stage {
                 FlakyLinks,
             ]);
         }
-        if self.cluster.plan.faulty_disks {
-            lists[0].extend([PowerCut, DiskNames, DiskSync]);
-            second.push(DiskSlow);
+        if self.cluster.config.faulty_disks {
+            faults.push(DiskSlow);
         }
-        lists.push(second);
-        if self.rng.random_bool(0.5) {
-            lists.reverse();
-        }
-        let mut begun = Vec::new();
-        for list in lists {
-            let nemesis = list[self.rng.random_range(0..list.len())];
-            begun.push((nemesis, self.recorder.now(), self.begin(nemesis).await?));
-            self.hold().await;
-        }
-        let mut strikes = Vec::new();
-        for (nemesis, from_ns, mut begun) in begun {
-            self.end(begun.take_wound()).await?;
-            strikes.push((nemesis, from_ns, begun));
-        }
-        let mut over = Vec::new();
-        for (nemesis, from_ns, begun) in strikes {
-            over.push(self.over(nemesis, from_ns, begun).await);
-        }
-        Ok(over)
+        faults
     }
 
-    async fn begin(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
-        use Nemesis::*;
-        match nemesis {
-            None | Composed => Ok(Begun::new("nothing", Wound::Healed, true)),
-            KillOne | KillLeader | KillAll | RestartFast | PauseLeader | PauseOne | Rolling => {
-                self.begin_process(nemesis).await
+    /// Begins one fault.
+    async fn begin(&mut self, nemesis: Nemesis) -> io::Result<ActiveFault> {
+        Ok(match nemesis {
+            Nemesis::None | Nemesis::Composed => ActiveFault::new("nothing", Repair::Nothing, true),
+            Nemesis::KillOne => self.kill_one(),
+            Nemesis::KillLeader => self.kill_leader(),
+            Nemesis::KillAll => self.kill_all(),
+            Nemesis::RestartFast => self.restart_fast()?,
+            Nemesis::PauseLeader => self.pause_leader(),
+            Nemesis::PauseOne => self.pause_one(),
+            Nemesis::Rolling => self.restart_in_turn().await?,
+            Nemesis::PartitionLeader => {
+                let faulty = self.leader_cut_off();
+                self.break_links(faulty).await
             }
-            PartitionLeader | PartitionHalves | PartitionRing | PartitionOneWay | PeersCut
-            | SlowLinks | FlakyLinks => self.begin_links(nemesis).await,
-            CutInSteps | RestartInLease | LateAnswers => self.begin_edge(nemesis).await,
-            ClockRate => self.bend_clock_rate().await,
-            WallClock => self.jump_wall_clock().await,
-            PowerCut => Ok(self.cut_power()),
-            DiskNames => self.lose_names().await,
-            SlowReader => Ok(self.begin_slow_readers().await),
-            DiskSync | DiskFull | DiskSlow | WalTruncate | WalFlip | DirWiped | DirOld => {
-                self.begin_disk(nemesis).await
+            Nemesis::PeersCut => {
+                let faulty = self.leader_cut_off_from_peers();
+                self.break_links(faulty).await
             }
-            SnapshotStorm | Membership | Transfer | TransferSlow => {
-                self.begin_members(nemesis).await
+            Nemesis::PartitionHalves => {
+                let faulty = self.halves();
+                self.break_links(faulty).await
             }
-        }
+            Nemesis::PartitionRing => {
+                let faulty = self.ring();
+                self.break_links(faulty).await
+            }
+            Nemesis::PartitionOneWay => {
+                let faulty = self.one_way();
+                self.break_links(faulty).await
+            }
+            Nemesis::SlowLinks => {
+                let faulty = self.slow_links();
+                self.break_links(faulty).await
+            }
+            Nemesis::FlakyLinks => {
+                let faulty = self.flaky_links();
+                self.break_links(faulty).await
+            }
+            Nemesis::CutInSteps => self.cut_in_steps().await?,
+            Nemesis::RestartInLease => self.restart_in_lease().await?,
+            Nemesis::LateAnswers => self.delay_last_answers().await?,
+            Nemesis::ClockRate => self.change_clock_rate().await?,
+            Nemesis::WallClock => self.jump_wall_clock().await?,
+            Nemesis::PowerCut => self.cut_power(),
+            Nemesis::DiskNames => self.lose_names().await?,
+            Nemesis::DiskSync => self.fail_fsync().await?,
+            Nemesis::DiskFull => self.fill_disk().await?,
+            Nemesis::DiskSlow => self.slow_fsync().await,
+            Nemesis::WalTruncate => self.truncate_log().await?,
+            Nemesis::WalFlip => self.flip_bit_of_log().await?,
+            Nemesis::DirWiped => self.wipe_directory().await?,
+            Nemesis::DirOld => self.restore_older_copy().await?,
+            Nemesis::SnapshotStorm => self.make_snapshot_needed().await?,
+            Nemesis::Membership => self.change_membership().await?,
+            Nemesis::Transfer => self.transfer().await,
+            Nemesis::TransferSlow => self.transfer_slowly().await,
+            Nemesis::SlowReader => self.begin_slow_readers().await,
+        })
     }
 }

@@ -1,138 +1,179 @@
-//! The faults that can be asked for.
+//! The faults that a run can ask for, and what each needs from the cluster.
 
 use clap::ValueEnum;
 
 /// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Nemesis {
-    /// Nothing goes wrong.
+    /// No fault.
     None,
     /// kill -9 of any node.
     KillOne,
     /// kill -9 of the leader.
     KillLeader,
-    /// kill -9 of all at once.
+    /// kill -9 of all nodes at once.
     KillAll,
-    /// kill -9, and started again at once, within a lease.
+    /// kill -9 of any node, which is started again at once, within a lease.
     RestartFast,
     /// SIGSTOP of the leader for longer than its lease, with requests in its sockets.
     PauseLeader,
     /// SIGSTOP of any node.
     PauseOne,
-    /// The leader is cut off from all, clients too.
+    /// The leader is cut off from its peers and from clients.
     PartitionLeader,
     /// A minority is cut off from the majority.
     PartitionHalves,
     /// Each node reaches its two neighbours only.
     PartitionRing,
-    /// One node is heard of and hears nothing, or the other way round.
+    /// One node receives nothing from its peers, or its peers receive nothing from it.
     PartitionOneWay,
     /// The leader is cut off from its peers; clients still reach it.
     PeersCut,
-    /// The leader, its clock slow, loses first one follower, then the other: what begs for votes
-    /// meanwhile gets one the moment that the second follower's promise runs out.
+    /// The leader's clock is slow, and it is cut off from one follower, then from the other. A candidate
+    /// keeps asking the second follower for its vote, and gets it the moment that follower's promise ends.
     CutInSteps,
-    /// The same, but the second follower is killed and started again within the lease.
+    /// Like cut-in-steps, but the second follower is killed and started again within the lease.
     RestartInLease,
-    /// The same, but the second follower's answers take longer than a lease, and arrive even when it
-    /// is not heard by any more.
+    /// Like cut-in-steps, but the second follower's answers take longer than a lease, and still arrive
+    /// when the leader's messages to it no longer do.
     LateAnswers,
-    /// Some links take their time.
+    /// Some links are slow.
     SlowLinks,
-    /// Some links lose, double and reorder packets.
+    /// Some links lose, duplicate and reorder packets.
     FlakyLinks,
-    /// One node's clocks run at another rate: within what the lease survives under the `lease`
-    /// fence, from half to double speed under the `quorum` fence.
+    /// One node's clocks run at another rate: within what the lease survives under the `lease` fence, from
+    /// half to double speed under the `quorum` fence.
     ClockRate,
     /// One node's wall clock jumps by up to an hour.
     WallClock,
-    /// fsync fails with EIO: the node must stop by itself.
+    /// fsync fails with EIO; the node must stop by itself.
     DiskSync,
-    /// The disk is full: the node must stop by itself.
+    /// The disk is full; the node must stop by itself.
     DiskFull,
-    /// fsync takes longer than a lease on the leader.
+    /// On the leader, fsync takes longer than a lease.
     DiskSlow,
-    /// All are killed at once, and what was not synced is gone.
+    /// All nodes are killed at once and lose what they had not synced.
     PowerCut,
-    /// The same on one node or on all, where the names of files and directories, too, are gone unless
-    /// their directory was synced.
+    /// Like power-cut, on one node or on all. Names of files and directories are lost, too, unless their
+    /// directory was synced.
     DiskNames,
-    /// The end of a minority's log is cut off.
+    /// A follower loses the end of its log.
     WalTruncate,
-    /// A bit of a minority's log is flipped.
+    /// One bit of a follower's log is flipped.
     WalFlip,
-    /// A minority's data directory is emptied.
+    /// A follower's data directory is removed.
     DirWiped,
-    /// A minority's data directory is replaced by an older copy.
+    /// A follower's data directory is replaced by an older copy.
     DirOld,
-    /// A follower is away while so much is logged that it must catch up by snapshot.
+    /// A follower is away while so much is logged that it can catch up by a snapshot only.
     SnapshotStorm,
     /// A node is added, another one removed.
     Membership,
     /// The leadership is handed over.
     Transfer,
-    /// The leadership is handed over while the old leader hears of its peers with a delay.
+    /// The leadership is handed over while the old leader hears from its peers with a delay.
     TransferSlow,
     /// All nodes are stopped and started in turn.
     Rolling,
-    /// Callers send on streams and do not read the answers, on every node, while the leadership is
-    /// handed over: the others must not notice.
+    /// On every node, callers send on streams and do not read the answers while the leadership is handed
+    /// over; the other callers must not notice.
     SlowReader,
-    /// Two of them at a time, drawn at random.
+    /// Two faults at a time, drawn at random.
     Composed,
 }
 
+/// The step of the namespaces under which a fault shows most.
+#[derive(Clone, Copy)]
+enum Step {
+    /// For most faults: they show most where bumps are frequent.
+    Small,
+    /// For deposed leaders: they cannot bump any more, so that they give themselves away only as long as
+    /// their chunk lasts.
+    Large,
+    /// Large for even seeds, small for odd ones.
+    BySeed,
+}
+
+/// What a run must know of a nemesis before it starts.
+#[derive(Clone, Copy)]
+struct Profile {
+    step: Step,
+    changes_leader: bool,
+    uses_up_nodes: bool,
+    log_keep_bytes: u64,
+}
+
+const STEP_SMALL: u64 = 200;
+const STEP_LARGE: u64 = 100_000;
+
+const PLAIN: Profile = Profile {
+    step: Step::Small,
+    changes_leader: false,
+    uses_up_nodes: false,
+    log_keep_bytes: 50_000,
+};
+const CHANGES_LEADER: Profile = Profile {
+    changes_leader: true,
+    ..PLAIN
+};
+/// The applied log is kept short: a node that was away needs a snapshot.
+const SHORT_LOG: Profile = Profile {
+    log_keep_bytes: 1_500,
+    ..PLAIN
+};
+
 impl Nemesis {
-    /// Whether it uses up a node that was never used, each time.
-    pub fn needs_fresh_nodes(self) -> bool {
+    fn profile(self) -> Profile {
         use Nemesis::*;
-        matches!(self, Membership | WalTruncate | WalFlip | DirWiped | DirOld)
-    }
-
-    /// How many bytes of the applied log are to be kept: a node that lags further gets a snapshot.
-    pub fn log_keep_bytes(self) -> u64 {
         match self {
-            Nemesis::SnapshotStorm | Nemesis::DiskNames => 1_500,
-            _ => 50_000,
-        }
-    }
-
-    /// The step that shows most. A deposed leader that cannot bump any more gives itself away only as
-    /// long as its chunk lasts: a large step. Everything else shows most where much is bumped.
-    pub fn step(self, seed: u64) -> u64 {
-        use Nemesis::*;
-        const SMALL: u64 = 200;
-        const LARGE: u64 = 100_000;
-        match self {
-            PauseLeader | PauseOne | PeersCut | CutInSteps | RestartInLease | LateAnswers
-            | TransferSlow | PartitionLeader | PartitionHalves | PartitionOneWay | ClockRate => {
-                LARGE
+            None | KillOne | RestartFast | PartitionRing | SlowLinks | FlakyLinks | WallClock
+            | DiskSync | DiskFull => PLAIN,
+            KillLeader | KillAll | DiskSlow | PowerCut | Transfer | Rolling | SlowReader => {
+                CHANGES_LEADER
             }
-            Composed if seed.is_multiple_of(2) => LARGE,
-            _ => SMALL,
+            PauseLeader | PartitionLeader | PeersCut | CutInSteps | RestartInLease
+            | LateAnswers | TransferSlow => Profile {
+                step: Step::Large,
+                ..CHANGES_LEADER
+            },
+            PauseOne | PartitionHalves | PartitionOneWay | ClockRate => Profile {
+                step: Step::Large,
+                ..PLAIN
+            },
+            Composed => Profile {
+                step: Step::BySeed,
+                ..CHANGES_LEADER
+            },
+            WalTruncate | WalFlip | DirWiped | DirOld | Membership => Profile {
+                uses_up_nodes: true,
+                ..PLAIN
+            },
+            SnapshotStorm | DiskNames => SHORT_LOG,
         }
     }
 
-    /// Whether a leader change is part of it.
+    /// Whether each of its faults uses up a node that has never run.
+    pub fn uses_up_nodes(self) -> bool {
+        self.profile().uses_up_nodes
+    }
+
+    /// How many bytes of the applied log the nodes keep. A node that lags further behind gets a snapshot.
+    pub fn log_keep_bytes(self) -> u64 {
+        self.profile().log_keep_bytes
+    }
+
+    /// The step of the namespaces under which it shows most.
+    pub fn step(self, seed: u64) -> u64 {
+        match self.profile().step {
+            Step::Small => STEP_SMALL,
+            Step::Large => STEP_LARGE,
+            Step::BySeed if seed.is_multiple_of(2) => STEP_LARGE,
+            Step::BySeed => STEP_SMALL,
+        }
+    }
+
+    /// Whether it always changes the leader.
     pub fn changes_leader(self) -> bool {
-        use Nemesis::*;
-        matches!(
-            self,
-            KillLeader
-                | KillAll
-                | PauseLeader
-                | PartitionLeader
-                | PeersCut
-                | CutInSteps
-                | RestartInLease
-                | LateAnswers
-                | DiskSlow
-                | PowerCut
-                | Transfer
-                | TransferSlow
-                | Rolling
-                | SlowReader
-                | Composed
-        )
+        self.profile().changes_leader
     }
 }

@@ -1,7 +1,12 @@
-//! What can go wrong, one fault at a time or several at once, and the proof that it did.
+//! Injects faults: one at a time or two at once, and says of each whether it took effect.
 //!
-//! A fault begins, lasts, and ends; some run their whole course in their beginning. Invariant: no
-//! fault here breaks more than the promise allows for: what destroys data hits a minority only.
+//! A fault begins, lasts for a while, and is repaired; some are over as soon as they have begun. From
+//! below to above: `kind` lists the faults, `fault` describes one that was injected, `injector` holds
+//! what faults act on, `recovery` checks what must hold afterwards, one file for each family of faults
+//! begins them, and `inject` puts a whole fault together.
+//!
+//! Invariant: no fault breaks more than the promise allows for. A fault that destroys data hits a minority
+//! only.
 
 mod clocks;
 mod damaged_data;
@@ -16,11 +21,12 @@ mod members;
 mod power;
 mod processes;
 mod recovery;
+mod retry;
 mod slow_readers;
 mod snapshots;
 mod transfer;
 
-pub use fault::Strike;
-pub use injector::Stage;
+pub use fault::Fault;
+pub use injector::Injector;
 pub use kind::Nemesis;
-pub use recovery::RECOVERY;
+pub use recovery::RECOVERY_MAX;

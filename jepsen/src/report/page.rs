@@ -6,7 +6,11 @@ use super::{
     text::escape,
     timeline::{Scale, timeline},
 };
-use crate::{judge::Verdict, nemesis::Strike, result::Run};
+use crate::{
+    nemesis::Fault,
+    result::Run,
+    verdict::{Verdict, VerdictKind},
+};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px; color: #222; }
@@ -20,7 +24,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; }
 pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; }
 svg text { font: 11px system-ui, sans-serif; fill: #444; }";
 
-/// The page.
+/// The whole page.
 pub fn html(run: &Run) -> String {
     let ends = run.history.ops.iter().filter_map(|op| op.returned_ns);
     let scale = Scale {
@@ -38,20 +42,23 @@ pub fn html(run: &Run) -> String {
         reasons(&run.verdict),
         figures(run),
         timeline(run, &scale),
-        faults(&run.strikes),
+        faults(&run.faults),
         escape(&run.options.replay),
     );
     page
 }
 
 fn badge(verdict: &Verdict) -> String {
-    let class = match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Violation(_) => "violation",
-        Verdict::Unknown(_) => "unknown",
-        Verdict::HarnessError(_) => "error",
+    let class = match verdict.kind() {
+        VerdictKind::Pass => "pass",
+        VerdictKind::Violation => "violation",
+        VerdictKind::Unknown => "unknown",
+        VerdictKind::HarnessError => "error",
     };
-    format!("<span class='verdict {class}'>{}</span>", verdict.word())
+    format!(
+        "<span class='verdict {class}'>{}</span>",
+        verdict.kind().word()
+    )
 }
 
 fn reasons(verdict: &Verdict) -> String {
@@ -62,22 +69,22 @@ fn reasons(verdict: &Verdict) -> String {
 }
 
 fn figures(run: &Run) -> String {
-    let (plan, summary) = (&run.options.plan, &run.summary);
+    let (cluster, summary) = (&run.options.cluster, &run.summary);
     let rows = [
         (
             "operations answered, and their keys",
             format!("{}, {}", summary.answered, summary.keys),
         ),
         ("of unknown outcome", summary.unknown.to_string()),
-        ("surely not done", summary.failed.to_string()),
+        ("certainly not done", summary.failed.to_string()),
         ("leader changes seen", summary.leader_changes.to_string()),
         (
             "longest time without an answer",
             format!("{} ms", summary.longest_outage_ms),
         ),
         (
-            "faults, and those seen to bite",
-            format!("{}, {}", summary.strikes, summary.bit),
+            "faults, and those that took effect",
+            format!("{}, {}", summary.faults, summary.took_effect),
         ),
         (
             "workload",
@@ -88,39 +95,42 @@ fn figures(run: &Run) -> String {
         ),
         (
             "nodes, fence, step",
-            format!("{}, {:?}, {}", plan.nodes, plan.fence, run.options.step),
+            format!(
+                "{}, {:?}, {}",
+                cluster.nodes, cluster.fence, run.options.step
+            ),
         ),
         (
             "own network; disks that fail",
-            format!("{}; {}", plan.isolated, plan.faulty_disks),
+            format!("{}; {}", cluster.isolated, cluster.faulty_disks),
         ),
-        ("seed", plan.seed.to_string()),
+        ("seed", cluster.seed.to_string()),
     ];
     let rows = rows.map(|(what, value)| format!("<tr><td>{what}<td class=n>{value}"));
     format!("<h2>Coverage</h2><table>{}</table>", rows.concat())
 }
 
-fn faults(strikes: &[Strike]) -> String {
-    let rows: Vec<String> = strikes
+fn faults(faults: &[Fault]) -> String {
+    let rows: Vec<String> = faults
         .iter()
-        .map(|strike| {
+        .map(|fault| {
             format!(
                 "<tr><td class=n>{:.2} s<td class=n>{:.2} s<td>{:?}<td>{}<td>{}<td>{}",
-                strike.from_ns as f64 / 1e9,
-                strike.to_ns as f64 / 1e9,
-                strike.nemesis,
-                escape(&strike.what),
-                if strike.bit {
-                    "bit"
+                fault.from_ns as f64 / 1e9,
+                fault.to_ns as f64 / 1e9,
+                fault.nemesis,
+                escape(&fault.description),
+                if fault.took_effect {
+                    "took effect"
                 } else {
-                    "not seen to bite"
+                    "not seen to take effect"
                 },
-                escape(strike.broken.as_deref().unwrap_or("")),
+                escape(fault.violation.as_deref().unwrap_or("")),
             )
         })
         .collect();
     format!(
-        "<table><tr><th>from<th>to<th>fault<th>what<th>seen<th>promise broken{}</table>",
+        "<table><tr><th>from<th>to<th>fault<th>what<th>effect<th>violation{}</table>",
         rows.concat()
     )
 }

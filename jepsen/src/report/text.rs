@@ -1,4 +1,4 @@
-//! Text in HTML.
+//! Escapes text for HTML.
 
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")

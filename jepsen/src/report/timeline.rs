@@ -1,4 +1,4 @@
-//! The timeline of a run.
+//! The timeline of a run as SVG: throughput, latency, leaders and faults over time.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,11 @@ impl Scale {
 
 pub fn timeline(run: &Run, scale: &Scale) -> String {
     let buckets = buckets(run, scale);
-    let mut nodes: Vec<u64> = run.led.iter().map(|led| led.node).collect();
+    let mut nodes: Vec<u64> = run
+        .leaderships
+        .iter()
+        .map(|leadership| leadership.node)
+        .collect();
     nodes.sort_unstable();
     nodes.dedup();
     let (top, rate_height, latency_height, row) = (20.0, 140.0, 140.0, 16.0);
@@ -48,30 +52,42 @@ pub fn timeline(run: &Run, scale: &Scale) -> String {
         "<svg viewBox='0 0 {WIDTH} {}' width='100%' role='img' aria-label='timeline'>",
         bottom + 20.0
     );
-    for strike in &run.strikes {
-        let (x, to) = (scale.x(strike.from_ns), scale.x(strike.to_ns));
+    for fault in &run.faults {
+        let (x, to) = (scale.x(fault.from_ns), scale.x(fault.to_ns));
         let _ = write!(
             svg,
             "<rect x='{x:.1}' y='{top}' width='{:.1}' height='{:.1}' fill='{BAND}' \
              fill-opacity='.55'><title>{:?}: {}</title></rect>",
             (to - x).max(1.0),
             bottom - top,
-            strike.nemesis,
-            escape(&strike.what)
+            fault.nemesis,
+            escape(&fault.description)
         );
     }
     svg.push_str(&rates(&buckets, scale, top, rate_height));
     svg.push_str(&latencies(&buckets, latency_top, latency_height));
+    svg.push_str(&leaders(run, &nodes, scale, leader_top, row));
+    svg.push_str(&time_axis(scale, bottom));
+    svg.push_str("</svg>");
+    svg
+}
+
+/// One row for each node, with a bar for each time that it led.
+fn leaders(run: &Run, nodes: &[u64], scale: &Scale, leader_top: f64, row: f64) -> String {
+    let mut svg = String::new();
     let _ = write!(svg, "<text x='0' y='{:.1}'>leader</text>", leader_top - 4.0);
-    for led in &run.led {
-        let at = nodes.iter().position(|node| *node == led.node).unwrap_or(0);
-        let (x, y) = (scale.x(led.from_ns), leader_top + row * at as f64);
+    for leadership in &run.leaderships {
+        let at = nodes
+            .iter()
+            .position(|node| *node == leadership.node)
+            .unwrap_or(0);
+        let (x, y) = (scale.x(leadership.from_ns), leader_top + row * at as f64);
         let _ = write!(
             svg,
             "<rect x='{x:.1}' y='{y:.1}' width='{:.1}' height='{:.1}' fill='{}'/>",
-            (scale.x(led.to_ns) - x).max(1.5),
+            (scale.x(leadership.to_ns) - x).max(1.5),
             row - 3.0,
-            COLOURS[led.node as usize % COLOURS.len()]
+            COLOURS[leadership.node as usize % COLOURS.len()]
         );
     }
     for (at, node) in nodes.iter().enumerate() {
@@ -82,6 +98,11 @@ pub fn timeline(run: &Run, scale: &Scale) -> String {
             LEFT - 50.0
         );
     }
+    svg
+}
+
+fn time_axis(scale: &Scale, bottom: f64) -> String {
+    let mut svg = String::new();
     for tenth in 0..=10 {
         let ns = scale.end_ns / 10 * tenth;
         let _ = write!(
@@ -92,7 +113,6 @@ pub fn timeline(run: &Run, scale: &Scale) -> String {
             ns as f64 / 1e9
         );
     }
-    svg.push_str("</svg>");
     svg
 }
 

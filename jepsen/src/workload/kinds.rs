@@ -1,46 +1,47 @@
-//! The kinds of workload.
+//! Which key the next call is for, and how many numbers it asks for.
 
 use clap::ValueEnum;
 use rand::{RngExt, rngs::StdRng};
 
-use crate::{client::Target, history::Action};
-
-/// The namespace whose keys have a section each.
-pub const OWN: &str = "own";
-/// The namespace whose keys share sections.
-pub const SHARED: &str = "shared";
-/// How many ids share a section of [`SHARED`].
-pub const SHARED_SECTION_SIZE: u64 = 50;
+use crate::{
+    history::Action,
+    target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
+};
 
 /// The kinds of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
-    /// All callers want the same key.
+    /// All callers ask for the same key.
     HotKey,
-    /// Many keys with a section each, all as often.
+    /// Many keys with a section each, all equally often.
     ManyKeys,
-    /// Many keys with a section each, few of them often and most of them rarely.
+    /// Many keys with a section each, a few of them often and most of them rarely.
     Skewed,
     /// A hundred keys in two sections.
     Sections,
     /// Ranges of up to 50 numbers.
     Ranges,
-    /// Every other call reads.
+    /// Every other call is a read.
     Reads,
-    /// All of these by turns.
+    /// Hot-key, many-keys, sections, ranges and reads, drawn at random for each call.
     Mixed,
 }
 
 impl Workload {
-    /// For how many of its keys something must be answered, for a run to say anything of many keys.
+    /// How many keys must have been answered for, if `keys` are asked for. With fewer, the run says nothing
+    /// about many keys.
     pub fn keys_min(self, keys: u64) -> u64 {
         match self {
             Workload::ManyKeys | Workload::Skewed => keys / 10,
-            _ => 0,
+            Workload::HotKey
+            | Workload::Sections
+            | Workload::Ranges
+            | Workload::Reads
+            | Workload::Mixed => 0,
         }
     }
 
-    /// What the next call asks for, of so many keys where there are many.
+    /// What the next call asks for. `keys` is the number of keys of the workloads with many keys.
     pub(super) fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
         let own = |id| Target { namespace: OWN, id };
         let one = Action::Next { count: 1 };
@@ -48,8 +49,8 @@ impl Workload {
             Workload::HotKey => (own(1), one),
             Workload::ManyKeys => (own(rng.random_range(1..=keys)), one),
             Workload::Skewed => {
-                // The first key takes part in one of twenty calls where there are 200 000, and the
-                // first hundredth of the keys in three of ten.
+                // With 200 000 keys, the first key gets one of twenty calls, and the first hundredth of the
+                // keys gets three of ten.
                 let place = rng.random::<f64>().powi(4) * keys as f64;
                 (own(1 + place as u64), one)
             }

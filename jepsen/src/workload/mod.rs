@@ -1,10 +1,10 @@
-//! What callers ask for: which keys, how many numbers, at which nodes.
+//! What callers ask for: which keys, how many numbers, through which nodes.
 
 mod callers;
 mod kinds;
-mod library;
+mod product_client;
 mod recorded;
 
-pub use callers::{Asked, Callers};
-pub use kinds::{OWN, SHARED, SHARED_SECTION_SIZE, Workload};
+pub use callers::{Callers, PRODUCT_CLIENT_NODE, WorkloadConfig};
+pub use kinds::Workload;
 pub use recorded::ask;

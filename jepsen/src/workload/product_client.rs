@@ -1,38 +1,45 @@
-//! The product's own client, as callers share it.
+//! The product's own client, which callers share.
 
 use parking_lot::Mutex;
 
 use crate::{
     client,
-    nodes::{Known, Nodes},
+    nodes::{KnownNodes, NodeAddresses},
 };
 
-/// The product's client, made anew when the nodes change.
-pub struct Library {
-    nodes: Nodes,
-    made: Mutex<Option<(Known, ratchet_client::Client)>>,
+/// The product's client. It is built anew when the nodes change.
+pub struct ProductClient {
+    nodes: KnownNodes,
+    built: Mutex<Option<(NodeAddresses, ratchet_client::Client)>>,
 }
 
-impl Library {
-    pub fn new(nodes: Nodes) -> Library {
-        Library {
+impl ProductClient {
+    /// A client of these nodes.
+    pub fn new(nodes: KnownNodes) -> ProductClient {
+        ProductClient {
             nodes,
-            made: Mutex::default(),
+            built: Mutex::default(),
         }
     }
 
-    pub fn client(&self) -> Option<ratchet_client::Client> {
+    /// The client of the nodes as of now.
+    ///
+    /// # Errors
+    /// A client cannot be built for these addresses.
+    pub fn get(&self) -> Result<ratchet_client::Client, ratchet_client::Error> {
         let nodes = self.nodes.read().clone();
-        let mut made = self.made.lock();
-        if made.as_ref().is_none_or(|(of, _)| *of != nodes) {
-            let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
-            let client = ratchet_client::Client::builder()
-                .servers(servers)
-                .timeout(client::DEADLINE)
-                .build()
-                .ok()?;
-            *made = Some((nodes, client));
+        let mut built = self.built.lock();
+        if let Some((servers, client)) = &*built
+            && *servers == nodes
+        {
+            return Ok(client.clone());
         }
-        made.as_ref().map(|(_, client)| client.clone())
+        let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
+        let client = ratchet_client::Client::builder()
+            .servers(servers)
+            .timeout(client::DEADLINE)
+            .build()?;
+        *built = Some((nodes, client.clone()));
+        Ok(client)
     }
 }
