@@ -1,8 +1,9 @@
-//! The report of a run: one HTML page that needs nothing else.
+//! The timeline of a run as SVG: throughput, latency, leaders and faults over time.
 
 use std::fmt::Write as _;
 
-use crate::{judge::Verdict, nemesis::Strike, run::Run};
+use super::text::escape;
+use crate::result::Run;
 
 const WIDTH: f64 = 1_100.0;
 const LEFT: f64 = 70.0;
@@ -13,19 +14,6 @@ const COLOURS: [&str; 9] = [
     "#bab0ac",
 ];
 
-const STYLE: &str = "
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px; color: #222; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.verdict { display: inline-block; padding: .2rem .8rem; border-radius: .4rem; color: #fff; }
-.pass { background: #2e7d32; } .violation { background: #c62828; }
-.unknown { background: #b26a00; } .error { background: #555; }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left;
-  vertical-align: top; border-bottom: 1px solid #eee; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
-pre { background: #f6f6f6; padding: .8rem; overflow-x: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: #444; }";
-
-/// What a bucket of time saw.
 #[derive(Default, Clone)]
 struct Bucket {
     answered: u64,
@@ -33,8 +21,8 @@ struct Bucket {
     latencies: Vec<u64>,
 }
 
-struct Scale {
-    end_ns: u64,
+pub struct Scale {
+    pub end_ns: u64,
 }
 
 impl Scale {
@@ -47,120 +35,13 @@ impl Scale {
     }
 }
 
-/// The page.
-pub fn html(run: &Run) -> String {
-    let ends = run.history.ops.iter().filter_map(|op| op.returned_ns);
-    let scale = Scale {
-        end_ns: ends.max().unwrap_or(1).max(1),
-    };
-    let mut page = String::new();
-    let title = format!("Ratchet under {:?}", run.options.nemesis);
-    // Writing to a string does not fail.
-    let _ = write!(
-        page,
-        "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}\
-         </style><h1>{title} {}</h1>{}{}<h2>Timeline</h2>{}<h2>Faults</h2>{}<h2>Repeat it</h2>\
-         <pre>{}</pre></html>",
-        badge(&run.verdict),
-        reasons(&run.verdict),
-        figures(run),
-        timeline(run, &scale),
-        faults(&run.strikes),
-        escape(&run.options.replay),
-    );
-    page
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-fn badge(verdict: &Verdict) -> String {
-    let class = match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Violation(_) => "violation",
-        Verdict::Unknown(_) => "unknown",
-        Verdict::HarnessError(_) => "error",
-    };
-    format!("<span class='verdict {class}'>{}</span>", verdict.word())
-}
-
-fn reasons(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Pass => String::new(),
-        other => format!("<pre>{}</pre>", escape(&other.to_string())),
-    }
-}
-
-fn figures(run: &Run) -> String {
-    let (plan, summary) = (&run.options.plan, &run.summary);
-    let rows = [
-        (
-            "operations answered, and their keys",
-            format!("{}, {}", summary.answered, summary.keys),
-        ),
-        ("of unknown outcome", summary.unknown.to_string()),
-        ("surely not done", summary.failed.to_string()),
-        ("leader changes seen", summary.leader_changes.to_string()),
-        (
-            "longest time without an answer",
-            format!("{} ms", summary.longest_outage_ms),
-        ),
-        (
-            "faults, and those seen to bite",
-            format!("{}, {}", summary.strikes, summary.bit),
-        ),
-        (
-            "workload",
-            format!(
-                "{:?}, {} callers",
-                run.options.workload, run.options.callers
-            ),
-        ),
-        (
-            "nodes, fence, step",
-            format!("{}, {:?}, {}", plan.nodes, plan.fence, run.options.step),
-        ),
-        (
-            "own network; disks that fail",
-            format!("{}; {}", plan.isolated, plan.faulty_disks),
-        ),
-        ("seed", plan.seed.to_string()),
-    ];
-    let rows = rows.map(|(what, value)| format!("<tr><td>{what}<td class=n>{value}"));
-    format!("<h2>Coverage</h2><table>{}</table>", rows.concat())
-}
-
-fn faults(strikes: &[Strike]) -> String {
-    let rows: Vec<String> = strikes
-        .iter()
-        .map(|strike| {
-            format!(
-                "<tr><td class=n>{:.2} s<td class=n>{:.2} s<td>{:?}<td>{}<td>{}<td>{}",
-                strike.from_ns as f64 / 1e9,
-                strike.to_ns as f64 / 1e9,
-                strike.nemesis,
-                escape(&strike.what),
-                if strike.bit {
-                    "bit"
-                } else {
-                    "not seen to bite"
-                },
-                escape(strike.broken.as_deref().unwrap_or("")),
-            )
-        })
-        .collect();
-    format!(
-        "<table><tr><th>from<th>to<th>fault<th>what<th>seen<th>promise broken{}</table>",
-        rows.concat()
-    )
-}
-
-fn timeline(run: &Run, scale: &Scale) -> String {
+pub fn timeline(run: &Run, scale: &Scale) -> String {
     let buckets = buckets(run, scale);
-    let mut nodes: Vec<u64> = run.led.iter().map(|led| led.node).collect();
+    let mut nodes: Vec<u64> = run
+        .leaderships
+        .iter()
+        .map(|leadership| leadership.node)
+        .collect();
     nodes.sort_unstable();
     nodes.dedup();
     let (top, rate_height, latency_height, row) = (20.0, 140.0, 140.0, 16.0);
@@ -171,30 +52,42 @@ fn timeline(run: &Run, scale: &Scale) -> String {
         "<svg viewBox='0 0 {WIDTH} {}' width='100%' role='img' aria-label='timeline'>",
         bottom + 20.0
     );
-    for strike in &run.strikes {
-        let (x, to) = (scale.x(strike.from_ns), scale.x(strike.to_ns));
+    for fault in &run.faults {
+        let (x, to) = (scale.x(fault.from_ns), scale.x(fault.to_ns));
         let _ = write!(
             svg,
             "<rect x='{x:.1}' y='{top}' width='{:.1}' height='{:.1}' fill='{BAND}' \
              fill-opacity='.55'><title>{:?}: {}</title></rect>",
             (to - x).max(1.0),
             bottom - top,
-            strike.nemesis,
-            escape(&strike.what)
+            fault.nemesis,
+            escape(&fault.description)
         );
     }
     svg.push_str(&rates(&buckets, scale, top, rate_height));
     svg.push_str(&latencies(&buckets, latency_top, latency_height));
+    svg.push_str(&leaders(run, &nodes, scale, leader_top, row));
+    svg.push_str(&time_axis(scale, bottom));
+    svg.push_str("</svg>");
+    svg
+}
+
+/// One row for each node, with a bar for each time that it led.
+fn leaders(run: &Run, nodes: &[u64], scale: &Scale, leader_top: f64, row: f64) -> String {
+    let mut svg = String::new();
     let _ = write!(svg, "<text x='0' y='{:.1}'>leader</text>", leader_top - 4.0);
-    for led in &run.led {
-        let at = nodes.iter().position(|node| *node == led.node).unwrap_or(0);
-        let (x, y) = (scale.x(led.from_ns), leader_top + row * at as f64);
+    for leadership in &run.leaderships {
+        let at = nodes
+            .iter()
+            .position(|node| *node == leadership.node)
+            .unwrap_or(0);
+        let (x, y) = (scale.x(leadership.from_ns), leader_top + row * at as f64);
         let _ = write!(
             svg,
             "<rect x='{x:.1}' y='{y:.1}' width='{:.1}' height='{:.1}' fill='{}'/>",
-            (scale.x(led.to_ns) - x).max(1.5),
+            (scale.x(leadership.to_ns) - x).max(1.5),
             row - 3.0,
-            COLOURS[led.node as usize % COLOURS.len()]
+            COLOURS[leadership.node as usize % COLOURS.len()]
         );
     }
     for (at, node) in nodes.iter().enumerate() {
@@ -205,6 +98,11 @@ fn timeline(run: &Run, scale: &Scale) -> String {
             LEFT - 50.0
         );
     }
+    svg
+}
+
+fn time_axis(scale: &Scale, bottom: f64) -> String {
+    let mut svg = String::new();
     for tenth in 0..=10 {
         let ns = scale.end_ns / 10 * tenth;
         let _ = write!(
@@ -215,7 +113,6 @@ fn timeline(run: &Run, scale: &Scale) -> String {
             ns as f64 / 1e9
         );
     }
-    svg.push_str("</svg>");
     svg
 }
 

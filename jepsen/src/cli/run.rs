@@ -4,18 +4,21 @@ use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use ratchet_jepsen::{
-    cluster::{Fence, Plan, Product},
+    cluster::{ClusterConfig, Fence, Product},
     disk::Disk,
     isolate,
     nemesis::Nemesis,
-    run::{self, Options},
+    result::Options,
+    run,
     workload::Workload,
 };
+
+use super::exit::{block_on, failed};
 
 /// One run.
 #[derive(Args, Debug, Clone)]
 pub struct Arguments {
-    /// What goes wrong.
+    /// The faults.
     #[arg(long, value_enum, default_value = "composed")]
     pub nemesis: Nemesis,
     /// What callers ask for.
@@ -24,47 +27,47 @@ pub struct Arguments {
     /// How many keys the workloads many-keys and skewed have.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
-    /// For how long faults go on.
+    /// For how long faults are injected.
     #[arg(long, default_value_t = 30)]
     pub seconds: u64,
-    /// What all chance of the harness comes from; drawn at random where absent.
+    /// The seed of all random choices of the harness; by default a random one.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Which fence the nodes use.
+    /// The fence that the nodes use.
     #[arg(long, value_enum, default_value = "lease")]
     pub fence: Fence,
-    /// How many nodes; 5 for partition-ring, else 3.
+    /// How many nodes there are; by default 5 for partition-ring, else 3.
     #[arg(long)]
     pub nodes: Option<u8>,
-    /// How many callers.
+    /// How many callers there are.
     #[arg(long, default_value_t = 16)]
     pub callers: usize,
-    /// The step of the namespaces; what shows most under the nemesis where absent.
+    /// The step of the namespaces; by default the one under which the nemesis shows most.
     #[arg(long)]
     pub step: Option<u64>,
-    /// The program under test; the one beside this program where absent.
+    /// The program under test; by default `ratchet` beside this program.
     #[arg(long)]
     pub binary: Option<PathBuf>,
     /// What is under test.
     #[arg(long, value_enum, default_value = "ratchet")]
     pub product: Product,
-    /// The bug that a program with planted bugs is to have.
+    /// The bug that a program with planted bugs shall have.
     #[arg(long)]
     pub bug: Option<String>,
-    /// How many answered operations make the run worth judging.
+    /// How many operations must be answered; with fewer the verdict is unknown.
     #[arg(long, default_value_t = 1_000)]
     pub ops_min: u64,
-    /// How many operations the history has at most, some 200 bytes each: callers are held back so that
-    /// it lasts.
+    /// How many operations the history has at most, some 200 bytes each. Callers are held back so that it
+    /// lasts.
     #[arg(long, default_value_t = 3_000_000)]
     pub ops_max: u64,
-    /// How many leader changes do; at least 1 where the nemesis changes leaders.
+    /// How many leader changes there must be; by default 1 if the nemesis changes leaders, else 0.
     #[arg(long)]
     pub changes_min: Option<u64>,
     /// Stop at the first violation.
     #[arg(long)]
     pub until_violation: bool,
-    /// Use loopback addresses even where namespaces can be had.
+    /// Use loopback addresses even where network namespaces are possible.
     #[arg(long)]
     pub loopback: bool,
     /// Where the report, the histories and the nodes' logs go.
@@ -72,45 +75,45 @@ pub struct Arguments {
     pub out: PathBuf,
 }
 
-/// Runs.
+/// Runs, prints the verdict, and returns its exit code.
 pub fn main(arguments: Arguments) -> ExitCode {
-    let mut why_not = "as asked for".to_owned();
+    let mut why_not = "as asked for by --loopback".to_owned();
     if !arguments.loopback && !isolate::is_inside() {
         why_not = isolate::enter();
     }
     let isolated = !arguments.loopback && isolate::is_inside();
-    if isolated && let Err(error) = isolate::settle() {
-        return super::failed(error);
+    if isolated && let Err(error) = isolate::mount_run() {
+        return failed(error);
     }
     if !isolated {
         eprintln!(
             "NO NAMESPACES ({why_not}): all nodes share this machine's loopback. Partitions, one-way \
-             links, slow and flaky links CANNOT BE TESTED here; a run of those ends as unknown."
+             links, slow and flaky links CANNOT BE TESTED here; the verdict of such a run is unknown."
         );
     }
     let options = match options(arguments, isolated) {
         Ok(options) => options,
-        Err(error) => return super::failed(error),
+        Err(error) => return failed(error),
     };
-    eprintln!("seed {}; {}", options.plan.seed, options.replay);
-    let run = match super::runtime(run::run(options)) {
+    eprintln!("seed {}; {}", options.cluster.seed, options.replay);
+    let run = match block_on(run::run(options)) {
         Ok(run) => run,
-        Err(error) => return super::failed(error),
+        Err(error) => return failed(error),
     };
     println!(
-        "{}\n{} answered for {} keys, {} unknown, {} leader changes, {} faults of which {} bit, longest outage \
-         {} ms\nreport: {}",
+        "{}\n{} answered for {} keys, {} unknown, {} leader changes, {} faults of which {} took effect, longest \
+         outage {} ms\nreport: {}",
         run.verdict,
         run.summary.answered,
         run.summary.keys,
         run.summary.unknown,
         run.summary.leader_changes,
-        run.summary.strikes,
-        run.summary.bit,
+        run.summary.faults,
+        run.summary.took_effect,
         run.summary.longest_outage_ms,
         run.options.out.join("report.html").display(),
     );
-    run.verdict.exit()
+    run.verdict.kind().into()
 }
 
 fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
@@ -131,8 +134,8 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
     let faulty_disks = disks_can_fail();
     if !faulty_disks {
         eprintln!(
-            "NO FUSE: disks that fail, fill up or lose unsynced writes CANNOT BE TESTED here; a run \
-             of those ends as unknown."
+            "NO FUSE: disks that fail, fill up or lose unsynced writes CANNOT BE TESTED here; the verdict \
+             of such a run is unknown."
         );
     }
     let words: Vec<String> = env::args().skip(1).collect();
@@ -141,11 +144,11 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
         replay.push_str(&format!(" --seed {seed}"));
     }
     Ok(Options {
-        plan: Plan {
+        cluster: ClusterConfig {
             product: arguments.product,
             binary,
             nodes,
-            spare: if nemesis.needs_fresh_nodes() { 12 } else { 0 },
+            spare: if nemesis.uses_up_nodes() { 12 } else { 0 },
             fence: arguments.fence,
             bug: arguments.bug,
             log_keep_bytes: nemesis.log_keep_bytes(),

@@ -7,45 +7,24 @@ use std::{
 };
 
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use parking_lot::Mutex;
 
-use super::{Content, Inode, Names, State};
+use super::{
+    content::Content,
+    inode::{BLOCK_BYTES, Inode},
+    names::Names,
+    state::State,
+};
 
 /// Nothing is cached by the kernel: it would outlive a power cut.
 const TTL: Duration = Duration::ZERO;
-const BLOCK_BYTES: u64 = 4_096;
 
 /// The file system.
 pub struct Served(pub(super) Arc<Mutex<State>>);
-
-/// What `stat` says.
-pub fn attributes(ino: u64, inode: &Inode) -> FileAttr {
-    let (kind, perm, size) = match inode {
-        Inode::Dir(_) => (FileType::Directory, 0o755, BLOCK_BYTES),
-        Inode::File(content) => (FileType::RegularFile, 0o644, content.bytes.len() as u64),
-    };
-    FileAttr {
-        ino: INodeNo(ino),
-        size,
-        blocks: size.div_ceil(512),
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind,
-        perm,
-        nlink: 1,
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        rdev: 0,
-        blksize: BLOCK_BYTES as u32,
-        flags: 0,
-    }
-}
 
 macro_rules! answer {
     ($reply:ident, $result:expr, $value:pat => $do:expr) => {
@@ -262,7 +241,7 @@ impl Filesystem for Served {
             for (at, (name, ino)) in entries.iter().enumerate().skip(offset as usize) {
                 let kind = match state.image.inodes.get(ino) {
                     Some(Inode::Dir(_)) => FileType::Directory,
-                    _ => FileType::RegularFile,
+                    Some(Inode::File(_)) | None => FileType::RegularFile,
                 };
                 if reply.add(INodeNo(*ino), at as u64 + 1, kind, name) {
                     break;
