@@ -110,7 +110,7 @@ impl Bench {
             set: 1,
             node: 1,
             incarnation: 1,
-            follower_lease_ms: 300,
+            election_timeout_ms: 300,
         });
         Bench {
             network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),
