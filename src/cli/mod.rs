@@ -3,25 +3,25 @@
 //! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
 //! output, what went wrong to standard error, and the exit code says of which kind it was.
 
+mod connection;
 mod exit;
 mod namespace;
 mod node;
 mod numbers;
 mod output;
 mod recover;
+mod settings;
 mod start;
 mod status;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-
-use ratchet_client::Client;
 
 use crate::version;
 
-pub use exit::Failed;
+use exit::Failed;
 
 /// The tool's command line.
 #[derive(Debug, Parser)]
@@ -55,36 +55,6 @@ enum Subcommands {
         /// Which shell
         shell: Shell,
     },
-}
-
-/// Where to ask, and how to answer.
-#[derive(Debug, Args)]
-struct Connection {
-    /// The servers to ask, "host:port", several separated by commas: the first that answers is used
-    #[arg(
-        long,
-        env = "RATCHET_SERVER",
-        default_value = "127.0.0.1:7600",
-        value_delimiter = ','
-    )]
-    server: Vec<String>,
-    /// How long to wait for an answer, in milliseconds
-    #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
-          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    timeout_ms: u64,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl Connection {
-    fn client(&self) -> Result<Client, ratchet_client::Error> {
-        let timeout = Duration::from_millis(self.timeout_ms);
-        Client::builder()
-            .servers(&self.server)
-            .timeout(timeout)
-            .build()
-    }
 }
 
 impl Subcommands {

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{Connection, Failed, output};
+use super::{connection::Connection, exit::Failed, output};
 use ratchet_client::api as v1;
 
 /// `ratchet namespace`.

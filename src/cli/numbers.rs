@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{Connection, Failed, output};
+use super::{connection::Connection, exit::Failed, output};
 use ratchet_client::{Key, Numbers};
 
 /// Which key.

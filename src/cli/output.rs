@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use serde_json::Value;
 
-use super::Failed;
+use super::exit::Failed;
 
 /// Writes bytes.
 pub fn bytes(bytes: &[u8]) -> Result<(), Failed> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::{Failed, output};
+use super::{exit::Failed, output};
 use crate::{
     node,
     storage::{Margin, Recovery},

@@ -58,7 +58,10 @@ impl Shared {
         if request.election_timeout_ms != config.election_timeout_ms {
             return Err(Status::failed_precondition(format!(
                 "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
-                config.election_timeout_ms, config.node_id, request.election_timeout_ms, request.from
+                config.election_timeout_ms,
+                config.node_id,
+                request.election_timeout_ms,
+                request.from
             )));
         }
         let me = self.as_member();
