@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, sequencer::to_client};
+use super::{deadline::budget_of, errors::to_client};
 use crate::{
     node::{Origin, Shared},
     proto::{

@@ -4,23 +4,12 @@
 //! Invariant: a connection that says nothing costs no memory for longer than the limits say, and none
 //! of those that come keeps the node from accepting the next.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hyper::{
     Request, Response,
-    body::{Body, Frame, Incoming, SizeHint},
+    body::{Body, Incoming},
     service::service_fn,
 };
 use hyper_util::{
@@ -35,6 +24,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::codegen::Service;
+
+use super::calls::{Answer, Calls};
 
 /// How many calls one connection may have under way; more wait at the client.
 const CALLS_MAX: u32 = 1_024;
@@ -260,68 +251,5 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.0.dec();
-    }
-}
-
-/// The calls of one connection.
-#[derive(Debug, Default)]
-struct Calls {
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-impl Calls {
-    fn begin(self: &Arc<Self>) -> Call {
-        self.begun.fetch_add(1, Relaxed);
-        Call(self.clone())
-    }
-
-    /// Waits until no call has been under way for `span`, or somewhat longer.
-    async fn rested(&self, span: Duration) {
-        let mut before = None;
-        loop {
-            let ended = self.ended.load(Relaxed);
-            let begun = self.begun.load(Relaxed);
-            if begun == ended && before == Some(begun) {
-                return;
-            }
-            before = (begun == ended).then_some(begun);
-            tokio::time::sleep(span).await;
-        }
-    }
-}
-
-/// A call under way; over when dropped.
-struct Call(Arc<Calls>);
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Relaxed);
-    }
-}
-
-/// An answer: its call is under way until it is sent, or nobody wants it any more.
-struct Answer<B> {
-    body: B,
-    _call: Call,
-}
-
-impl<B: Body + Unpin> Body for Answer<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::{Request, metadata::MetadataMap};
 
 use crate::node::Config;
@@ -23,6 +24,11 @@ pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
     let longest = Duration::from_millis(config.request_timeout_max_ms);
     let patience = patience.unwrap_or(default).min(longest);
     patience - (patience / MARGIN_PART).min(MARGIN_MAX)
+}
+
+/// The deadline of a request that a follower forwarded.
+pub fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
+    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
 }
 
 /// Up to 8 digits and a unit, says gRPC; anything else is as if it were not there.

@@ -11,7 +11,30 @@ use tonic::{
 };
 use tower::util::MapResponseLayer;
 
-use crate::{metrics::Metrics, proto::v1::NextStreamResponse};
+use crate::{
+    metrics::Metrics,
+    node::{Failure, RETRY_AFTER_MS},
+    proto::v1::NextStreamResponse,
+};
+
+/// After how many milliseconds gRPC's clients retry, where they are told to retry at all (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// What a client is told.
+pub fn to_client(failure: Failure) -> Status {
+    match failure {
+        Failure::Status(mut status) => {
+            if status.code() == Code::ResourceExhausted {
+                status
+                    .metadata_mut()
+                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
+            }
+            status
+        }
+        // Only a peer's request ends so.
+        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
+    }
+}
 
 /// A layer that counts calls which end in an error, whoever refused them.
 pub fn counting<B>(

@@ -4,10 +4,12 @@
 //! Uses the node. Invariant: whatever arrives, a door answers with a status and never panics.
 
 mod admin;
+mod calls;
 mod connections;
 mod deadline;
 mod descriptors;
 mod errors;
+mod forwarded;
 mod health;
 mod listeners;
 mod metrics;

@@ -5,19 +5,16 @@ use std::sync::Arc;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, stream::Answers};
+use super::{deadline::budget_of, errors::to_client, stream::Answers};
 use crate::{
-    node::{Answered, Current, Failure, Next, Origin, RETRY_AFTER_MS, SequenceRequest, Shared},
+    node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
-
-/// After how many milliseconds gRPC's clients retry, where they are told to retry at all (gRFC A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// The service.
 pub struct Door {
@@ -46,22 +43,6 @@ impl Door {
         answer
             .map(|answer| Response::new(answer.into()))
             .map_err(to_client)
-    }
-}
-
-/// What a client is told.
-pub fn to_client(failure: Failure) -> Status {
-    match failure {
-        Failure::Status(mut status) => {
-            if status.code() == Code::ResourceExhausted {
-                status
-                    .metadata_mut()
-                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
-            }
-            status
-        }
-        // Only a peer's request ends so.
-        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
     }
 }
 

@@ -25,8 +25,7 @@ use tonic::Status;
 
 use super::{
     deadline::budget,
-    errors::{count_end, count_message},
-    sequencer::to_client,
+    errors::{count_end, count_message, to_client},
 };
 use crate::{
     node::{Failure, NextMany, Origin, Reservation, Shared},

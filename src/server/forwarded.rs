@@ -1,0 +1,196 @@
+//! Answers what followers forward.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures::{
+    FutureExt, Stream, StreamExt, TryStreamExt,
+    stream::{BoxStream, FuturesUnordered},
+};
+use prost::Message;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tonic::Status;
+
+use super::deadline::deadline_in;
+use crate::{
+    node::{
+        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
+        SequenceRequest, Shared, leader_of,
+    },
+    proto::peer::{
+        AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request,
+    },
+};
+
+/// A reply, and its memory until it is sent.
+type Reserved = (ForwardReply, Option<Reservation>);
+
+/// The replies of one message, and their memory until it is sent.
+#[derive(Default)]
+struct Together {
+    replies: Vec<ForwardReply>,
+    _reserved: Vec<Reservation>,
+}
+
+/// Answers a stream of forwarded requests.
+pub fn replies(
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
+) -> BoxStream<'static, Result<ForwardReplies, Status>> {
+    let (replies, stream) = mpsc::channel(16);
+    let serving = serve_forwarded(shared, requests, replies);
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = serving => {}
+        }
+    });
+    let sent = ReceiverStream::new(stream);
+    sent.map_ok(|Together { replies, .. }| ForwardReplies { replies })
+        .boxed()
+}
+
+/// Answers an administrative request.
+pub async fn administer(
+    shared: &Arc<Shared>,
+    message: AdministerRequest,
+) -> Result<AdministerReply, Status> {
+    use administer_reply::Reply;
+    shared.group.check_header(message.header.as_ref())?;
+    let request = message
+        .request
+        .ok_or_else(|| Status::invalid_argument("an administrative request without one"))?;
+    let deadline = deadline_in(message.budget_ms, &shared.config);
+    let reply = match shared.administer(request, Origin::Peer, deadline).await {
+        Ok(reply) => reply,
+        Err(Failure::Status(status)) => Reply::Error((&status).into()),
+        Err(Failure::NotLeader(now)) => Reply::NotLeader(NotLeader {
+            term: now.term,
+            leader: leader_of(&now),
+        }),
+    };
+    Ok(AdministerReply { reply: Some(reply) })
+}
+
+/// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
+/// that are there together in one message.
+///
+/// A request that must wait goes on as a task of the node's: while the follower does not read, nothing
+/// is polled in here.
+async fn serve_forwarded(
+    shared: Arc<Shared>,
+    mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
+    replies: mpsc::Sender<Result<Together, Status>>,
+) {
+    let mut working: FuturesUnordered<AbortOnDropHandle<Reserved>> = FuturesUnordered::new();
+    let mut ready = VecDeque::new();
+    loop {
+        while let Some(Some(done)) = working.next().now_or_never() {
+            match done {
+                Ok(reply) => ready.push_back(reply),
+                // The follower loses its stream, and its callers ask again.
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            }
+        }
+        if !ready.is_empty() {
+            let together = Ok(merge(&mut ready));
+            if replies.send(together).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        tokio::select! {
+            biased;
+            Some(done) = working.next(), if !working.is_empty() => match done {
+                Ok(reply) => ready.push_back(reply),
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            },
+            message = requests.next() => {
+                let Some(Ok(message)) = message else { return };
+                if let Err(status) = shared.group.check_header(message.header.as_ref()) {
+                    // Nobody listens once the stream is gone.
+                    let _ = replies.send(Err(status)).await;
+                    return;
+                }
+                for request in message.requests {
+                    let mut answering = Box::pin(answer(shared.clone(), request));
+                    match (&mut answering).now_or_never() {
+                        Some(reply) => ready.push_back(reply),
+                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// As many replies as one message takes.
+fn merge(ready: &mut VecDeque<Reserved>) -> Together {
+    let mut together = Together::default();
+    let mut bytes = 0;
+    while bytes < MERGED_BYTES_MAX
+        && let Some((reply, reserved)) = ready.pop_front()
+    {
+        bytes += reply.encoded_len();
+        together.replies.push(reply);
+        together._reserved.extend(reserved);
+    }
+    together
+}
+
+#[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
+async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
+    use forward_reply::Reply;
+    let arrived = Instant::now();
+    let deadline = deadline_in(request.budget_ms, &shared.config);
+    let mut reserved = None;
+    let answered = match request.request {
+        Some(forward_request::Request::Next(next)) => {
+            let answer = serve::<_, Next>(&shared, next, deadline).await;
+            answer.map(|answer| Reply::Next(answer.into()))
+        }
+        Some(forward_request::Request::NextMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            match shared.request_memory.reserve_for_answer(keys) {
+                Ok(for_answer) => {
+                    reserved = for_answer;
+                    let answer = serve::<_, NextMany>(&shared, many, deadline).await;
+                    answer.map(|answer| Reply::NextMany(answer.into()))
+                }
+                Err(status) => Err(status.into()),
+            }
+        }
+        Some(forward_request::Request::Current(current)) => {
+            let answer = serve::<_, Current>(&shared, current, deadline).await;
+            answer.map(|answer| Reply::Current(answer.into()))
+        }
+        None => Err(Status::invalid_argument("a forwarded request without one").into()),
+    };
+    let reply = answered.unwrap_or_else(|failure| match failure {
+        Failure::Status(status) => Reply::Error((&status).into()),
+        Failure::NotLeader(now) => Reply::NotLeader(NotLeader {
+            term: now.term,
+            leader: leader_of(&now),
+        }),
+    });
+    let spans = &shared.metrics.request_seconds;
+    spans.observe(arrived.elapsed(), 1);
+    let reply = ForwardReply {
+        id: request.id,
+        reply: Some(reply),
+    };
+    (reply, reserved)
+}
+
+async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
+    shared: &Arc<Shared>,
+    message: M,
+    deadline: Instant,
+) -> Result<Answered<Q::Answer>, Failure> {
+    let request = Q::try_from(message)?;
+    shared.serve(request, Origin::Peer, deadline).await
+}
