@@ -15,18 +15,25 @@ use crate::{
 };
 
 /// The service.
-pub struct Door(pub Arc<Shared>);
+pub struct AdminService {
+    shared: Arc<Shared>,
+}
 
-impl Door {
+impl AdminService {
+    /// The service of `shared`.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        AdminService { shared }
+    }
+
     async fn administer<Q, A>(
         &self,
         request: Request<Q>,
         wrap: impl FnOnce(Q) -> Administer,
         unwrap: impl FnOnce(Reply) -> Option<A>,
     ) -> Result<Response<A>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.0.config);
+        let deadline = Instant::now() + budget_of(&request, &self.shared.config);
         let reply = self
-            .0
+            .shared
             .administer(wrap(request.into_inner()), Origin::Client, deadline)
             .await
             .map_err(to_client)?;
@@ -40,14 +47,14 @@ impl Door {
 macro_rules! methods {
     ($($name:ident: $request:ident => $wrap:ident, $reply:ident($answer:ident);)*) => {
         #[tonic::async_trait]
-        impl Admin for Door {
+        impl Admin for AdminService {
             $(async fn $name(
                 &self,
                 request: Request<v1::$request>,
             ) -> Result<Response<v1::$answer>, Status> {
-                self.administer(request, Administer::$wrap, |reply| match reply {
-                    Reply::$reply(answer) => Some(answer),
-                    _ => None,
+                self.administer(request, Administer::$wrap, |reply| {
+                    let Reply::$reply(answer) = reply else { return None };
+                    Some(answer)
                 })
                 .await
             })*

@@ -26,7 +26,7 @@ impl Calls {
     }
 
     /// Waits until no call has been under way for `span`, or somewhat longer.
-    pub async fn rested(&self, span: Duration) {
+    pub async fn idle_for(&self, span: Duration) {
         let mut before = None;
         loop {
             let ended = self.ended.load(Relaxed);
@@ -50,12 +50,19 @@ impl Drop for Call {
 }
 
 /// An answer: its call is under way until it is sent, or nobody wants it any more.
-pub struct Answer<B> {
-    pub body: B,
-    pub _call: Call,
+pub struct CallBody<B> {
+    body: B,
+    _call: Call,
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
+impl<B> CallBody<B> {
+    /// The body of the answer to `call`.
+    pub fn new(body: B, call: Call) -> Self {
+        CallBody { body, _call: call }
+    }
+}
+
+impl<B: Body + Unpin> Body for CallBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

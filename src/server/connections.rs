@@ -6,12 +6,7 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use hyper::{
-    Request, Response,
-    body::{Body, Incoming},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -23,9 +18,9 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::codegen::Service;
+use tonic::{body::Body, codegen::Service};
 
-use super::calls::{Answer, Calls};
+use super::calls::{CallBody, Calls};
 
 /// How many calls one connection may have under way; more wait at the client.
 const CALLS_MAX: u32 = 1_024;
@@ -33,11 +28,11 @@ const CALLS_MAX: u32 = 1_024;
 /// that came in meanwhile is read at once, and much of it may be calls whose deadlines have passed.
 /// Beyond this HTTP/2 ends the connection, and with it the calls that are still wanted. (So it does
 /// beyond some 2 300 small messages that nobody has looked at: more would not help.)
-const TAKEN_BACK_MAX: usize = 2 * CALLS_MAX as usize;
+const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
 /// How long a connection may take until it has said that it speaks HTTP/2, or what it wants.
-const GREETING: Duration = Duration::from_secs(5);
+const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a connection that is told to end may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often a connection is asked whether its other end is still there, and for how long it may not
 /// answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -45,7 +40,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often it is told that connections are refused.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const WARNING_EVERY: Duration = Duration::from_secs(10);
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -78,18 +73,15 @@ pub struct Limits {
 
 /// Serves `listener` with `service`, which is always ready, until `stop`; then until the calls under
 /// way are answered.
-pub async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
+pub async fn serve<S>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
-    S::Future: Send,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (serving, protocol) = (TaskTracker::new(), builder(limits.protocol));
-    let mut told: Option<Instant> = None;
+    let (serving, protocol) = (TaskTracker::new(), http_builder(limits.protocol));
+    let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -97,13 +89,13 @@ where
             accepted = listener.accept() => accepted,
         };
         let why = match accepted {
-            Ok((stream, from)) => match Seat::take(&limits) {
-                Some(seat) => {
+            Ok((stream, from)) => match Slot::take(&limits) {
+                Some(slot) => {
                     let (service, protocol) = (service.clone(), protocol.clone());
                     let (limits, stop) = (limits.clone(), stop.clone());
                     serving.spawn(async move {
-                        let _seat = seat;
-                        let served = converse(stream, service, protocol, &limits, stop);
+                        let _slot = slot;
+                        let served = serve_connection(stream, service, protocol, &limits, stop);
                         if let Err(error) = served.await {
                             tracing::debug!(port = limits.port, %from, error, "connection failed");
                         }
@@ -112,14 +104,14 @@ where
                 }
                 None => refusal(&limits, from),
             },
-            Err(error) if is_the_callers(&error) => continue,
+            Err(error) if is_callers_fault(&error) => continue,
             Err(error) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 format!("no connection can be accepted: {error}")
             }
         };
-        if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-            told = Some(Instant::now());
+        if warned.is_none_or(|at: Instant| at.elapsed() > WARNING_EVERY) {
+            warned = Some(Instant::now());
             tracing::warn!(port = limits.port, "{why}");
         }
     }
@@ -137,7 +129,7 @@ fn refusal(limits: &Limits, from: SocketAddr) -> String {
 }
 
 /// Whether an accept failed for a reason that lies with who connected.
-fn is_the_callers(error: &io::Error) -> bool {
+fn is_callers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(
         error.kind(),
@@ -145,7 +137,7 @@ fn is_the_callers(error: &io::Error) -> bool {
     )
 }
 
-fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = match protocol {
         Protocol::Http2 => builder.http2_only(),
@@ -155,18 +147,18 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
-        .max_pending_accept_reset_streams(TAKEN_BACK_MAX)
+        .max_pending_accept_reset_streams(RESET_CALLS_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(GREETING);
+        .header_read_timeout(PREFACE_TIME_MAX);
     builder
 }
 
 /// One connection, from its first byte to its end.
-async fn converse<S, B>(
+async fn serve_connection<S>(
     stream: TcpStream,
     service: S,
     protocol: auto::Builder<TokioExecutor>,
@@ -174,15 +166,15 @@ async fn converse<S, B>(
     stop: CancellationToken,
 ) -> Result<(), String>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
-    S::Future: Send,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let greeting = timeout(GREETING.min(limits.idle), greeted(stream, limits.protocol));
+    let greeting = timeout(
+        PREFACE_TIME_MAX.min(limits.idle),
+        read_preface(stream, limits.protocol),
+    );
     let stream = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
@@ -197,25 +189,25 @@ where
         let answering = service.clone().call(request);
         async move {
             let response = answering.await?;
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _call: call }))
+            Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
         }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
-        () = calls.rested(limits.idle) => {}
+        () = calls.idle_for(limits.idle) => {}
     }
     // The other end is told, starts nothing new, and gets the answers to what it has under way.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = &mut connection => ended.map_err(|error| error.to_string()),
-        () = calls.rested(GOODBYE) => Ok(()),
+        () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(()),
     }
 }
 
 /// The stream, once its other end has said that it speaks HTTP/2.
-async fn greeted(
+async fn read_preface(
     stream: TcpStream,
     protocol: Protocol,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
@@ -235,20 +227,20 @@ async fn greeted(
 }
 
 /// A place among a port's connections; free again when dropped.
-struct Seat(Gauge);
+struct Slot(Gauge);
 
-impl Seat {
+impl Slot {
     /// One place, if there is one. The connections of a port are accepted by one task.
-    fn take(limits: &Limits) -> Option<Seat> {
+    fn take(limits: &Limits) -> Option<Slot> {
         let taken = limits.connections.get().unsigned_abs();
         (taken < limits.connections_max).then(|| {
             limits.connections.inc();
-            Seat(limits.connections.clone())
+            Slot(limits.connections.clone())
         })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -47,7 +47,7 @@ pub fn counting<B>(
 }
 
 /// Counts a stream that ended with an error after its headers were sent.
-pub fn count_end(metrics: &Metrics, status: &Status) {
+pub fn count_stream_error(metrics: &Metrics, status: &Status) {
     count(metrics, status.code(), 1);
 }
 
@@ -59,7 +59,7 @@ fn count_call(metrics: &Metrics, headers: &HeaderMap) {
 }
 
 /// Counts the errors in a message of a stream.
-pub fn count_message(metrics: &Metrics, answer: &NextStreamResponse) {
+pub fn count_response_errors(metrics: &Metrics, answer: &NextStreamResponse) {
     if let Some(failure) = &answer.failure {
         count(metrics, Code::from_i32(failure.code), 1);
     }

@@ -14,6 +14,7 @@ use tonic::Status;
 
 use super::deadline::deadline_in;
 use crate::{
+    consensus::Leadership,
     node::{
         Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
         SequenceRequest, Shared, leader_of,
@@ -25,23 +26,26 @@ use crate::{
 };
 
 /// A reply, and its memory until it is sent.
-type Reserved = (ForwardReply, Option<Reservation>);
+struct MeteredReply {
+    reply: ForwardReply,
+    reservation: Option<Reservation>,
+}
 
 /// The replies of one message, and their memory until it is sent.
 #[derive(Default)]
-struct Together {
+struct ReplyBatch {
     replies: Vec<ForwardReply>,
-    _reserved: Vec<Reservation>,
+    _reservations: Vec<Reservation>,
 }
 
 /// Answers a stream of forwarded requests.
-pub fn replies(
+pub fn answer_stream(
     shared: Arc<Shared>,
     stop: CancellationToken,
     requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
 ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
     let (replies, stream) = mpsc::channel(16);
-    let serving = serve_forwarded(shared, requests, replies);
+    let serving = answer_requests(shared, requests, replies);
     tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -50,7 +54,7 @@ pub fn replies(
         }
     });
     let sent = ReceiverStream::new(stream);
-    sent.map_ok(|Together { replies, .. }| ForwardReplies { replies })
+    sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies })
         .boxed()
 }
 
@@ -68,10 +72,7 @@ pub async fn administer(
     let reply = match shared.administer(request, Origin::Peer, deadline).await {
         Ok(reply) => reply,
         Err(Failure::Status(status)) => Reply::Error((&status).into()),
-        Err(Failure::NotLeader(now)) => Reply::NotLeader(NotLeader {
-            term: now.term,
-            leader: leader_of(&now),
-        }),
+        Err(Failure::NotLeader(now)) => Reply::NotLeader(not_leader(&now)),
     };
     Ok(AdministerReply { reply: Some(reply) })
 }
@@ -81,12 +82,12 @@ pub async fn administer(
 ///
 /// A request that must wait goes on as a task of the node's: while the follower does not read, nothing
 /// is polled in here.
-async fn serve_forwarded(
+async fn answer_requests(
     shared: Arc<Shared>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
-    replies: mpsc::Sender<Result<Together, Status>>,
+    replies: mpsc::Sender<Result<ReplyBatch, Status>>,
 ) {
-    let mut working: FuturesUnordered<AbortOnDropHandle<Reserved>> = FuturesUnordered::new();
+    let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
@@ -97,8 +98,8 @@ async fn serve_forwarded(
             }
         }
         if !ready.is_empty() {
-            let together = Ok(merge(&mut ready));
-            if replies.send(together).await.is_err() {
+            let batch = Ok(next_batch(&mut ready));
+            if replies.send(batch).await.is_err() {
                 return;
             }
             continue;
@@ -117,7 +118,7 @@ async fn serve_forwarded(
                     return;
                 }
                 for request in message.requests {
-                    let mut answering = Box::pin(answer(shared.clone(), request));
+                    let mut answering = Box::pin(answer_request(shared.clone(), request));
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
                         None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
@@ -129,25 +130,25 @@ async fn serve_forwarded(
 }
 
 /// As many replies as one message takes.
-fn merge(ready: &mut VecDeque<Reserved>) -> Together {
-    let mut together = Together::default();
+fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
+    let mut batch = ReplyBatch::default();
     let mut bytes = 0;
     while bytes < MERGED_BYTES_MAX
-        && let Some((reply, reserved)) = ready.pop_front()
+        && let Some(MeteredReply { reply, reservation }) = ready.pop_front()
     {
         bytes += reply.encoded_len();
-        together.replies.push(reply);
-        together._reserved.extend(reserved);
+        batch.replies.push(reply);
+        batch._reservations.extend(reservation);
     }
-    together
+    batch
 }
 
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
+async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> MeteredReply {
     use forward_reply::Reply;
     let arrived = Instant::now();
     let deadline = deadline_in(request.budget_ms, &shared.config);
-    let mut reserved = None;
+    let mut reservation = None;
     let answered = match request.request {
         Some(forward_request::Request::Next(next)) => {
             let answer = serve::<_, Next>(&shared, next, deadline).await;
@@ -157,7 +158,7 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
             let keys = many.ids.len() + many.names.len();
             match shared.request_memory.reserve_for_answer(keys) {
                 Ok(for_answer) => {
-                    reserved = for_answer;
+                    reservation = for_answer;
                     let answer = serve::<_, NextMany>(&shared, many, deadline).await;
                     answer.map(|answer| Reply::NextMany(answer.into()))
                 }
@@ -172,10 +173,7 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
     };
     let reply = answered.unwrap_or_else(|failure| match failure {
         Failure::Status(status) => Reply::Error((&status).into()),
-        Failure::NotLeader(now) => Reply::NotLeader(NotLeader {
-            term: now.term,
-            leader: leader_of(&now),
-        }),
+        Failure::NotLeader(now) => Reply::NotLeader(not_leader(&now)),
     });
     let spans = &shared.metrics.request_seconds;
     spans.observe(arrived.elapsed(), 1);
@@ -183,7 +181,14 @@ async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
         id: request.id,
         reply: Some(reply),
     };
-    (reply, reserved)
+    MeteredReply { reply, reservation }
+}
+
+fn not_leader(now: &Leadership) -> NotLeader {
+    NotLeader {
+        term: now.term,
+        leader: leader_of(now),
+    }
 }
 
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(

@@ -16,20 +16,20 @@ use crate::node::Shared;
 const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
 
 /// The service.
-pub struct Door {
+pub struct HealthService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
+impl HealthService {
     /// The health of `shared`, watched until `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        HealthService { shared, stop }
     }
 }
 
 #[tonic::async_trait]
-impl Health for Door {
+impl Health for HealthService {
     type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
 
     async fn check(

@@ -18,15 +18,15 @@ use crate::{
 
 /// The service.
 #[derive(Clone)]
-pub struct Door {
+pub struct PeerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
+impl PeerService {
     /// The peer door of `shared`, open until `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        PeerService { shared, stop }
     }
 
     async fn raft(
@@ -68,16 +68,16 @@ impl Door {
     }
 
     /// Answers a stream of forwarded requests, whatever network it comes over.
-    pub fn answer_all(
+    pub fn answer_forwarded(
         &self,
         requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
     ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
-        forwarded::replies(self.shared.clone(), self.stop.clone(), requests)
+        forwarded::answer_stream(self.shared.clone(), self.stop.clone(), requests)
     }
 }
 
 #[tonic::async_trait]
-impl Peer for Door {
+impl Peer for PeerService {
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 
     async fn hello(
@@ -119,7 +119,7 @@ impl Peer for Door {
         &self,
         request: Request<Streaming<ForwardRequests>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        Ok(Response::new(self.answer_all(request.into_inner())))
+        Ok(Response::new(self.answer_forwarded(request.into_inner())))
     }
 
     async fn administer(

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, errors::to_client, stream::Answers};
+use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
     node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
     proto::v1::{
@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// The service.
-pub struct Door {
+pub struct SequencerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
+impl SequencerService {
     /// The door of `shared`, whose streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        SequencerService { shared, stop }
     }
 
     /// Serves the request that a message stands for.
@@ -47,19 +47,19 @@ impl Door {
 }
 
 #[tonic::async_trait]
-impl Sequencer for Door {
+impl Sequencer for SequencerService {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         self.serve::<_, Next, _>(request).await
     }
 
-    type NextStreamStream = Answers<Streaming<NextStreamRequest>>;
+    type NextStreamStream = ResponseStream<Streaming<NextStreamRequest>>;
 
     async fn next_stream(
         &self,
         requests: Request<Streaming<NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let answers = Answers::new(self.shared.clone(), stop, requests.into_inner());
+        let answers = ResponseStream::new(self.shared.clone(), stop, requests.into_inner());
         Ok(Response::new(answers))
     }
 
