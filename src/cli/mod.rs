@@ -84,7 +84,7 @@ impl Subcommands {
             Subcommands::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
-                output::bytes(&script)
+                output::write(&script)
             }
         }
     }
@@ -94,17 +94,16 @@ impl Subcommands {
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let json = command.wants_json();
-    let runtime = match &command {
-        Subcommands::Start(_) => tokio::runtime::Builder::new_multi_thread(),
-        _ => tokio::runtime::Builder::new_current_thread(),
-    }
-    .enable_all()
-    .build();
-    let done = match runtime {
+    let mut runtime = if matches!(command, Subcommands::Start(_)) {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let outcome = match runtime.enable_all().build() {
         Ok(runtime) => runtime.block_on(command.run()),
         Err(error) => Err(Failed::other(format!("no runtime: {error}"))),
     };
-    match done {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(json),
     }

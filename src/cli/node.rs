@@ -20,7 +20,7 @@ impl Transfer {
         let now = self.connection.client()?.transfer(self.to).await?;
         let value = json!({"leader": now.leader, "term": now.term});
         let text = format!("node {} leads, term {}", now.leader, now.term);
-        output::either(self.connection.json, &value, &text)
+        output::result(self.connection.json, &value, &text)
     }
 }
 
@@ -133,7 +133,7 @@ impl Node {
             }
         };
         let value = json!({"voters": members.voters, "learners": members.learners});
-        output::either(connection.json, &value, &to_text(&members))
+        output::result(connection.json, &value, &to_text(&members))
     }
 }
 

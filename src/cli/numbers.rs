@@ -22,7 +22,7 @@ impl KeyArgs {
     fn key(&self) -> Key {
         match self.key.parse() {
             Ok(id) if !self.name => Key::Id(id),
-            _ => Key::from(self.key.clone()),
+            Ok(_) | Err(_) => Key::from(self.key.clone()),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Next {
         } else {
             format!("{first} .. {last} (increment {increment})")
         };
-        output::either(self.connection.json, &value, &text)
+        output::result(self.connection.json, &value, &text)
     }
 }
 
@@ -75,7 +75,7 @@ impl Current {
         let client = self.connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
-        output::either(self.connection.json, &json!({"last": last}), &text)
+        output::result(self.connection.json, &json!({"last": last}), &text)
     }
 }
 

@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::exit::Failed;
 
 /// Writes bytes.
-pub fn bytes(bytes: &[u8]) -> Result<(), Failed> {
-    to_reader(bytes).map(drop)
+pub fn write(bytes: &[u8]) -> Result<(), Failed> {
+    write_if_read(bytes).map(drop)
 }
 
 /// Writes bytes; false where nobody reads them any more.
-pub fn to_reader(bytes: &[u8]) -> Result<bool, Failed> {
+pub fn write_if_read(bytes: &[u8]) -> Result<bool, Failed> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -25,11 +25,11 @@ pub fn to_reader(bytes: &[u8]) -> Result<bool, Failed> {
 
 /// Writes a line.
 pub fn line(text: &str) -> Result<(), Failed> {
-    bytes(format!("{text}\n").as_bytes())
+    write(format!("{text}\n").as_bytes())
 }
 
 /// Writes a value as one line of JSON where that is asked for, or else a text.
-pub fn either(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
+pub fn result(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
     if json {
         line(&value.to_string())
     } else {

@@ -52,15 +52,13 @@ impl Recover {
         let (dir, dry_run) = (self.data_dir, self.dry_run);
         let done = node::recover(&dir, &margin, dry_run).map_err(node::StartError::from)?;
         let value = json!({"dry_run": dry_run, "recovery": done});
-        output::either(self.json, &value, &to_text(&done, dry_run))
+        output::result(self.json, &value, &to_text(&done, dry_run))
     }
 }
 
-fn to_text(done: &Recovery, dry_run: bool) -> String {
-    let mut lines = Vec::new();
-    let mut line = |line: String| lines.push(line);
+fn outcome(done: &Recovery, dry_run: bool) -> String {
     let (node, cluster) = (done.node, &done.cluster);
-    line(match (dry_run, done.completed_only) {
+    match (dry_run, done.completed_only) {
         (true, false) => {
             format!("nothing was changed; this would make node {node} a cluster of one")
         }
@@ -71,7 +69,12 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
         (false, true) => {
             format!("the earlier run is complete: node {node} is a cluster of one now")
         }
-    });
+    }
+}
+
+fn to_text(done: &Recovery, dry_run: bool) -> String {
+    let mut lines = vec![outcome(done, dry_run)];
+    let mut line = |line: String| lines.push(line);
     line(format!(
         "this copy ends at log entry {} of term {}{}",
         done.last_log_index,

@@ -45,7 +45,7 @@ impl Status {
             };
         }
         let status = self.ask(&client).await?;
-        output::either(self.connection.json, &to_json(&status), &to_text(&status))?;
+        output::result(self.connection.json, &to_json(&status), &to_text(&status))?;
         verdict(&status)
     }
 
@@ -60,7 +60,7 @@ impl Status {
                 Err(error) => (String::new(), Some(Failed::from(error))),
             };
             let start = if redraw { REDRAW } else { "" };
-            if !output::to_reader(format!("{start}{text}").as_bytes())? {
+            if !output::write_if_read(format!("{start}{text}").as_bytes())? {
                 return Ok(());
             }
             if let Some(failed) = failed {

@@ -3,7 +3,7 @@
 use ratchet_client::api as v1;
 use serde_json::{Value, json};
 
-use super::super::output;
+use crate::cli::output;
 
 fn role(node: &v1::NodeStatus) -> &'static str {
     match node.role() {
