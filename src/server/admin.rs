@@ -1,4 +1,5 @@
-//! `ratchet.v1.Admin`.
+//! `ratchet.v1.Admin`: namespaces, members, status and leadership. Each method passes its request to the
+//! node, which has the leader carry it out.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::{
     },
 };
 
-/// The service.
+/// The service `ratchet.v1.Admin`.
 pub struct AdminService {
     shared: Arc<Shared>,
 }
 
 impl AdminService {
-    /// The service of `shared`.
+    /// Creates the service of the node `shared`.
     pub fn new(shared: Arc<Shared>) -> Self {
         AdminService { shared }
     }
@@ -39,11 +40,11 @@ impl AdminService {
             .map_err(to_client)?;
         unwrap(reply)
             .map(Response::new)
-            .ok_or_else(|| Status::internal("the leader answered another question"))
+            .ok_or_else(|| Status::internal("the leader's reply does not match the request"))
     }
 }
 
-/// A method that passes its request on and expects one kind of reply.
+/// Defines the methods. Each wraps its request, passes it on, and unwraps the one kind of reply that fits.
 macro_rules! methods {
     ($($name:ident: $request:ident => $wrap:ident, $reply:ident($answer:ident);)*) => {
         #[tonic::async_trait]

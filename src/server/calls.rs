@@ -1,4 +1,7 @@
-//! The calls under way on one connection.
+//! Counts the calls in progress on one connection, so that an idle connection can be closed.
+//!
+//! Invariant: a call counts from its first byte until its answer is sent, or dropped because the caller is
+//! gone.
 
 use std::{
     pin::Pin,
@@ -12,7 +15,7 @@ use std::{
 
 use hyper::body::{Body, Frame, SizeHint};
 
-/// The calls of one connection.
+/// The calls of one connection, counted as they begin and end.
 #[derive(Debug, Default)]
 pub struct Calls {
     begun: AtomicU64,
@@ -20,12 +23,14 @@ pub struct Calls {
 }
 
 impl Calls {
+    /// Counts a call as begun. It ends when the returned value is dropped.
     pub fn begin(self: &Arc<Self>) -> Call {
         self.begun.fetch_add(1, Relaxed);
         Call(self.clone())
     }
 
-    /// Waits until no call has been under way for `span`, or somewhat longer.
+    /// Waits until no call has been in progress for `span`, or for up to twice as long: the counters are
+    /// compared once in a `span`, and no timer is reset by each call.
     pub async fn idle_for(&self, span: Duration) {
         let mut before = None;
         loop {
@@ -40,7 +45,7 @@ impl Calls {
     }
 }
 
-/// A call under way; over when dropped.
+/// A call in progress. It ends when this is dropped.
 pub struct Call(Arc<Calls>);
 
 impl Drop for Call {
@@ -49,14 +54,14 @@ impl Drop for Call {
     }
 }
 
-/// An answer: its call is under way until it is sent, or nobody wants it any more.
+/// The body of an answer. It keeps its call in progress until the body is sent or dropped.
 pub struct CallBody<B> {
     body: B,
     _call: Call,
 }
 
 impl<B> CallBody<B> {
-    /// The body of the answer to `call`.
+    /// Ties `body` to the call that it answers.
     pub fn new(body: B, call: Call) -> Self {
         CallBody { body, _call: call }
     }

@@ -1,8 +1,8 @@
-//! The connections of a port: how many there are at a time, how long they may be silent, and how they
-//! end.
+//! The connections of a port: accepts them up to a limit, closes idle ones, and ends the others gracefully
+//! when the node stops.
 //!
-//! Invariant: a connection that says nothing costs no memory for longer than the limits say, and none
-//! of those that come keeps the node from accepting the next.
+//! Invariant: a silent connection is closed within the limits below, and no connection delays the accepting of
+//! the next one.
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -22,30 +22,30 @@ use tonic::{body::Body, codegen::Service};
 
 use super::calls::{CallBody, Calls};
 
-/// How many calls one connection may have under way; more wait at the client.
+/// How many calls of one connection may be in progress. Further ones wait at the client.
 const CALLS_MAX: u32 = 1_024;
-/// How many calls of one connection may be taken back before they were looked at. After a stall all
-/// that came in meanwhile is read at once, and much of it may be calls whose deadlines have passed.
-/// Beyond this HTTP/2 ends the connection, and with it the calls that are still wanted. (So it does
-/// beyond some 2 300 small messages that nobody has looked at: more would not help.)
+/// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
+/// HTTP/2 ends the connection, and with it the calls that are still wanted. The limit is high because a
+/// stalled node reads everything that arrived meanwhile at once, and much of that may be calls whose
+/// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
+/// small messages that were not processed.
 const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
-/// How long a connection may take until it has said that it speaks HTTP/2, or what it wants.
+/// How long a new connection may take to send HTTP/2's preface, or the headers of an HTTP/1 request.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a connection that is told to end may take to say goodbye.
+/// How long the other end of a connection without calls may take to close it, once it was told to.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often a connection is asked whether its other end is still there, and for how long it may not
-/// answer.
+/// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after it has failed: it fails again at once, mostly, for want of file
-/// descriptors.
+/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
+/// at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often it is told that connections are refused.
+/// At most one warning about refused connections is logged in this time.
 const WARNING_EVERY: Duration = Duration::from_secs(10);
 
-/// What HTTP/2 begins with.
+/// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// For gRPC.
@@ -54,25 +54,25 @@ pub enum Protocol {
     Http1,
 }
 
-/// What holds for the connections of one port.
+/// The limits for the connections of one port, and its metrics.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The port's name, for the log.
     pub port: &'static str,
-    /// What it speaks.
+    /// The port's protocol.
     pub protocol: Protocol,
-    /// How many connections there are at most.
+    /// How many connections may be open at a time.
     pub connections_max: u64,
-    /// How long a connection without a call under way is kept; up to twice as long.
+    /// How long a connection without a call in progress is kept; it may be kept up to twice as long.
     pub idle: Duration,
-    /// How many connections there are.
+    /// How many connections are open.
     pub connections: Gauge,
-    /// How many were refused since there were too many.
+    /// How many connections were refused because of the limit.
     pub refused: Counter,
 }
 
-/// Serves `listener` with `service`, which is always ready, until `stop`; then until the calls under
-/// way are answered.
+/// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
+/// the calls in progress are answered. `service` must always be ready: `poll_ready` is not called.
 pub async fn serve<S>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -97,17 +97,17 @@ where
                         let _slot = slot;
                         let served = serve_connection(stream, service, protocol, &limits, stop);
                         if let Err(error) = served.await {
-                            tracing::debug!(port = limits.port, %from, error, "connection failed");
+                            tracing::debug!(port = limits.port, %from, error, "a connection failed");
                         }
                     });
                     continue;
                 }
-                None => refusal(&limits, from),
+                None => refuse(&limits, from),
             },
             Err(error) if is_callers_fault(&error) => continue,
             Err(error) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                format!("no connection can be accepted: {error}")
+                format!("cannot accept connections: {error}")
             }
         };
         if warned.is_none_or(|at: Instant| at.elapsed() > WARNING_EVERY) {
@@ -120,15 +120,16 @@ where
     serving.wait().await;
 }
 
-fn refusal(limits: &Limits, from: SocketAddr) -> String {
+/// Counts a refused connection. Returns the warning for the log.
+fn refuse(limits: &Limits, from: SocketAddr) -> String {
     limits.refused.inc();
     format!(
-        "refused a connection from {from}: there are {} already, as many as there may be",
+        "refused a connection from {from}: the limit of {} connections is reached",
         limits.connections_max
     )
 }
 
-/// Whether an accept failed for a reason that lies with who connected.
+/// True if an accept failed because of the other end; then the next accept needs no pause.
 fn is_callers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(
@@ -137,6 +138,7 @@ fn is_callers_fault(error: &io::Error) -> bool {
     )
 }
 
+/// The HTTP settings of a port.
 fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = match protocol {
@@ -157,7 +159,10 @@ fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// One connection, from its first byte to its end.
+/// Serves one connection until its other end closes it, it is idle for too long, or the node stops.
+///
+/// # Errors
+/// A text if the other end sends nothing in time, does not speak the port's protocol, or breaks it.
 async fn serve_connection<S>(
     stream: TcpStream,
     service: S,
@@ -179,7 +184,7 @@ where
         biased;
         () = stop.cancelled() => return Ok(()),
         greeted = greeting => {
-            greeted.map_err(|_| "it did not say what it wants".to_owned())??
+            greeted.map_err(|_| "the other end sent nothing in time".to_owned())??
         }
     };
     let calls = Arc::new(Calls::default());
@@ -198,7 +203,7 @@ where
         () = stop.cancelled() => {}
         () = calls.idle_for(limits.idle) => {}
     }
-    // The other end is told, starts nothing new, and gets the answers to what it has under way.
+    // Tells the other end to begin no further calls. Those in progress are answered.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = &mut connection => ended.map_err(|error| error.to_string()),
@@ -206,7 +211,10 @@ where
     }
 }
 
-/// The stream, once its other end has said that it speaks HTTP/2.
+/// Reads HTTP/2's preface on a port that speaks it. The stream that is returned begins with it again.
+///
+/// # Errors
+/// A text if the stream ends first, or begins with anything else.
 async fn read_preface(
     stream: TcpStream,
     protocol: Protocol,
@@ -219,18 +227,18 @@ async fn read_preface(
         let mut greeting = [0; PREFACE.len()];
         reading.read_exact(&mut greeting).await.map_err(failed)?;
         if greeting != PREFACE {
-            return Err("it does not speak HTTP/2".to_owned());
+            return Err("the other end does not speak HTTP/2".to_owned());
         }
         read = PREFACE;
     }
     Ok(tokio::io::join(read.chain(reading), writing))
 }
 
-/// A place among a port's connections; free again when dropped.
+/// One of a port's `connections_max` connections. Free again when dropped.
 struct Slot(Gauge);
 
 impl Slot {
-    /// One place, if there is one. The connections of a port are accepted by one task.
+    /// Takes a slot; `None` if all are taken. Not atomic: one task accepts all connections of a port.
     fn take(limits: &Limits) -> Option<Slot> {
         let taken = limits.connections.get().unsigned_abs();
         (taken < limits.connections_max).then(|| {

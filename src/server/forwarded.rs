@@ -1,4 +1,8 @@
-//! Answers what followers forward.
+//! Answers the requests that followers forward: a stream of sequence requests from each follower, and single
+//! administrative requests.
+//!
+//! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
+//! does.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -25,20 +29,21 @@ use crate::{
     },
 };
 
-/// A reply, and its memory until it is sent.
+/// A reply, and the memory reserved for it until it is sent.
 struct MeteredReply {
     reply: ForwardReply,
     reservation: Option<Reservation>,
 }
 
-/// The replies of one message, and their memory until it is sent.
+/// The replies that travel in one message, and the memory reserved for them until it is sent.
 #[derive(Default)]
 struct ReplyBatch {
     replies: Vec<ForwardReply>,
     _reservations: Vec<Reservation>,
 }
 
-/// Answers a stream of forwarded requests.
+/// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
+/// on while the follower does not read the replies.
 pub fn answer_stream(
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -59,6 +64,10 @@ pub fn answer_stream(
 }
 
 /// Answers an administrative request.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
+/// that fails is a reply.
 pub async fn administer(
     shared: &Arc<Shared>,
     message: AdministerRequest,
@@ -67,7 +76,7 @@ pub async fn administer(
     shared.group.check_header(message.header.as_ref())?;
     let request = message
         .request
-        .ok_or_else(|| Status::invalid_argument("an administrative request without one"))?;
+        .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
     let deadline = deadline_in(message.budget_ms, &shared.config);
     let reply = match shared.administer(request, Origin::Peer, deadline).await {
         Ok(reply) => reply,
@@ -77,11 +86,11 @@ pub async fn administer(
     Ok(AdministerReply { reply: Some(reply) })
 }
 
-/// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
-/// that are there together in one message.
+/// Answers the requests of one follower as they arrive, in any order. Replies that are ready at the same time
+/// travel in one message.
 ///
-/// A request that must wait goes on as a task of the node's: while the follower does not read, nothing
-/// is polled in here.
+/// A request that has to wait continues in a task of its own: this function polls nothing while the follower
+/// does not read, and numbers that were taken must not wait for that.
 async fn answer_requests(
     shared: Arc<Shared>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
@@ -93,7 +102,7 @@ async fn answer_requests(
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {
                 Ok(reply) => ready.push_back(reply),
-                // The follower loses its stream, and its callers ask again.
+                // The task panicked. The follower loses the stream, and forwards its requests anew.
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             }
         }
@@ -113,7 +122,7 @@ async fn answer_requests(
             message = requests.next() => {
                 let Some(Ok(message)) = message else { return };
                 if let Err(status) = shared.group.check_header(message.header.as_ref()) {
-                    // Nobody listens once the stream is gone.
+                    // Fails only if the follower has closed the stream.
                     let _ = replies.send(Err(status)).await;
                     return;
                 }
@@ -129,7 +138,7 @@ async fn answer_requests(
     }
 }
 
-/// As many replies as one message takes.
+/// Takes as many ready replies as fit one message.
 fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
     let mut batch = ReplyBatch::default();
     let mut bytes = 0;
@@ -143,6 +152,7 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
     batch
 }
 
+/// Answers one forwarded request, and records how long it took.
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
 async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> MeteredReply {
     use forward_reply::Reply;
@@ -169,7 +179,7 @@ async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> Metered
             let answer = serve::<_, Current>(&shared, current, deadline).await;
             answer.map(|answer| Reply::Current(answer.into()))
         }
-        None => Err(Status::invalid_argument("a forwarded request without one").into()),
+        None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
     };
     let reply = answered.unwrap_or_else(|failure| match failure {
         Failure::Status(status) => Reply::Error((&status).into()),
@@ -184,6 +194,7 @@ async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> Metered
     MeteredReply { reply, reservation }
 }
 
+/// Tells the follower who leads instead of this node.
 fn not_leader(now: &Leadership) -> NotLeader {
     NotLeader {
         term: now.term,
@@ -191,6 +202,10 @@ fn not_leader(now: &Leadership) -> NotLeader {
     }
 }
 
+/// Serves the sequence request in `message`.
+///
+/// # Errors
+/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
     shared: &Arc<Shared>,
     message: M,

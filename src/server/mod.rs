@@ -1,7 +1,18 @@
-//! The front server: gRPC for clients, the peer protocol, Prometheus. They translate and call; there
-//! is no logic in here.
+//! The services of a node: gRPC for clients, the peer protocol, and HTTP for Prometheus and probes. They
+//! translate between messages and the node's requests, and contain no logic of their own.
 //!
-//! Uses the node. Invariant: whatever arrives, a door answers with a status and never panics.
+//! From a socket to a number:
+//!
+//! 1. `listeners.rs` binds the ports. `connections.rs` accepts a connection, if the port's limit allows it,
+//!    and serves its calls; `calls.rs` knows when it is idle.
+//! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
+//!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
+//!    `NextStream`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
+//! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
+//!    `Shared::serve` or `Shared::administer` of [`crate::node`]. The node answers, or asks the leader.
+//! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
+//!
+//! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
 mod admin;
 mod calls;
@@ -45,22 +56,24 @@ use crate::{
     },
 };
 
-/// The largest client message, in bytes.
+/// The largest message that a client may send, in bytes.
 const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How many connections the peers have with this node at most: each has up to three.
+/// How many connections peers may open. Each peer opens up to three.
 const PEER_CONNECTIONS_MAX: u64 = 128;
-/// How many scrapers and probes are connected at most.
+/// How many connections scrapers and probes may open.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
 
-/// Starts a node and opens its ports.
+/// Starts a node and serves its ports.
 ///
 /// # Errors
-/// [`StartError`].
+/// [`StartError`] if the configuration cannot work, an address cannot be bound, too few files may be opened,
+/// or the node cannot start on its data directory.
 pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
     let client_connections_max = descriptors::client_connections(&config)?;
-    // Bound, so that an address in use is found before anything is made; nobody is answered yet.
+    // Bound first, so that an address in use is found before the data directory is created. Connections wait
+    // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners
         .addresses()
@@ -83,7 +96,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     Ok(node)
 }
 
-/// What serves one node's ports.
+/// Serves the ports of one node.
 #[derive(Clone)]
 struct Server {
     shared: Arc<Shared>,
@@ -92,11 +105,15 @@ struct Server {
 }
 
 impl Server {
-    /// Serves clients: the public API, health and reflection.
+    /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener) {
         let routes = match self.client_routes() {
             Ok(routes) => routes,
-            Err(error) => return self.shared.fail(format!("no reflection service: {error}")),
+            Err(error) => {
+                return self
+                    .shared
+                    .fail(format!("cannot create the reflection service: {error}"));
+            }
         };
         let metrics = &self.shared.metrics;
         let limits = Limits {
@@ -110,6 +127,9 @@ impl Server {
     }
 
     /// The services of the client port.
+    ///
+    /// # Errors
+    /// If the API's descriptors are not valid: a fault of the build.
     fn client_routes(&self) -> Result<Routes, tonic_reflection::server::Error> {
         let reflection = || {
             tonic_reflection::server::Builder::configure()
@@ -129,7 +149,7 @@ impl Server {
         .add_service(reflection().build_v1alpha()?))
     }
 
-    /// Serves peers.
+    /// Serves the peer port.
     async fn serve_peers(self, listener: TcpListener) {
         let service = PeerService::new(self.shared.clone(), self.stop.clone());
         let routes = Routes::new(
@@ -141,13 +161,14 @@ impl Server {
         serve(listener, routes.prepare(), limits, self.stop).await;
     }
 
-    /// Serves Prometheus, and orchestrators' probes.
+    /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", Protocol::Http1, METRICS_CONNECTIONS_MAX);
         let routes = metrics::routes(self.shared.clone());
         serve(listener, Routes::from(routes).prepare(), limits, self.stop).await;
     }
 
+    /// The limits of a port whose connections have no metrics.
     fn limits(&self, port: &'static str, protocol: Protocol, connections_max: u64) -> Limits {
         Limits {
             port,

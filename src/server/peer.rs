@@ -1,4 +1,7 @@
-//! The peer protocol: Raft's messages, snapshots, and what followers forward.
+//! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
+//! answered in [`super::forwarded`].
+//!
+//! The simulator calls [`PeerService`] without a network, so its methods take any stream.
 
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ use crate::{
     },
 };
 
-/// The service.
+/// The service `ratchet.peer.v1.Peer`.
 #[derive(Clone)]
 pub struct PeerService {
     shared: Arc<Shared>,
@@ -24,11 +27,12 @@ pub struct PeerService {
 }
 
 impl PeerService {
-    /// The peer door of `shared`, open until `stop`.
+    /// Creates the service of the node `shared`. Its streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
         PeerService { shared, stop }
     }
 
+    /// Has the group answer one of Raft's messages.
     async fn raft(
         &self,
         rpc: RaftRpc,
@@ -41,10 +45,11 @@ impl PeerService {
         Ok(Response::new(RaftReply { payload }))
     }
 
-    /// Takes a snapshot in, whatever network its parts come over.
+    /// Receives a snapshot. Returns Raft's reply to its sender.
     ///
     /// # Errors
-    /// As the parts fail, or as the group refuses them.
+    /// INVALID_ARGUMENT if there are no parts, DEADLINE_EXCEEDED if the next part does not come in time, the
+    /// stream's own error if it fails, and the group's if it refuses the snapshot.
     pub async fn take_snapshot(
         &self,
         mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
@@ -52,7 +57,7 @@ impl PeerService {
         let group = &self.shared.group;
         let first = next_part(group, &mut parts)
             .await?
-            .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
+            .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
         let payload = match group.snapshot_begins(&first)? {
             Ok(mut arriving) => {
                 while let Some(part) = next_part(group, &mut parts).await? {
@@ -67,7 +72,7 @@ impl PeerService {
         })
     }
 
-    /// Answers a stream of forwarded requests, whatever network it comes over.
+    /// Answers a stream of forwarded requests.
     pub fn answer_forwarded(
         &self,
         requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
@@ -132,6 +137,10 @@ impl Peer for PeerService {
     }
 }
 
+/// The next part of a snapshot; `None` at its end.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED if it does not come in time, and the stream's own error.
 async fn next_part(
     group: &Group,
     parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),

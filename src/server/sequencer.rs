@@ -1,4 +1,4 @@
-//! `ratchet.v1.Sequencer`.
+//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextStream` is in [`super::stream`].
 
 use std::sync::Arc;
 
@@ -16,19 +16,20 @@ use crate::{
     },
 };
 
-/// The service.
+/// The service `ratchet.v1.Sequencer`.
 pub struct SequencerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
 impl SequencerService {
-    /// The door of `shared`, whose streams end at `stop`.
+    /// Creates the service of the node `shared`. Its streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
         SequencerService { shared, stop }
     }
 
-    /// Serves the request that a message stands for.
+    /// Serves a call of one request and one answer: parses the message, has the node answer within the
+    /// caller's timeout, and records how long it took.
     async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
     where
         Q: SequenceRequest + TryFrom<M, Error = Status>,

@@ -1,11 +1,11 @@
-//! `NextStream`: the answers to a stream of messages, as a stream.
+//! `NextStream`: turns a stream of requests into the stream of their responses.
 //!
-//! A message that can be answered at once is answered where it is read. One that must wait goes on as a
-//! task of the node's: nobody polls this stream while the caller does not read, and what has taken
-//! numbers must not wait for that.
+//! A request that can be answered at once is answered where it is read. One that has to wait continues in a
+//! task of its own: this stream is not polled while the caller does not read, and numbers that were taken must
+//! not wait for that.
 //!
-//! Invariant: no more than [`UNANSWERED_MAX`] messages wait at a time, and none is read while their
-//! caller does not read answers: HTTP/2's flow control holds back whoever sends more.
+//! Invariant: at most [`UNANSWERED_MAX`] requests wait at a time, and none is read while the caller does not
+//! read responses. HTTP/2's flow control then holds back the sender.
 
 use std::{
     mem,
@@ -32,46 +32,49 @@ use crate::{
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
-/// How many messages of one stream wait for their answers at a time, and how many keys they have when no
-/// further one is read.
+/// How many requests of one stream may wait at a time. No further one is read either while those that wait
+/// have [`UNANSWERED_KEYS_MAX`] keys.
 const UNANSWERED_MAX: usize = 64;
 const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 
-/// How long so many messages took that were answered at once is told to the metrics together.
+/// How many requests that were answered at once share one entry in the metrics: their duration is measured from
+/// the first one's arrival, once for all of them.
 const IMMEDIATE_MAX: u64 = 32;
 
-/// An answer in the making.
+/// A request that is being answered.
 type ReplyFuture = ReusableBoxFuture<'static, Reply>;
 
-/// An answer, and what is to be known of its message.
+/// The response to one request, and what it counts against the limits.
 struct Reply {
     answer: NextStreamResponse,
+    /// How many keys the request has.
     keys: usize,
-    /// The answer's memory, until it is sent.
+    /// The memory reserved for the response until it is sent.
     reservation: Option<Reservation>,
 }
 
-/// What the messages of one stream share; counted apart from what streams share.
+/// One stream's reference to the node. Each request clones an `Arc` of this instead of the node's own, whose
+/// counter all streams share: cores would contend for it.
 struct NodeRef {
     shared: Arc<Shared>,
 }
 
-/// The answers to `requests`.
+/// The responses to a stream of requests.
 pub struct ResponseStream<R> {
     requests: R,
     node: Arc<NodeRef>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// When the first message arrived of those that were answered at once and are not told to the
-    /// metrics yet, and how many they are.
+    /// Requests that were answered at once and are not in the metrics yet: when the first arrived, and how many
+    /// there are.
     immediate_since: Option<Instant>,
     immediate: u64,
-    /// Where a message is answered that need not wait: set aside once for all of them.
+    /// The request that was read last, while it is answered. Its memory is reused for the next one.
     reply: ReplyFuture,
-    /// They end with the stream: nobody wants the answers of a caller who is gone.
+    /// The requests that wait, each in a task. The tasks are aborted with the stream: its caller is gone.
     waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
-    /// How many keys those have.
+    /// How many keys the requests in `waiting` have.
     waiting_keys: usize,
-    /// The memory of the answer that was given last: it is sent once the next one is asked for.
+    /// The memory reserved for the last response. That is sent once the next one is polled for.
     unsent: Option<Reservation>,
     ended: bool,
 }
@@ -94,7 +97,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
         }
     }
 
-    /// Tells how long the messages took that were read together and answered at once.
+    /// Records how long the requests took that were answered at once.
     fn observe_immediate(&mut self) {
         if let Some(arrived) = self.immediate_since.take() {
             let spans = &self.node.shared.metrics.request_seconds;
@@ -102,14 +105,14 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
         }
     }
 
-    /// The next answer that could not be given at once; `None` while there is none to be given.
+    /// Polls the requests that wait; `None` if none does.
     fn poll_waiting(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
-            // The task panicked, or the node's runtime ends.
+            // The task panicked, or the runtime shuts down.
             let answered = answered.map_err(|error| {
                 let status = Status::internal(error.to_string());
                 count_stream_error(&self.node.shared.metrics, &status);
@@ -121,13 +124,14 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
         }))
     }
 
-    /// Reads messages until one is answered, none is there, or too many wait.
+    /// Reads requests until one is answered at once, none has arrived, or too many wait.
     fn poll_requests(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
         while self.waiting.len() < UNANSWERED_MAX && self.waiting_keys < UNANSWERED_KEYS_MAX {
-            // Looked at once in a while: a caller who never pauses is not to keep the node from stopping.
+            // Checked at least once in IMMEDIATE_MAX requests: a caller that never pauses must not keep the
+            // node from stopping.
             if self.immediate == 0 && self.stop.poll_unpin(cx).is_ready() {
                 return Poll::Ready(None);
             }
@@ -185,7 +189,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Res
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
         stream.unsent = None;
-        // First, or a caller who never pauses would keep them waiting.
+        // Before new requests: otherwise a caller that never pauses would keep the old ones waiting.
         if let Poll::Ready(Some(answer)) = stream.poll_waiting(cx) {
             return Poll::Ready(Some(answer));
         }
@@ -201,7 +205,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Res
                 Poll::Pending => {}
             }
         }
-        // Once more: those that were just read have not asked to be woken from in there.
+        // Again: the requests that were just read have no waker registered yet.
         match ready!(stream.poll_waiting(cx)) {
             Some(answer) => Poll::Ready(Some(answer)),
             None if stream.ended => Poll::Ready(None),
@@ -210,6 +214,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Res
     }
 }
 
+/// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
 async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant) -> Reply {
     let (id, shared) = (request.id, &node.shared);
     let keys = request.ids.len() + request.names.len();
@@ -233,8 +238,7 @@ async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant
     }
 }
 
-/// Serves the request that a message of `keys` keys stands for; and the memory that the answer needs until
-/// it is sent.
+/// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
 async fn serve(
     shared: &Arc<Shared>,
     message: NextStreamRequest,

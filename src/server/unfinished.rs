@@ -1,9 +1,9 @@
-//! What callers have sent of messages that are not whole yet.
+//! Limits the memory of messages that have arrived in part.
 //!
-//! The first bytes of a message wait for the last ones in a buffer of the gRPC library's. A caller that
-//! never sends those holds up to a whole message's memory with each of its calls.
+//! The gRPC library buffers the beginning of a message until its end arrives. A caller that never sends the
+//! end would hold up to a whole message's memory with each of its calls.
 //!
-//! Invariant: the bytes of unfinished messages count like those of requests that wait.
+//! Invariant: the bytes of unfinished messages are reserved in [`RequestMemory`], as waiting requests are.
 
 use std::{
     pin::Pin,
@@ -20,12 +20,12 @@ use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::node::{RequestMemory, Reservation};
 
-/// A message starts with a flag and its length, in four bytes.
+/// A gRPC message begins with a flag in one byte and its length in four.
 const HEADER_BYTES: usize = 5;
-/// Shorter beginnings are not counted: most messages come whole, and are no longer.
+/// A shorter part of a message is not metered: most messages are shorter than this, and arrive in one piece.
 const METERED_BYTES_MIN: usize = 4_096;
 
-/// Routes whose callers' unfinished messages are counted.
+/// Routes whose requests' unfinished messages are metered.
 #[derive(Clone)]
 pub struct MeteredRoutes {
     routes: Routes,
@@ -33,7 +33,7 @@ pub struct MeteredRoutes {
 }
 
 impl MeteredRoutes {
-    /// These routes.
+    /// Meters the requests to `routes` in `memory`.
     pub fn new(routes: Routes, memory: Arc<RequestMemory>) -> Self {
         MeteredRoutes {
             routes: routes.prepare(),
@@ -61,7 +61,7 @@ impl Service<Request<Incoming>> for MeteredRoutes {
     }
 }
 
-/// A call's messages as they arrive.
+/// The body of one call's request: its messages as they arrive.
 struct MeteredBody {
     body: Incoming,
     memory: Arc<RequestMemory>,
@@ -70,9 +70,13 @@ struct MeteredBody {
 }
 
 impl MeteredBody {
+    /// Reserves the memory of the message that `data` leaves unfinished.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is none left.
     fn meter(&mut self, data: &[u8]) -> Result<(), Status> {
         let unfinished = self.position.advance(data);
-        // Given back first: what was counted is part of what is.
+        // Released first: the new reservation contains the bytes of the old one.
         self.reservation = None;
         if unfinished >= METERED_BYTES_MIN {
             self.reservation = Some(self.memory.reserve(unfinished)?);
@@ -108,19 +112,19 @@ impl Body for MeteredBody {
     }
 }
 
-/// Where in its messages a call's data ends so far.
+/// How far a call's data reaches into its present message.
 #[derive(Debug, Default)]
 struct MessagePosition {
-    /// The bytes of the present header, and how many there are.
+    /// The header that is arriving, and how many of its bytes have arrived.
     header: [u8; HEADER_BYTES],
     header_bytes: usize,
-    /// How many bytes of the present message are there, and how many are still to come.
+    /// How many bytes of the present message have arrived, and how many are missing.
     received: usize,
     missing: usize,
 }
 
 impl MessagePosition {
-    /// How many bytes of an unfinished message there are after `data`.
+    /// Reads `data`. Returns how many bytes of an unfinished message have arrived; 0 between two messages.
     fn advance(&mut self, mut data: &[u8]) -> usize {
         while !data.is_empty() {
             if self.missing == 0 {
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unfinished_is_known_however_the_bytes_are_cut() {
+    fn the_bytes_of_an_unfinished_message_are_known_wherever_the_data_is_cut() {
         let messages: Vec<Vec<u8>> = [3, 0, 300, 1].map(message).into();
         let all = messages.concat();
         for size in [1, 2, 4, 5, 6, 7, 100, all.len()] {
