@@ -1,7 +1,13 @@
 //! The `ratchet` command: one file per subcommand.
 //!
-//! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
-//! output, what went wrong to standard error, and the exit code says of which kind it was.
+//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is
+//! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
+//! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
+//! works on a data directory. The result is printed by `output.rs`, as text or JSON. An error of the client or
+//! of the node becomes a `Failed` in `exit.rs`, which prints it and maps its kind to the exit code.
+//!
+//! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
+//! error, and the exit code tells the kind of error.
 
 mod connection;
 mod exit;
@@ -23,7 +29,7 @@ use crate::version;
 
 use exit::Failed;
 
-/// The tool's command line.
+/// The command line of `ratchet`.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version = version::LONG, about, after_help = exit::HELP)]
 pub struct Cli {
@@ -33,7 +39,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Run a node: alone a cluster of one in ./ratchet-data, with --peers one of several
+    /// Run a node: by itself a cluster of one in ./ratchet-data, with --peers a member of a larger one
     Start(Box<start::Start>),
     /// Take the next numbers of a key
     Next(numbers::Next),
@@ -41,18 +47,18 @@ enum Subcommands {
     Current(numbers::Current),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
-    /// Show the nodes of the cluster and how far each is
+    /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(status::Status),
-    /// Hand the leadership over, without a gap
+    /// Transfer the leadership to another node; no number is skipped
     Transfer(node::Transfer),
     /// Add, promote, move and remove nodes
     Node(node::Node),
-    /// Make a cluster of one out of the data directory of a node whose cluster lost its majority for
-    /// good; offline
+    /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
+    /// majority for good
     Recover(recover::Recover),
-    /// Print a script that completes this command's words in a shell
+    /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
 }
@@ -90,7 +96,7 @@ impl Subcommands {
     }
 }
 
-/// Runs the command that the process was called with.
+/// Parses the process's command line and runs it. Returns the process's exit code.
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let json = command.wants_json();
@@ -101,7 +107,9 @@ pub fn run() -> ExitCode {
     };
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => runtime.block_on(command.run()),
-        Err(error) => Err(Failed::other(format!("no runtime: {error}"))),
+        Err(error) => Err(Failed::other(format!(
+            "cannot start the async runtime: {error}"
+        ))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `ratchet namespace`.
+//! `ratchet namespace`: create, show, list and change namespaces.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -22,32 +22,32 @@ enum Command {
     },
     /// Show one namespace
     Get {
-        /// Its name
+        /// The namespace's name
         name: String,
         #[command(flatten)]
         connection: Connection,
     },
     /// Create a namespace
     Create(Create),
-    /// Change a namespace's step, its bounds or max
+    /// Change the step, its bounds or the max of a namespace
     Update(Update),
 }
 
 #[derive(Debug, Args)]
 struct Create {
-    /// Its name: 1 to 64 characters out of A-Z a-z 0-9 . _ -
+    /// The namespace's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -
     name: String,
-    /// What its keys are
+    /// The kind of its keys
     #[arg(long, value_enum, default_value_t = Kind::Id)]
     key_kind: Kind,
-    /// How many numbers one bump makes available, to begin with [default: 10000]
+    /// How many numbers one bump makes available at first [default: 10000]
     #[arg(long)]
     step: Option<u64>,
-    /// The least that the step shrinks to while little is asked of a section [default: the step]
+    /// The smallest step that a section with little load shrinks to [default: the step]
     #[arg(long)]
     step_min: Option<u64>,
-    /// The most that the step grows to while much is asked of a section; an unclean leader change
-    /// skips at most so many numbers [default: the step]
+    /// The largest step that a section under load grows to; an unclean leader change skips at most
+    /// this many numbers of a section [default: the step]
     #[arg(long)]
     step_max: Option<u64>,
     /// The distance between neighbouring numbers of a key [default: 1]
@@ -56,10 +56,10 @@ struct Create {
     /// The first number of every key [default: 1]
     #[arg(long)]
     start: Option<u64>,
-    /// No number is greater [default: 9223372036854775807]
+    /// The greatest number of every key [default: 9223372036854775807]
     #[arg(long)]
     max: Option<u64>,
-    /// How many neighbouring ids share a ceiling [default: 1]
+    /// How many consecutive ids share a ceiling [default: 1]
     #[arg(long)]
     section_size: Option<u64>,
     #[command(flatten)]
@@ -68,18 +68,18 @@ struct Create {
 
 #[derive(Debug, Args)]
 struct Update {
-    /// Its name
+    /// The namespace's name
     name: String,
-    /// How many numbers one bump makes available, to begin with
+    /// How many numbers one bump makes available at first
     #[arg(long)]
     step: Option<u64>,
-    /// The least that the step shrinks to; 0: it stays at --step
+    /// The smallest step that a section with little load shrinks to; 0: the step does not shrink
     #[arg(long)]
     step_min: Option<u64>,
-    /// The most that the step grows to; 0: it stays at --step
+    /// The largest step that a section under load grows to; 0: the step does not grow
     #[arg(long)]
     step_max: Option<u64>,
-    /// No number is greater
+    /// The greatest number of every key
     #[arg(long)]
     max: Option<u64>,
     #[command(flatten)]
@@ -161,7 +161,7 @@ fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), Failed>
     output::result(connection.json, &value, &text)
 }
 
-/// The step, with its bounds where it has any: "10000 (100..1000000)".
+/// The step, and its bounds if they differ: "10000 (100..1000000)".
 fn steps(namespace: &v1::Namespace) -> String {
     let v1::Namespace {
         step,

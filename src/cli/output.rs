@@ -1,4 +1,4 @@
-//! Writing to standard output: a reader that goes away is no error.
+//! Writes to standard output. A reader that closes it early (as `head` does) is no error.
 
 use std::io::{ErrorKind, Write};
 
@@ -7,11 +7,17 @@ use serde_json::Value;
 use super::exit::Failed;
 
 /// Writes bytes.
+///
+/// # Errors
+/// If standard output cannot be written for another reason than that its reader has closed it.
 pub fn write(bytes: &[u8]) -> Result<(), Failed> {
     write_if_read(bytes).map(drop)
 }
 
-/// Writes bytes; false where nobody reads them any more.
+/// Writes bytes. Returns false if the reader has closed standard output.
+///
+/// # Errors
+/// As [`write()`].
 pub fn write_if_read(bytes: &[u8]) -> Result<bool, Failed> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -24,11 +30,17 @@ pub fn write_if_read(bytes: &[u8]) -> Result<bool, Failed> {
 }
 
 /// Writes a line.
+///
+/// # Errors
+/// As [`write()`].
 pub fn line(text: &str) -> Result<(), Failed> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// Writes a value as one line of JSON where that is asked for, or else a text.
+/// Writes a command's result: `value` as one line of JSON if `json`, otherwise `text`.
+///
+/// # Errors
+/// As [`write()`].
 pub fn result(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
     if json {
         line(&value.to_string())
@@ -37,7 +49,7 @@ pub fn result(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
     }
 }
 
-/// Lays out a table: columns as wide as their widest cell, two spaces apart.
+/// Lays out a table. Each column is as wide as its widest cell; two spaces separate columns.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -63,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn each_column_of_a_table_is_as_wide_as_its_widest_cell() {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect();
         let text = table(&[
             row(&["NODE", "ROLE"]),

@@ -1,4 +1,7 @@
-//! The settings of `ratchet start`, out of flags, environment and a file.
+//! The settings of `ratchet start`: flags first, then environment variables, then the file, then defaults.
+//!
+//! Their list is in [`crate::node::settings`]. Only `log` and `log_format` are added here: the node does not
+//! use them.
 
 use std::{
     net::SocketAddr,
@@ -18,8 +21,8 @@ use crate::{
     sequence::NodeId,
 };
 
-/// What is logged by default. Raft's library warns of every message that a peer which is down does not
-/// answer, some twenty times a second; that a leader is lost, or found, we tell ourselves.
+/// The default log filter. Openraft's warnings are left out: it warns of every message to a peer that is
+/// down, some twenty times a second. The node itself logs when a leader is lost or found.
 pub const LOG_FILTER: &str = "info,openraft=error";
 
 macro_rules! settings {
@@ -28,7 +31,7 @@ macro_rules! settings {
         $variable:literal [$($flag:tt)*] =>
             $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
     )*) => {
-        /// Each setting, where it is given: on the command line, in the environment, or in the file.
+        /// The settings that one source gives: the command line with the environment, or the file.
         #[derive(Debug, Clone, Default, Args, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct Settings {
@@ -40,13 +43,13 @@ macro_rules! settings {
             /// What to log, as a tracing filter [default: info,openraft=error]
             #[arg(long, env = "RATCHET_LOG")]
             pub log: Option<String>,
-            /// How to log [default: human]
+            /// The format of the log [default: human]
             #[arg(long, env = "RATCHET_LOG_FORMAT")]
             pub log_format: Option<LogFormat>,
         }
 
         impl Settings {
-            /// These settings, and those of `other` where these have none.
+            /// Fills the settings that are missing here from `other`.
             pub fn or(self, other: Settings) -> Settings {
                 Settings {
                     $($name: self.$name.or(other.$name),)*
@@ -55,7 +58,7 @@ macro_rules! settings {
                 }
             }
 
-            /// The configuration: these settings, and the defaults where these have none.
+            /// The node's configuration: these settings, and the defaults of those that are missing.
             pub fn config(self) -> Config {
                 let default = Config::default();
                 Config {
@@ -87,13 +90,17 @@ impl ValueEnum for FenceKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people
+    /// Lines for people
     Human,
-    /// For machines: one object per line
+    /// One JSON object per line
     Json,
 }
 
-pub fn read(path: &Path) -> Result<Settings, Failed> {
+/// Reads the settings in the configuration file.
+///
+/// # Errors
+/// If the file cannot be read, is not TOML, or has an unknown setting or a malformed value.
+pub fn read_file(path: &Path) -> Result<Settings, Failed> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failed::config(format!(
             "cannot read the configuration {}: {error}",
@@ -102,7 +109,7 @@ pub fn read(path: &Path) -> Result<Settings, Failed> {
     })?;
     toml::from_str(&text).map_err(|error| {
         Failed::config(format!(
-            "the configuration {} is wrong: {error}",
+            "the configuration {} is not valid: {error}",
             path.display()
         ))
     })
@@ -115,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_first_wins_over_the_file_and_the_file_over_the_default() {
+    fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
         let file: Settings =
             toml::from_str("node_id = 2\nlease_ms = 150\nfence = \"quorum\"").unwrap();
         let flags = Settings {
@@ -131,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_setting_in_the_file_is_refused_by_name() {
+    fn an_unknown_setting_in_the_file_is_refused_and_named() {
         let error = toml::from_str::<Settings>("lease = 5")
             .unwrap_err()
             .to_string();
@@ -146,7 +153,7 @@ mod tests {
         assert_eq!(list.config().peers[&2], "b:2");
     }
 
-    /// The settings that the help and the README give a value as default, and that value.
+    /// The settings whose help names a value as their default, and that value.
     fn defaults_in_help() -> Vec<(String, String)> {
         let command = Settings::augment_args(clap::Command::new("start"));
         let in_help = |arg: &clap::Arg| {
@@ -174,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_tells_each_setting_and_its_default() {
+    fn the_readme_lists_each_setting_with_its_default() {
         let readme = include_str!("../../README.md");
         let given = defaults_in_help();
         let command = Settings::augment_args(clap::Command::new("start"));
@@ -186,14 +193,11 @@ mod tests {
                     .and_then(|row| row.split(" | ").next());
                 names.is_some_and(|names| names.split(", ").any(|n| n == format!("`{name}`")))
             });
-            let row = row.unwrap_or_else(|| panic!("the README does not tell {name}"));
+            let row = row.unwrap_or_else(|| panic!("the README does not list {name}"));
             let cell = row.split(" | ").nth(1).unwrap().replace(['`', ' '], "");
             if let Some((_, default)) = given.iter().find(|(n, _)| n == name) {
                 let told = cell.split(',').any(|told| told == default) || cell.contains(default);
-                assert!(
-                    told,
-                    "the README tells {cell:?} for {name}; it is {default}"
-                );
+                assert!(told, "the README says {cell:?} for {name}; it is {default}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `ratchet start`: a configuration out of flags, environment and a file, and a node that runs on it.
+//! `ratchet start`: runs a node until SIGTERM, SIGINT or a fault.
 
 use std::{io::IsTerminal, path::PathBuf};
 
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{
     exit::Failed,
-    settings::{LOG_FILTER, LogFormat, Settings, read},
+    settings::{LOG_FILTER, LogFormat, Settings, read_file},
 };
 use crate::{
     node::{Config, Seams, StartError},
@@ -18,8 +18,8 @@ use crate::{
 /// `ratchet start`.
 #[derive(Debug, Args)]
 pub struct Start {
-    /// A TOML file with any of the settings below, named as the flags with _ for -; flags and
-    /// environment win over it
+    /// A TOML file with any of the settings below, named like the flags with _ instead of -; flags and
+    /// environment variables override it
     #[arg(long, env = "RATCHET_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub struct Start {
 impl Start {
     pub(super) async fn run(self) -> Result<(), Failed> {
         let file = match &self.config {
-            Some(path) => read(path)?,
+            Some(path) => read_file(path)?,
             None => Settings::default(),
         };
         let settings = self.settings.or(file);
@@ -43,13 +43,16 @@ impl Start {
             ))
         };
         let signals = signals().map_err(|e: std::io::Error| {
-            Failed::other(format!("cannot watch for SIGTERM and SIGINT: {e}"))
+            Failed::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
         })?;
         Ok(serve(config, signals).await?)
     }
 }
 
-/// Runs a node until it is asked to stop or cannot go on.
+/// Runs a node until a signal stops it or it fails.
+///
+/// # Errors
+/// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(
     config: Config,
     (mut terminate, mut interrupt): (Signal, Signal),
@@ -72,11 +75,15 @@ async fn serve(
     Ok(())
 }
 
+/// Starts logging to standard error.
+///
+/// # Errors
+/// If the filter is malformed, or logging is set up already.
 fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> {
     let filter = filter.unwrap_or(LOG_FILTER);
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         Failed::config(format!(
-            "log is {filter:?}: {error}; it takes a filter as \"info\" or \"ratchet=debug,warn\""
+            "log is {filter:?}: {error}; it takes a filter such as \"info\" or \"ratchet=debug,warn\""
         ))
     })?;
     let subscriber = tracing_subscriber::fmt()
@@ -87,5 +94,5 @@ fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> 
         LogFormat::Human => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
-    set.map_err(|error| Failed::other(format!("cannot log: {error}")))
+    set.map_err(|error| Failed::other(format!("cannot set up logging: {error}")))
 }

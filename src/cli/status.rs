@@ -1,4 +1,4 @@
-//! `ratchet status`.
+//! `ratchet status`: the nodes of the cluster, and whether a leader and all voters are there.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -17,14 +17,14 @@ use format::{since, to_json, to_text};
 use super::{connection::Connection, exit::Failed, output};
 use ratchet_client::{Client, Error, api as v1};
 
-/// Moves a terminal's cursor to the top and clears what is below.
+/// Moves a terminal's cursor to the top and clears the screen below it.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
 /// `ratchet status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Show it again and again, every so many seconds, until Ctrl-C: on a terminal in place, else
-    /// one after the other
+    /// Repeat every SECONDS (2 if not given) until Ctrl-C; on a terminal each status replaces the one
+    /// before, elsewhere it follows it
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     watch: Option<u32>,
@@ -49,7 +49,8 @@ impl Status {
         verdict(&status)
     }
 
-    /// Shows it until nobody reads any more. A cluster that does not answer is no reason to end.
+    /// Shows the status again and again until the reader closes standard output. Goes on if the cluster does not
+    /// answer.
     async fn watch(&self, client: &Client, pause: Duration) -> Result<(), Failed> {
         let json = self.connection.json;
         let redraw = stdout().is_terminal() && !json;
@@ -64,14 +65,14 @@ impl Status {
                 return Ok(());
             }
             if let Some(failed) = failed {
-                failed.tell(json);
+                failed.print(json);
             }
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Asks whoever answers; where that one knows no leader that serves, all servers: one of them may
-    /// be on the better side of a partition.
+    /// Asks the first server that answers. If it knows no serving leader, asks all servers: one of them may be on
+    /// the leader's side of a partition.
     async fn ask(&self, client: &Client) -> Result<v1::StatusResponse, Error> {
         let first = client.status().await?;
         if first.serving || self.connection.server.len() == 1 {
@@ -97,12 +98,12 @@ impl Status {
     }
 }
 
-/// What a script wants to know: is there a leader, and are all voters there?
+/// Checks the status for the exit code: an error if no leader serves, or if a voter is missing.
 fn verdict(status: &v1::StatusResponse) -> Result<(), Failed> {
     if !status.serving {
         return Err(Failed::no_leader(match status.leader {
             Some(leader) if leader == status.node => {
-                format!("node {leader} leads and hears from no majority of the voters")
+                format!("node {leader} leads, but hears from no majority of the voters")
             }
             Some(leader) => format!("node {leader}, the last known leader, does not answer"),
             None => format!("node {} knows no leader", status.node),

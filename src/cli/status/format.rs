@@ -1,4 +1,4 @@
-//! The answer of `ratchet status`, as a table and in JSON.
+//! Formats a status as a table and as JSON.
 
 use ratchet_client::api as v1;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn role(node: &v1::NodeStatus) -> &'static str {
     }
 }
 
-/// The role, where the node is there to play it.
+/// The node's role, or that it is missing.
 fn presence(node: &v1::NodeStatus) -> &'static str {
     match (node.missing, node.voter) {
         (false, _) => role(node),
@@ -24,7 +24,7 @@ fn presence(node: &v1::NodeStatus) -> &'static str {
     }
 }
 
-/// When a node was last heard.
+/// The column HEARD: when the leader last heard from the node.
 fn heard(node: &v1::NodeStatus) -> String {
     match node.silent_ms {
         None => "-".to_owned(),
@@ -34,7 +34,7 @@ fn heard(node: &v1::NodeStatus) -> String {
     }
 }
 
-/// Since when it was not.
+/// For how long the leader has not heard from the node.
 pub fn since(node: &v1::NodeStatus) -> String {
     let silent = span(node.silent_ms.unwrap_or(0));
     match node.unheard_in_term {
@@ -43,7 +43,7 @@ pub fn since(node: &v1::NodeStatus) -> String {
     }
 }
 
-/// A time in its two greatest units.
+/// A duration in its two largest units.
 pub fn span(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
@@ -55,6 +55,7 @@ pub fn span(millis: u64) -> String {
     }
 }
 
+/// The column VERSION: release and commit.
 fn build(node: &v1::NodeStatus) -> String {
     match &node.build {
         Some(build) if !build.version.is_empty() => format!("{} {}", build.version, build.commit),
@@ -62,6 +63,7 @@ fn build(node: &v1::NodeStatus) -> String {
     }
 }
 
+/// The status as JSON.
 pub fn to_json(status: &v1::StatusResponse) -> Value {
     let nodes: Vec<Value> = status
         .nodes
@@ -95,6 +97,7 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
     })
 }
 
+/// The status as a table.
 pub fn to_text(status: &v1::StatusResponse) -> String {
     let head = [
         "NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS",

@@ -37,7 +37,7 @@ fn silent(mut node: v1::NodeStatus, ms: u64) -> v1::NodeStatus {
 }
 
 #[test]
-fn the_table_shows_what_is_known_and_a_dash_for_what_is_not() {
+fn a_known_value_is_shown_in_the_table_and_an_unknown_one_is_a_dash() {
     let mut leader = node(1, v1::Role::Leader);
     (leader.applied_index, leader.lag) = (Some(7), Some(0));
     leader.build = Some(v1::Build {
@@ -85,7 +85,7 @@ fn the_table_shows_what_is_known_and_a_dash_for_what_is_not() {
 }
 
 #[test]
-fn the_verdict_names_who_is_missing() {
+fn the_verdict_names_the_missing_voters_or_the_missing_leader() {
     let follower = |id| node(id, v1::Role::Follower);
     let says = |status: &v1::StatusResponse| format!("{:?}", verdict(status));
     let healthy = status(vec![node(1, v1::Role::Leader), silent(follower(2), 10)]);
@@ -127,7 +127,7 @@ fn the_verdict_names_who_is_missing() {
 }
 
 #[test]
-fn a_span_is_told_in_its_two_greatest_units() {
+fn a_span_is_shown_in_its_two_largest_units() {
     let spans = [
         0, 999, 1_000, 59_999, 60_000, 3_599_000, 3_600_000, 90_000_000,
     ];
