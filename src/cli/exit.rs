@@ -39,16 +39,16 @@ const CONFIG: u8 = 78;
 
 /// The error that ends the command: its exit code, its code for JSON, and its text.
 #[derive(Debug)]
-pub struct Failed {
+pub struct CommandError {
     exit: u8,
     code: String,
     message: String,
 }
 
-impl Failed {
+impl CommandError {
     /// An error without an exit code of its own.
     pub fn other(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: OTHER,
             code: "FAILED".to_owned(),
             message: message.into(),
@@ -57,7 +57,7 @@ impl Failed {
 
     /// The cluster hands out no numbers at present.
     pub fn no_leader(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: UNAVAILABLE,
             code: Code::Unavailable.to_string(),
             message: message.into(),
@@ -66,7 +66,7 @@ impl Failed {
 
     /// The cluster hands out numbers, but some of its voters are missing.
     pub fn voter_missing(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: VOTER_MISSING,
             code: "VOTER_MISSING".to_owned(),
             message: message.into(),
@@ -75,7 +75,7 @@ impl Failed {
 
     /// The configuration is not valid.
     pub fn config(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: CONFIG,
             code: "CONFIGURATION".to_owned(),
             message: message.into(),
@@ -99,7 +99,7 @@ impl Failed {
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let (exit, code) = match &error {
             Error::Invalid(_) => (REFUSED, Code::InvalidArgument.to_string()),
@@ -107,7 +107,7 @@ impl From<Error> for Failed {
             Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
             _ => (OTHER, Code::Internal.to_string()),
         };
-        Failed {
+        CommandError {
             exit,
             code,
             message: error.to_string(),
@@ -128,7 +128,7 @@ fn exit_of(code: Code) -> u8 {
     }
 }
 
-impl From<StartError> for Failed {
+impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         let (exit, code) = match &error {
             StartError::Config(_) => (CONFIG, "CONFIGURATION"),
@@ -139,7 +139,7 @@ impl From<StartError> for Failed {
             StartError::Stopped(Fault::Other(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
-        Failed {
+        CommandError {
             exit,
             code: code.to_owned(),
             message: error.to_string(),
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(exit_of(Code::ResourceExhausted), 5);
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
         assert_eq!(exit_of(Code::Internal), 1);
-        let stopped = |reason| Failed::from(StartError::Stopped(reason)).exit;
+        let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::Other("x".into())), 74);
         assert_eq!(stopped(Fault::Founding("x".into())), 78);
     }

@@ -4,7 +4,7 @@
 //! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
 //! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
 //! works on a data directory. The result is printed by `output.rs`, as text or JSON. An error of the client or
-//! of the node becomes a `Failed` in `exit.rs`, which prints it and maps its kind to the exit code.
+//! of the node becomes a `CommandError` in `exit.rs`, which prints it and maps its kind to the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
@@ -27,7 +27,7 @@ use clap_complete::Shell;
 
 use crate::version;
 
-use exit::Failed;
+use exit::CommandError;
 
 /// The command line of `ratchet`.
 #[derive(Debug, Parser)]
@@ -77,7 +77,7 @@ impl Subcommands {
         }
     }
 
-    async fn run(self) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), CommandError> {
         match self {
             Subcommands::Start(start) => start.run().await,
             Subcommands::Next(next) => next.run().await,
@@ -107,7 +107,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => runtime.block_on(command.run()),
-        Err(error) => Err(Failed::other(format!(
+        Err(error) => Err(CommandError::other(format!(
             "cannot start the async runtime: {error}"
         ))),
     };

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{connection::Connection, exit::Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
 
 /// `ratchet namespace`.
@@ -103,7 +103,7 @@ impl Namespace {
         }
     }
 
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         match self.command {
             Command::List { connection } => {
                 let all = connection.client()?.list_namespaces().await?;
@@ -121,7 +121,7 @@ impl Namespace {
 }
 
 impl Create {
-    async fn run(self) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), CommandError> {
         let kind = match self.key_kind {
             Kind::Id => v1::KeyKind::Id,
             Kind::Name => v1::KeyKind::Name,
@@ -143,7 +143,7 @@ impl Create {
 }
 
 impl Update {
-    async fn run(self) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), CommandError> {
         let request = v1::UpdateNamespaceRequest {
             name: self.name,
             step: self.step,
@@ -156,7 +156,7 @@ impl Update {
     }
 }
 
-fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), Failed> {
+fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), CommandError> {
     let (value, text) = (to_json(&namespace), to_table(&[namespace]));
     output::result(connection.json, &value, &text)
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{connection::Connection, exit::Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
 
 /// `ratchet transfer`.
@@ -16,7 +16,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let now = self.connection.client()?.transfer(self.to).await?;
         let value = json!({"leader": now.leader, "term": now.term});
         let text = format!("node {} leads, term {}", now.leader, now.term);
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let (connection, members) = match self.command {
             Command::Add {
                 id,

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{connection::Connection, exit::Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Key, Numbers};
 
 /// The arguments that name a key.
@@ -40,7 +40,7 @@ pub struct Next {
 }
 
 impl Next {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let key = self.key.key();
         let answer = client
@@ -71,7 +71,7 @@ pub struct Current {
 }
 
 impl Current {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());

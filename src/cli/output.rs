@@ -4,13 +4,13 @@ use std::io::{ErrorKind, Write};
 
 use serde_json::Value;
 
-use super::exit::Failed;
+use super::exit::CommandError;
 
 /// Writes bytes.
 ///
 /// # Errors
 /// If standard output cannot be written for another reason than that its reader has closed it.
-pub fn write(bytes: &[u8]) -> Result<(), Failed> {
+pub fn write(bytes: &[u8]) -> Result<(), CommandError> {
     write_if_read(bytes).map(drop)
 }
 
@@ -18,12 +18,12 @@ pub fn write(bytes: &[u8]) -> Result<(), Failed> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_if_read(bytes: &[u8]) -> Result<bool, Failed> {
+pub fn write_if_read(bytes: &[u8]) -> Result<bool, CommandError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failed::other(format!(
+        Err(error) => Err(CommandError::other(format!(
             "cannot write to standard output: {error}"
         ))),
     }
@@ -33,7 +33,7 @@ pub fn write_if_read(bytes: &[u8]) -> Result<bool, Failed> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn line(text: &str) -> Result<(), Failed> {
+pub fn line(text: &str) -> Result<(), CommandError> {
     write(format!("{text}\n").as_bytes())
 }
 
@@ -41,7 +41,7 @@ pub fn line(text: &str) -> Result<(), Failed> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn result(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
+pub fn result(json: bool, value: &Value, text: &str) -> Result<(), CommandError> {
     if json {
         line(&value.to_string())
     } else {

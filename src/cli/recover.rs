@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::{exit::Failed, output};
+use super::{exit::CommandError, output};
 use crate::{
     node,
     storage::{Margin, Recovery},
@@ -45,7 +45,7 @@ fn margin_of(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Recover {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let margin = Margin {
             steps: self.margin_steps,
             of: BTreeMap::from_iter(self.margins),

@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use serde::Deserialize;
 
-use super::exit::Failed;
+use super::exit::CommandError;
 use crate::{
     node::{
         Config,
@@ -100,15 +100,15 @@ pub enum LogFormat {
 ///
 /// # Errors
 /// If the file cannot be read, is not TOML, or has an unknown setting or a malformed value.
-pub fn read_file(path: &Path) -> Result<Settings, Failed> {
+pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failed::config(format!(
+        CommandError::config(format!(
             "cannot read the configuration {}: {error}",
             path.display()
         ))
     })?;
     toml::from_str(&text).map_err(|error| {
-        Failed::config(format!(
+        CommandError::config(format!(
             "the configuration {} is not valid: {error}",
             path.display()
         ))

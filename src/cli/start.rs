@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    exit::Failed,
+    exit::CommandError,
     settings::{LOG_FILTER, LogFormat, Settings, read_file},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub struct Start {
 }
 
 impl Start {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let file = match &self.config {
             Some(path) => read_file(path)?,
             None => Settings::default(),
@@ -43,7 +43,7 @@ impl Start {
             ))
         };
         let signals = signals().map_err(|e: std::io::Error| {
-            Failed::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
+            CommandError::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
         })?;
         Ok(serve(config, signals).await?)
     }
@@ -79,10 +79,10 @@ async fn serve(
 ///
 /// # Errors
 /// If the filter is malformed, or logging is set up already.
-fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> {
+fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), CommandError> {
     let filter = filter.unwrap_or(LOG_FILTER);
     let filter = EnvFilter::try_new(filter).map_err(|error| {
-        Failed::config(format!(
+        CommandError::config(format!(
             "log is {filter:?}: {error}; it takes a filter such as \"info\" or \"ratchet=debug,warn\""
         ))
     })?;
@@ -94,5 +94,5 @@ fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> 
         LogFormat::Human => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
-    set.map_err(|error| Failed::other(format!("cannot set up logging: {error}")))
+    set.map_err(|error| CommandError::other(format!("cannot set up logging: {error}")))
 }

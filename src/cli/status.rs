@@ -14,7 +14,7 @@ mod tests;
 
 use format::{since, to_json, to_text};
 
-use super::{connection::Connection, exit::Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Client, Error, api as v1};
 
 /// Moves a terminal's cursor to the top and clears the screen below it.
@@ -33,14 +33,14 @@ pub struct Status {
 }
 
 impl Status {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         if let Some(seconds) = self.watch {
             let pause = Duration::from_secs(seconds.into());
             return tokio::select! {
                 biased;
                 interrupted = tokio::signal::ctrl_c() => interrupted
-                    .map_err(|error| Failed::other(format!("cannot wait for Ctrl-C: {error}"))),
+                    .map_err(|error| CommandError::other(format!("cannot wait for Ctrl-C: {error}"))),
                 watched = self.watch(&client, pause) => watched,
             };
         }
@@ -51,14 +51,14 @@ impl Status {
 
     /// Shows the status again and again until the reader closes standard output. Goes on if the cluster does not
     /// answer.
-    async fn watch(&self, client: &Client, pause: Duration) -> Result<(), Failed> {
+    async fn watch(&self, client: &Client, pause: Duration) -> Result<(), CommandError> {
         let json = self.connection.json;
         let redraw = stdout().is_terminal() && !json;
         loop {
             let (text, failed) = match self.ask(client).await {
                 Ok(status) if json => (format!("{}\n", to_json(&status)), verdict(&status).err()),
                 Ok(status) => (format!("{}\n\n", to_text(&status)), verdict(&status).err()),
-                Err(error) => (String::new(), Some(Failed::from(error))),
+                Err(error) => (String::new(), Some(CommandError::from(error))),
             };
             let start = if redraw { REDRAW } else { "" };
             if !output::write_if_read(format!("{start}{text}").as_bytes())? {
@@ -99,9 +99,9 @@ impl Status {
 }
 
 /// Checks the status for the exit code: an error if no leader serves, or if a voter is missing.
-fn verdict(status: &v1::StatusResponse) -> Result<(), Failed> {
+fn verdict(status: &v1::StatusResponse) -> Result<(), CommandError> {
     if !status.serving {
-        return Err(Failed::no_leader(match status.leader {
+        return Err(CommandError::no_leader(match status.leader {
             Some(leader) if leader == status.node => {
                 format!("node {leader} leads, but hears from no majority of the voters")
             }
@@ -118,6 +118,6 @@ fn verdict(status: &v1::StatusResponse) -> Result<(), Failed> {
         .collect();
     match missing.as_slice() {
         [] => Ok(()),
-        missing => Err(Failed::voter_missing(missing.join(", "))),
+        missing => Err(CommandError::voter_missing(missing.join(", "))),
     }
 }
