@@ -1,7 +1,7 @@
 //! Counts the calls in progress on one connection, so that an idle connection can be closed.
 //!
-//! Invariant: a call counts from its first byte until its answer is sent, or dropped because the caller is
-//! gone.
+//! Invariant: a call counts from when its headers have arrived until its answer is sent, or dropped because
+//! the caller is gone.
 
 use std::{
     pin::Pin,

@@ -172,6 +172,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
                 answered
             });
             self.waiting.push(AbortOnDropHandle::new(task));
+            debug_assert!(self.waiting.len() <= UNANSWERED_MAX);
         }
         Poll::Pending
     }

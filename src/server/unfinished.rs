@@ -3,7 +3,8 @@
 //! The gRPC library buffers the beginning of a message until its end arrives. A caller that never sends the
 //! end would hold up to a whole message's memory with each of its calls.
 //!
-//! Invariant: the bytes of unfinished messages are reserved in [`RequestMemory`], as waiting requests are.
+//! Invariant: the bytes of an unfinished message, if they are at least [`METERED_BYTES_MIN`], are reserved in
+//! [`RequestMemory`] like those of waiting requests.
 
 use std::{
     pin::Pin,
@@ -145,6 +146,7 @@ impl MessagePosition {
                 data = &data[part..];
             }
         }
+        debug_assert!(self.header_bytes < HEADER_BYTES, "a whole header is parsed");
         if self.missing == 0 { 0 } else { self.received }
     }
 }
