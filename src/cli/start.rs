@@ -1,113 +1,35 @@
-//! `ratchet start`: a configuration out of flags, environment and a file, and a node that runs on it.
+//! `ratchet start`: runs a node until SIGTERM, SIGINT or a fault.
 
-use std::{io::IsTerminal, net::SocketAddr, path::PathBuf};
+use std::{io::IsTerminal, path::PathBuf};
 
-use clap::{Args, ValueEnum, builder::PossibleValue};
-use serde::Deserialize;
+use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use super::Failed;
+use super::{
+    exit::CommandError,
+    settings::{LOG_FILTER, LogFormat, Settings, read_file},
+};
 use crate::{
-    node::{
-        Config, Seams, StartError,
-        config::FenceKind,
-        settings::{MetricsListen, Peers, for_each_setting},
-    },
-    sequence::NodeId,
+    node::{Config, Seams, StartError},
     server,
 };
-
-/// What is logged by default. Raft's library warns of every message that a peer which is down does not
-/// answer, some twenty times a second; that a leader is lost, or found, we tell ourselves.
-const LOG_FILTER: &str = "info,openraft=error";
 
 /// `ratchet start`.
 #[derive(Debug, Args)]
 pub struct Start {
-    /// A TOML file with any of the settings below, named as the flags with _ for -; flags and
-    /// environment win over it
+    /// A TOML file with any of the settings below, named like the flags with _ instead of -; flags and
+    /// environment variables override it
     #[arg(long, env = "RATCHET_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
 
-macro_rules! settings {
-    ($(
-        $(#[$($help:tt)*])*
-        $variable:literal [$($flag:tt)*] =>
-            $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
-    )*) => {
-        /// Each setting, where it is given: on the command line, in the environment, or in the file.
-        #[derive(Debug, Clone, Default, Args, Deserialize)]
-        #[serde(deny_unknown_fields, default)]
-        struct Settings {
-            $(
-                $(#[$($help)*])*
-                #[arg(long, env = $variable, $($flag)*)]
-                $name: Option<$given>,
-            )*
-            /// What to log, as a tracing filter [default: info,openraft=error]
-            #[arg(long, env = "RATCHET_LOG")]
-            log: Option<String>,
-            /// How to log [default: human]
-            #[arg(long, env = "RATCHET_LOG_FORMAT")]
-            log_format: Option<LogFormat>,
-        }
-
-        impl Settings {
-            /// These settings, and those of `other` where these have none.
-            fn or(self, other: Settings) -> Settings {
-                Settings {
-                    $($name: self.$name.or(other.$name),)*
-                    log: self.log.or(other.log),
-                    log_format: self.log_format.or(other.log_format),
-                }
-            }
-
-            /// The configuration: these settings, and the defaults where these have none.
-            fn config(self) -> Config {
-                let default = Config::default();
-                Config {
-                    $($name: self.$name.map_or(default.$name, |given| given.into()),)*
-                }
-            }
-        }
-    };
-}
-
-for_each_setting!(settings);
-
-impl ValueEnum for FenceKind {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[FenceKind::Lease, FenceKind::Quorum]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            FenceKind::Lease => PossibleValue::new("lease")
-                .help("A majority acknowledged this leader within its lease"),
-            FenceKind::Quorum => {
-                PossibleValue::new("quorum").help("A majority confirms each batch of answers")
-            }
-        })
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum LogFormat {
-    /// For people
-    Human,
-    /// For machines: one object per line
-    Json,
-}
-
 impl Start {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let file = match &self.config {
-            Some(path) => read(path)?,
+            Some(path) => read_file(path)?,
             None => Settings::default(),
         };
         let settings = self.settings.or(file);
@@ -121,13 +43,16 @@ impl Start {
             ))
         };
         let signals = signals().map_err(|e: std::io::Error| {
-            Failed::other(format!("cannot watch for SIGTERM and SIGINT: {e}"))
+            CommandError::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
         })?;
         Ok(serve(config, signals).await?)
     }
 }
 
-/// Runs a node until it is asked to stop or cannot go on.
+/// Runs a node until a signal stops it or it fails.
+///
+/// # Errors
+/// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(
     config: Config,
     (mut terminate, mut interrupt): (Signal, Signal),
@@ -150,26 +75,15 @@ async fn serve(
     Ok(())
 }
 
-fn read(path: &PathBuf) -> Result<Settings, Failed> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failed::config(format!(
-            "cannot read the configuration {}: {error}",
-            path.display()
-        ))
-    })?;
-    toml::from_str(&text).map_err(|error| {
-        Failed::config(format!(
-            "the configuration {} is wrong: {error}",
-            path.display()
-        ))
-    })
-}
-
-fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> {
+/// Starts logging to standard error.
+///
+/// # Errors
+/// If the filter is malformed, or logging is set up already.
+fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), CommandError> {
     let filter = filter.unwrap_or(LOG_FILTER);
     let filter = EnvFilter::try_new(filter).map_err(|error| {
-        Failed::config(format!(
-            "log is {filter:?}: {error}; it takes a filter as \"info\" or \"ratchet=debug,warn\""
+        CommandError::config(format!(
+            "log is {filter:?}: {error}; it takes a filter such as \"info\" or \"ratchet=debug,warn\""
         ))
     })?;
     let subscriber = tracing_subscriber::fmt()
@@ -180,99 +94,5 @@ fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), Failed> 
         LogFormat::Human => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
-    set.map_err(|error| Failed::other(format!("cannot log: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::FromArgMatches;
-
-    use super::*;
-
-    #[test]
-    fn what_comes_first_wins_over_the_file_and_the_file_over_the_default() {
-        let file: Settings =
-            toml::from_str("node_id = 2\nlease_ms = 150\nfence = \"quorum\"").unwrap();
-        let flags = Settings {
-            node_id: Some(3),
-            ..Settings::default()
-        };
-        let config = flags.or(file).config();
-        assert_eq!(
-            (config.node_id, config.lease_ms, config.heartbeat_ms),
-            (3, 150, 50)
-        );
-        assert_eq!(config.fence, FenceKind::Quorum);
-    }
-
-    #[test]
-    fn an_unknown_setting_in_the_file_is_refused_by_name() {
-        let error = toml::from_str::<Settings>("lease = 5")
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("lease"), "{error}");
-    }
-
-    #[test]
-    fn the_file_takes_peers_as_a_list_or_a_table() {
-        let list: Settings = toml::from_str("peers = \"1=a:1,2=b:2\"").unwrap();
-        let table: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();
-        assert_eq!(list.peers, table.peers);
-        assert_eq!(list.config().peers[&2], "b:2");
-    }
-
-    /// The settings that the help and the README give a value as default, and that value.
-    fn defaults_in_help() -> Vec<(String, String)> {
-        let command = Start::augment_args(clap::Command::new("start"));
-        let in_help = |arg: &clap::Arg| {
-            let help = arg.get_help()?.to_string().replace('\n', " ");
-            let (_, default) = help.split_once("[default: ")?;
-            let default = default.strip_suffix(']')?.to_owned();
-            let is_value = !default.contains(' ');
-            is_value.then(|| (arg.get_id().to_string(), default))
-        };
-        command.get_arguments().filter_map(in_help).collect()
-    }
-
-    #[test]
-    fn the_defaults_in_the_help_are_the_defaults() {
-        let given = defaults_in_help();
-        assert!(given.len() > 15, "{given:?}");
-        let flags = given
-            .iter()
-            .map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
-        let command = Start::augment_args(clap::Command::new("start"));
-        let matches = command.get_matches_from(["start".to_owned()].into_iter().chain(flags));
-        let start = Start::from_arg_matches(&matches).unwrap();
-        assert_eq!(start.settings.clone().config(), Config::default());
-        assert_eq!(start.settings.log.as_deref(), Some(LOG_FILTER));
-    }
-
-    #[test]
-    fn the_readme_tells_each_setting_and_its_default() {
-        let readme = include_str!("../../README.md");
-        let given = defaults_in_help();
-        let command = Start::augment_args(clap::Command::new("start"));
-        for arg in command
-            .get_arguments()
-            .filter(|arg| arg.get_id() != "config")
-        {
-            let name = arg.get_id().as_str();
-            let row = readme.lines().find(|line| {
-                let names = line
-                    .strip_prefix("| ")
-                    .and_then(|row| row.split(" | ").next());
-                names.is_some_and(|names| names.split(", ").any(|n| n == format!("`{name}`")))
-            });
-            let row = row.unwrap_or_else(|| panic!("the README does not tell {name}"));
-            let cell = row.split(" | ").nth(1).unwrap().replace(['`', ' '], "");
-            if let Some((_, default)) = given.iter().find(|(n, _)| n == name) {
-                let told = cell.split(',').any(|told| told == default) || cell.contains(default);
-                assert!(
-                    told,
-                    "the README tells {cell:?} for {name}; it is {default}"
-                );
-            }
-        }
-    }
+    set.map_err(|error| CommandError::other(format!("cannot set up logging: {error}")))
 }

@@ -23,7 +23,7 @@ impl HelloRequest {
             cluster: config.cluster.clone(),
             from: config.node_id,
             to,
-            follower_lease_ms: config.election_timeout_ms,
+            election_timeout_ms: config.election_timeout_ms,
             build: Some(this_build()),
             ..HelloRequest::default()
         }
@@ -55,10 +55,13 @@ impl Shared {
                 config.node_id, config.cluster, request.to, request.cluster
             )));
         }
-        if request.follower_lease_ms != config.election_timeout_ms {
+        if request.election_timeout_ms != config.election_timeout_ms {
             return Err(Status::failed_precondition(format!(
                 "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
-                config.election_timeout_ms, config.node_id, request.follower_lease_ms, request.from
+                config.election_timeout_ms,
+                config.node_id,
+                request.election_timeout_ms,
+                request.from
             )));
         }
         let me = self.as_member();

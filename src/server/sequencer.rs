@@ -1,37 +1,35 @@
-//! `ratchet.v1.Sequencer`.
+//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextStream` is in [`super::stream`].
 
 use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, stream::Answers};
+use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
-    node::{Answered, Current, Failure, Next, Origin, RETRY_AFTER_MS, SequenceRequest, Shared},
+    node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
-/// After how many milliseconds gRPC's clients retry, where they are told to retry at all (gRFC A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
-
-/// The service.
-pub struct Door {
+/// The service `ratchet.v1.Sequencer`.
+pub struct SequencerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
-    /// The door of `shared`, whose streams end at `stop`.
+impl SequencerService {
+    /// Creates the service of the node `shared`. Its streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        SequencerService { shared, stop }
     }
 
-    /// Serves the request that a message stands for.
+    /// Serves a call of one request and one answer: parses the message, has the node answer within the
+    /// caller's timeout, and records how long it took.
     async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
     where
         Q: SequenceRequest + TryFrom<M, Error = Status>,
@@ -49,36 +47,20 @@ impl Door {
     }
 }
 
-/// What a client is told.
-pub fn to_client(failure: Failure) -> Status {
-    match failure {
-        Failure::Status(mut status) => {
-            if status.code() == Code::ResourceExhausted {
-                status
-                    .metadata_mut()
-                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
-            }
-            status
-        }
-        // Only a peer's request ends so.
-        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
-    }
-}
-
 #[tonic::async_trait]
-impl Sequencer for Door {
+impl Sequencer for SequencerService {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         self.serve::<_, Next, _>(request).await
     }
 
-    type NextStreamStream = Answers<Streaming<NextStreamRequest>>;
+    type NextStreamStream = ResponseStream<Streaming<NextStreamRequest>>;
 
     async fn next_stream(
         &self,
         requests: Request<Streaming<NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let answers = Answers::new(self.shared.clone(), stop, requests.into_inner());
+        let answers = ResponseStream::new(self.shared.clone(), stop, requests.into_inner());
         Ok(Response::new(answers))
     }
 

@@ -55,7 +55,7 @@ impl Group {
             set: config.set,
             node: config.node,
             incarnation: store.identity().incarnation,
-            follower_lease_ms: config.election_timeout_ms,
+            election_timeout_ms: config.election_timeout_ms,
         });
         let network = Network::new(sender, transport, lease.clone(), metrics);
         let log = LogStore::open(&store, config.set)?;

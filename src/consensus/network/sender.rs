@@ -18,7 +18,7 @@ pub struct Sender {
     /// Identifies this node's data directory.
     pub incarnation: u64,
     /// How long a follower keeps out of elections, in milliseconds.
-    pub follower_lease_ms: u64,
+    pub election_timeout_ms: u64,
 }
 
 impl Sender {
@@ -30,7 +30,7 @@ impl Sender {
             from: self.node,
             to,
             to_incarnation: member.incarnation,
-            follower_lease_ms: self.follower_lease_ms,
+            election_timeout_ms: self.election_timeout_ms,
             from_incarnation: self.incarnation,
         }
     }

@@ -57,10 +57,10 @@ impl Group {
         if header.set != u64::from(config.set) {
             return refuse(format!("it is for set {}", header.set));
         }
-        if header.follower_lease_ms != config.election_timeout_ms {
+        if header.election_timeout_ms != config.election_timeout_ms {
             return refuse(format!(
                 "its election_timeout_ms is {}, here it is {}; all nodes must agree",
-                header.follower_lease_ms, config.election_timeout_ms
+                header.election_timeout_ms, config.election_timeout_ms
             ));
         }
         Ok(header)

@@ -118,7 +118,7 @@ impl Leader {
             set: 1,
             node: 1,
             incarnation: 1,
-            follower_lease_ms: 300,
+            election_timeout_ms: 300,
         });
         Leader {
             network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),

@@ -74,7 +74,7 @@ fn header(group: &Group) -> Header {
         to: group.node(),
         to_incarnation: group.store().identity().incarnation,
         from_incarnation: 7,
-        follower_lease_ms: group.config().election_timeout_ms,
+        election_timeout_ms: group.config().election_timeout_ms,
     }
 }
 
