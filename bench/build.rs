@@ -1,4 +1,4 @@
-//! Generates the server of the public API, which the echo is.
+//! Generates the server side of the public API, for the echo.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=../client/proto");

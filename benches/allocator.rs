@@ -1,5 +1,5 @@
-//! What a number costs in the leader's memory, fence included, in a term that is real: of a cluster of
-//! one, with a data directory of its own.
+//! Measures what a number costs in the leader's memory, fence included. The term is real: it belongs to a
+//! cluster of one node, with a data directory of its own.
 //!
 //! `cargo bench --bench allocator`
 
@@ -12,24 +12,23 @@ use ratchet::{
     allocator::{FenceKind, Term},
     clock::BootClock,
     metrics::Metrics,
-    node::{Config, Node, Origin, Seams},
-    proto::v1::{self, CurrentRequest, key::Kind},
-    sequence::{Key, Namespace, NamespaceConfig, NamespaceId},
+    node::{Config, Current, KnownRoute, Node, Origin, Seams},
+    sequence::{Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey},
     server,
 };
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, time::Instant};
 
-/// Keys that a message carries.
+/// How many keys a message asks for.
 const MESSAGE: usize = 1_000;
 
-/// A term with keys in it.
+/// A term whose keys have been asked for once, so that they are warm.
 struct Bench {
     runtime: Runtime,
     node: Option<Node>,
     term: Term,
+    /// Its step is so large that no section is bumped again: these benchmarks are about memory.
     namespace: Namespace,
-    /// Never bumped again: these benchmarks are about memory.
     deadline: Instant,
     _dir: TempDir,
 }
@@ -50,9 +49,9 @@ impl Bench {
                 .await
                 .expect("a node");
             let group = node.shared().group.clone();
-            // Answered once the node leads and the namespaces are founded.
+            // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);
-            let asked = node.shared().ask(book(), Origin::Client, deadline);
+            let asked = node.shared().serve(book(), Origin::Client, deadline);
             asked.await.expect("an answer");
             let lease = group.leadership().borrow().own.clone();
             let lease = lease.expect("it leads");
@@ -64,7 +63,7 @@ impl Bench {
         let bench = Bench {
             deadline: Instant::now() + Duration::from_secs(3_600),
             namespace: Namespace {
-                // That of the books of a fresh cluster, but for the step.
+                // The namespace `book` of a fresh cluster, with another step.
                 id: NamespaceId(1),
                 config: NamespaceConfig {
                     step: 1 << 40,
@@ -111,14 +110,11 @@ impl Drop for Bench {
     }
 }
 
-fn book() -> CurrentRequest {
-    CurrentRequest {
+fn book() -> Current {
+    Current {
         namespace: "book".into(),
-        key: Some(v1::Key {
-            kind: Some(Kind::Id(0)),
-        }),
-        route_version: 0,
-        members_version: None,
+        key: OwnedKey::Id(0),
+        known: KnownRoute::default(),
     }
 }
 

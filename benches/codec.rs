@@ -1,4 +1,4 @@
-//! What it costs to read and write the bytes: of messages on the wire, and of log entries.
+//! Measures what it costs to read and write messages on the wire and log entries.
 //!
 //! `cargo bench --bench codec`
 
@@ -12,7 +12,7 @@ use ratchet::{
     storage::codec,
 };
 
-/// Keys that a message or a log entry carries.
+/// How many keys a message or a log entry carries.
 const KEYS: u64 = 1_000;
 
 fn messages(c: &mut Criterion) {
@@ -64,12 +64,12 @@ fn entries(c: &mut Criterion) {
         unused_max: 10_000,
     });
     let command = Command::Bump(bumps.collect());
-    let bytes = codec::seal(&command).expect("it fits");
+    let bytes = codec::encode_record(&command).expect("it fits");
     group.bench_function("write 1 000 bumps", |b| {
-        b.iter(|| codec::seal(black_box(&command)).expect("it fits"));
+        b.iter(|| codec::encode_record(black_box(&command)).expect("it fits"));
     });
     group.bench_function("read 1 000 bumps", |b| {
-        b.iter(|| codec::open::<Command>(black_box(&bytes)).expect("a command"));
+        b.iter(|| codec::decode_record::<Command>(black_box(&bytes)).expect("a command"));
     });
 }
 

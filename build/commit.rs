@@ -1,35 +1,35 @@
-//! The commit that a checkout stands at, read from its files: no `git` is needed.
+//! Finds the commit of a checkout in its files, without `git`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// A commit, and the files that tell when it is another one.
+/// A commit, and the files whose change means another commit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// In hexadecimal, all of it.
+    /// The whole hash, in hexadecimal.
     pub hash: String,
-    /// All exist.
+    /// Files and directories to watch. All of them exist.
     pub watched: Vec<PathBuf>,
 }
 
-/// The commit of the checkout in `dir`; `None` where it is none: an unpacked archive, also one that
-/// lies inside of another project's checkout.
+/// The commit of the checkout in `dir`. `None` if `dir` is not the root of a checkout: an unpacked
+/// archive, also one inside another project's checkout.
 pub fn of_checkout(dir: &Path) -> Option<Commit> {
     let dot_git = dir.join(".git");
-    // A worktree has a file that names its directory.
+    // In a worktree `.git` is a file that names the directory.
     let own = match read(&dot_git) {
         Some(text) => dir.join(text.strip_prefix("gitdir: ")?),
         None => dot_git,
     };
     let head = own.join("HEAD");
-    let told = read(&head)?;
+    let content = read(&head)?;
     let mut watched = vec![head];
-    let hash = match told.strip_prefix("ref: ") {
-        None => told,
+    let hash = match content.strip_prefix("ref: ") {
+        None => content,
         Some(branch) => {
-            // All worktrees of a repository share its branches.
+            // The worktrees of a repository share its branches.
             let shared = read(&own.join("commondir")).map_or(own.clone(), |dir| own.join(dir));
             let (loose, packed) = (shared.join(branch), shared.join("packed-refs"));
             match read(&loose) {
@@ -40,8 +40,8 @@ pub fn of_checkout(dir: &Path) -> Option<Commit> {
                 None => {
                     let hash = in_packed(&read(&packed)?, branch)?;
                     watched.push(packed);
-                    // The branch's next commit makes its file. One that does not exist must not be
-                    // watched: everything would be built again each time.
+                    // The branch's next commit creates its loose file, so the nearest directory is
+                    // watched. Cargo would build everything each time for a file that does not exist.
                     let parents = loose.ancestors().skip(1);
                     watched.extend(
                         parents
@@ -58,12 +58,13 @@ pub fn of_checkout(dir: &Path) -> Option<Commit> {
     is_hash.then_some(Commit { hash, watched })
 }
 
+/// A file's text without the newline at its end; `None` if it cannot be read.
 fn read(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     Some(text.trim_end().to_owned())
 }
 
-/// A branch's commit in a file of lines "hash name".
+/// Finds a branch's commit in packed-refs, a file of lines "hash name".
 fn in_packed(packed: &str, branch: &str) -> Option<String> {
     let lines = packed.lines().filter_map(|line| line.split_once(' '));
     let mut found = lines.filter(|(_, name)| *name == branch);

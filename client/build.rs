@@ -1,5 +1,5 @@
-//! Generates the public API's types and client from `proto/` with protox, so that no `protoc` binary is
-//! needed.
+//! Generates the types and the client of the public API from `proto/`. It uses protox, so no `protoc`
+//! binary is needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

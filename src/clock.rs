@@ -1,15 +1,15 @@
-//! The clock that leases are counted on, handed in so that tests and simulations can bring their own.
+//! The clock that leases are measured with. It is passed in, so that tests and simulations use their own.
 //!
-//! Invariant: a [`Clock`] never goes back, and goes on while the machine is suspended.
+//! Invariant: a [`Clock`] never goes back, and it goes on while the machine is suspended.
 
 use std::time::Duration;
 
-/// Nanoseconds since an arbitrary start, the same for all readings of one clock.
+/// A point in time: nanoseconds since a start that is the same for all readings of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The largest instant: a deadline that never passes.
+    /// The latest instant: a deadline that never passes.
     pub const NEVER: Instant = Instant(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the clock's start.
@@ -31,7 +31,7 @@ impl Instant {
         )
     }
 
-    /// How long after `earlier` this instant is; zero if it is not.
+    /// The time from `earlier` to this instant; zero if `earlier` is later.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -43,15 +43,15 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Instant;
 }
 
-/// CLOCK_BOOTTIME. `std::time::Instant` is CLOCK_MONOTONIC on Linux, which stands still while the
-/// machine is suspended: a lease counted on it would outlive the promise that it rests on.
+/// CLOCK_BOOTTIME, which goes on while the machine is suspended. `std::time::Instant` is CLOCK_MONOTONIC
+/// on Linux, which does not: a lease measured with it would outlive the followers' promise.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 
 impl Clock for BootClock {
     fn now(&self) -> Instant {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        // Both fields are non-negative for this clock, and the sum lasts 584 years.
+        // Neither field is negative for this clock, and u64 nanoseconds last 584 years.
         Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boot_clock_does_not_go_back() {
+    fn a_later_reading_of_the_boot_clock_is_not_earlier() {
         let first = BootClock.now();
         let second = BootClock.now();
         assert!(second >= first);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn never_stays_never() {
+    fn an_instant_after_never_is_never() {
         assert_eq!(Instant::NEVER.after(Duration::from_secs(1)), Instant::NEVER);
     }
 }

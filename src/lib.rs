@@ -1,7 +1,7 @@
 //! Ratchet: a Raft-replicated sequencer. Strictly increasing 64-bit numbers, one sequence per key.
 //!
-//! A request walks down this list of modules and back up; a module may use those below it, never
-//! those above. ARCHITECTURE.md walks one request through them.
+//! A request passes through these modules from top to bottom, and its answer from bottom to top. A module may use
+//! those below it, never those above. ARCHITECTURE.md follows one request through them.
 
 pub mod cli;
 pub mod server;

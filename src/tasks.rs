@@ -1,13 +1,14 @@
-//! A node's long-lived tasks, watched: one that panics fails the node.
+//! A node's long-lived tasks: a panic in one of them stops the node.
 //!
-//! A node that lost one of them would go on, look alive, and do a part of its work no more: it would
-//! forward nothing, or raise no ceiling. Nothing can be said of the state that a panic left behind, so
-//! that the node stops, and comes back with what is on its disk.
+//! Without that, the node would go on and look alive, but a part of its work would not be done any more:
+//! it would forward nothing, or raise no ceiling. The state that a panic leaves behind cannot be trusted,
+//! so the node stops, and starts again from what is on its disk.
 //!
-//! Tasks that answer one request, or one connection, are not started here: their panic ends that
-//! request, and the node goes on.
+//! Tasks that serve one request or one connection are not started here. A panic in one of them ends that
+//! request or connection, and the node goes on.
 //!
-//! Invariant: what was started here, or by what was started here, does not end by a panic unnoticed.
+//! Invariant: no panic goes unnoticed in a task that was started here, or in a task of Raft's that such a
+//! task started.
 
 use std::{
     any::Any,
@@ -32,37 +33,37 @@ pub enum Fault {
          log; then start the node again"
     )]
     Panic {
-        /// Which.
+        /// The task's name.
         task: &'static str,
-        /// What it said.
+        /// The panic's message.
         message: String,
     },
-    /// No cluster can be founded with its configuration, as the text tells.
+    /// The node's configuration cannot found a cluster. The text says why.
     #[error("{0}")]
     Founding(String),
-    /// Something else, which the text tells.
+    /// Another reason, which the text says.
     #[error("{0}")]
     Other(String),
 }
 
-/// The tasks of one node, and why it must stop once it must.
+/// The tasks of one node, and the fault that stops the node, once there is one.
 #[derive(Clone, Default)]
 pub struct Tasks {
     failed: watch::Sender<Option<Fault>>,
 }
 
 impl Tasks {
-    /// The tasks of the node that the current task belongs to, if it was started by one of them.
+    /// The tasks of the node that the current task belongs to; `None` if it was not started here.
     pub fn of_this_task() -> Option<Tasks> {
         OF_THIS_TASK.try_with(Clone::clone).ok()
     }
 
-    /// Starts a task that the node cannot do without.
+    /// Starts a task. A panic in it stops the node.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(self.watched(name, task));
     }
 
-    /// `task`, which fails the node if it panics; the panic then goes on.
+    /// Wraps `task` so that a panic in it stops the node. The panic then continues.
     pub fn watched<T: Future>(
         &self,
         name: &'static str,
@@ -85,7 +86,7 @@ impl Tasks {
         OF_THIS_TASK.scope(self.clone(), watched)
     }
 
-    /// Has the node stop. The first fault is the one that is told.
+    /// Stops the node. The first fault is the one that is reported.
     pub fn fail(&self, fault: Fault) {
         tracing::error!(%fault, "the node must stop");
         self.failed.send_if_modified(|failed| {
@@ -95,17 +96,17 @@ impl Tasks {
         });
     }
 
-    /// Becomes the fault once the node must stop.
+    /// Watches for the fault that stops the node.
     pub fn failed(&self) -> watch::Receiver<Option<Fault>> {
         self.failed.subscribe()
     }
 }
 
-/// What a panic says: `panic!` makes it a `&str` or a `String`.
+/// The message of a panic: `panic!` makes it a `&str` or a `String`.
 fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it does not say why".to_owned())
+        .unwrap_or_else(|| "it has no message".to_owned())
 }
 
 #[cfg(test)]
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_told_with_the_name_of_its_task() {
+    async fn a_panic_is_reported_with_the_name_of_its_task() {
         let tasks = Tasks::default();
         tasks.spawn("sum", async { panic!("{} is odd", 3) });
         let fault = tasks.failed().wait_for(Option::is_some).await.unwrap();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_tasks_of_a_task_belong_to_the_same_node() {
+    async fn a_task_that_a_task_started_belongs_to_the_same_node() {
         let tasks = Tasks::default();
         assert!(Tasks::of_this_task().is_none());
         tasks.spawn("parent", async {
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_fault_is_the_one_that_is_told() {
+    async fn the_first_of_two_faults_is_reported() {
         let tasks = Tasks::default();
         tasks.fail(Fault::Other("first".into()));
         tasks.fail(Fault::Other("second".into()));

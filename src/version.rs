@@ -1,13 +1,14 @@
-//! Which release this is.
+//! The release and the commit of this build.
 //!
-//! Invariant: a build says the same everywhere: on the command line, to its peers, in its metrics.
+//! Invariant: a build tells the same release and commit on the command line, to its peers and in its
+//! metrics.
 
-/// The version, as in Cargo.toml.
+/// The release: the version in Cargo.toml.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that it was built from, in hexadecimal; "unknown" where the sources came without their
-/// history. (The build script finds it out.)
+/// The commit that was built, in hexadecimal; "unknown" if the sources came without their history. The
+/// build script sets it.
 pub const COMMIT: &str = env!("RATCHET_COMMIT");
 
-/// Both.
+/// Release and commit.
 pub const LONG: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RATCHET_COMMIT"), ")");

@@ -33,7 +33,7 @@ fn header(cluster: &Cluster, from: u64, to: u64) -> Header {
         from,
         to,
         to_incarnation: incarnation(cluster, to),
-        follower_lease_ms: cluster.configs[&to].election_timeout_ms,
+        election_timeout_ms: cluster.configs[&to].election_timeout_ms,
         from_incarnation: match cluster.nodes.contains_key(&from) {
             true => incarnation(cluster, from),
             false => 1,
@@ -180,7 +180,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
             cluster: "test".into(),
             from: 9,
             to,
-            follower_lease_ms: 300,
+            election_timeout_ms: 300,
             to_incarnation,
             ..HelloRequest::default()
         };

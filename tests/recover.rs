@@ -20,8 +20,8 @@ const STEPS: u64 = 25;
 
 fn margin(steps: u64) -> Margin {
     Margin {
-        steps,
-        of: BTreeMap::new(),
+        default_steps: steps,
+        steps_by_namespace: BTreeMap::new(),
     }
 }
 
@@ -201,7 +201,10 @@ async fn a_directory_that_cannot_be_recovered_is_refused_with_the_reason_and_lef
     let nowhere = cluster.data_dir(1).with_extension("no");
     let (code, text) = recover(&[nowhere.to_str().unwrap()]);
     assert_eq!(code, Some(74));
-    assert!(text.contains("no file NODE") && !nowhere.exists(), "{text}");
+    assert!(
+        text.contains("does not exist") && !nowhere.exists(),
+        "{text}"
+    );
     // None of it changed anything.
     let (code, _) = recover(&[&dir, "--margin", "small=20", "--dry-run"]);
     assert_eq!(code, Some(0));

@@ -231,7 +231,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         from: 2,
         to: 1,
         to_incarnation: incarnation(1),
-        follower_lease_ms: 300,
+        election_timeout_ms: 300,
         from_incarnation: incarnation(2),
     };
     let other = |change: fn(&mut Header)| {
@@ -248,7 +248,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         (other(|h| h.to_incarnation += 1), "another data directory"),
         (other(|h| h.set = 2), "set 2"),
         (
-            other(|h| h.follower_lease_ms = 500),
+            other(|h| h.election_timeout_ms = 500),
             "election_timeout_ms is 500",
         ),
     ] {
@@ -286,7 +286,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         cluster: "prod".into(),
         from: 9,
         to: 1,
-        follower_lease_ms: 300,
+        election_timeout_ms: 300,
         ..HelloRequest::default()
     };
     assert_refused(

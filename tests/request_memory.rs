@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use common::{cluster::Cluster, in_time, until};
 use futures::future::join_all;
-use ratchet::{node::Shared, proto::v1::NextStreamRequest};
+use ratchet::{
+    node::Shared,
+    proto::v1::{Failure, NextStreamRequest},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -41,8 +44,11 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
         };
         async move {
             let answers = sequencer.next_stream(tokio_stream::once(request)).await;
-            let answer = answers.unwrap().into_inner().message().await.unwrap();
-            answer.expect("an answer").failure.expect("a failure")
+            match answers.unwrap().into_inner().message().await {
+                Ok(answer) => answer.expect("an answer").failure.expect("a failure"),
+                // Refused before the message was whole.
+                Err(status) => Failure::from(&status),
+            }
         }
     });
     let failures = in_time("all answers", join_all(asked)).await;

@@ -2,13 +2,29 @@
 
 mod common;
 
-use common::{PATIENCE, cluster::Cluster, id, other_than, until};
+use common::{PATIENCE, cluster::Cluster, other_than, until};
 use ratchet::{
     metrics::SkipCause,
-    node::{Origin, config::FenceKind},
-    proto::v1::{NextRequest, NextStreamRequest},
+    node::{Keys, KnownRoute, Next, NextMany, Origin, config::FenceKind},
+    sequence::OwnedKey,
 };
 use tokio::time::Instant;
+
+/// A request for numbers of a key.
+fn next(id: u64, count: u64) -> Next {
+    Next {
+        namespace: "book".into(),
+        key: OwnedKey::Id(id),
+        count,
+        known: KnownRoute::default(),
+    }
+}
+
+/// A request for numbers of many keys.
+fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> NextMany {
+    let keys = Keys::Ids(ids.into());
+    NextMany::new("book".into(), keys, counts.into(), KnownRoute::default()).expect("a request")
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted() {
@@ -22,25 +38,13 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
     cluster.cut_off(leader);
     let deadline = Instant::now() + PATIENCE;
     {
-        let one = NextRequest {
-            namespace: "book".into(),
-            key: id(7),
-            count: Some(30),
-            route_version: 0,
-            members_version: None,
-        };
-        let asking = std::pin::pin!(shared.ask(one, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.serve(next(7, 30), Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 30);
     {
-        let many = NextStreamRequest {
-            namespace: "book".into(),
-            ids: vec![7, 7],
-            counts: vec![2, 3],
-            ..NextStreamRequest::default()
-        };
-        let asking = std::pin::pin!(shared.ask(many, Origin::Client, deadline));
+        let many = next_many([7, 7], [2, 3]);
+        let asking = std::pin::pin!(shared.serve(many, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 35);
@@ -53,14 +57,9 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
     cluster.client(leader).next(7).await.expect("a warm key");
     let shared = cluster.nodes[&leader].shared();
     {
-        let many = NextStreamRequest {
-            namespace: "book".into(),
-            ids: vec![7, 1_000],
-            counts: vec![5, 1],
-            ..NextStreamRequest::default()
-        };
+        let many = next_many([7, 1_000], [5, 1]);
         let deadline = Instant::now() + PATIENCE;
-        let asking = std::pin::pin!(shared.ask(many, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.serve(many, Origin::Client, deadline));
         assert!(
             futures::poll!(asking).is_pending(),
             "the second key is cold"
@@ -76,19 +75,15 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let leader = cluster.leader().await;
     let shared = cluster.nodes[&leader].shared();
     let bumped = shared.metrics.bumps.get();
-    let large = NextRequest {
-        namespace: "book".into(),
-        key: id(7),
-        count: Some(COUNT),
-        route_version: 0,
-        members_version: None,
-    };
+    let large = next(7, COUNT);
     let (asked, gone) = (shared.clone(), tokio::sync::oneshot::channel::<()>());
     let (keep, mut dropped) = gone;
     let asking = tokio::spawn(async move {
         let deadline = Instant::now() + PATIENCE;
         tokio::select! {
-            answer = asked.ask(large, Origin::Client, deadline) => answer.map_or(0, |range| range.last),
+            answered = asked.serve(large, Origin::Client, deadline) => {
+                answered.map_or(0, |answered| answered.answer.last)
+            }
             _ = &mut dropped => 0,
         }
     });

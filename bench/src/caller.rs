@@ -1,21 +1,22 @@
-//! Those who ask for one number at a time, each kind in its own way.
+//! Callers that ask for one number at a time, one kind for each protocol.
 
 use std::{sync::Arc, time::Duration};
 
 use tonic::transport::Channel;
 
-use super::{
-    Door, Failed, NAMESPACE,
+use crate::{
+    error::Error,
     load::Load,
+    options::Door,
     peers::{Etcd, Redis, TsOracle},
-    target::{Target, Way},
+    target::{NAMESPACE, Protocol, Target},
 };
 use ratchet_client::{
     Client, Key,
     api::{self, NextRequest, key::Kind, sequencer_client::SequencerClient},
 };
 
-/// One who asks for one number at a time.
+/// A caller that asks for one number at a time. Clones share its connection.
 #[derive(Clone)]
 pub enum Caller {
     Unary(SequencerClient<Channel>),
@@ -27,6 +28,9 @@ pub enum Caller {
 
 impl Caller {
     /// Asks for the next number of a key.
+    ///
+    /// # Errors
+    /// The text of the failure, if the server refuses the request or does not answer.
     pub async fn call(&mut self, key: u64) -> Result<u64, String> {
         match self {
             Caller::Unary(client) => {
@@ -36,7 +40,7 @@ impl Caller {
                         kind: Some(Kind::Id(key)),
                     }),
                     count: None,
-                    // Never told a route: the benchmark chooses whom to ask.
+                    // The newest possible version, so that no route comes back: the benchmark chooses the server.
                     route_version: u64::MAX,
                     members_version: None,
                 };
@@ -56,39 +60,54 @@ impl Caller {
     }
 }
 
-/// As many as `load` says, connected to `target`.
+/// The callers of a round, connected to `target`.
 ///
 /// # Errors
-/// Where it does not let them in.
-pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Failed> {
+/// If a server cannot be connected to.
+pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error> {
     let each = |caller: Caller, times: usize| std::iter::repeat_n(caller, times);
     let calls = load.connections * load.in_flight;
-    Ok(match target.way {
-        Way::Door(Door::Client) => {
+    Ok(match target.protocol {
+        Protocol::Ratchet(Door::Client) => {
             let client = Client::builder()
-                .servers(&target.asked)
+                .servers(&target.addresses)
                 .timeout(Duration::from_secs(10))
-                .follow_leader(!target.stays)
+                .follow_leader(target.follow_leader)
                 .build()?;
             each(Caller::Client(client), load.tasks).collect()
         }
-        Way::Redis => {
+        Protocol::Redis => {
             let mut callers = Vec::with_capacity(calls);
             for _ in 0..calls {
-                let connection = Redis::connect(&target.asked[0]).await?;
+                let connection = Redis::connect(&target.addresses[0]).await?;
                 callers.push(Caller::Redis(Arc::new(tokio::sync::Mutex::new(connection))));
             }
             callers
         }
-        way => (target.channels(load.connections).await?.into_iter())
-            .flat_map(|channel| {
-                let caller = match way {
-                    Way::Etcd => Caller::Etcd(Etcd::new(channel)),
-                    Way::TsOracle => Caller::TsOracle(TsOracle::new(channel)),
-                    _ => Caller::Unary(SequencerClient::new(channel)),
-                };
-                each(caller, load.in_flight)
-            })
-            .collect(),
+        Protocol::Etcd => {
+            let channels = target.channels(load.connections).await?;
+            let callers = channels.into_iter().map(|c| Caller::Etcd(Etcd::new(c)));
+            callers
+                .flat_map(|caller| each(caller, load.in_flight))
+                .collect()
+        }
+        Protocol::TsOracle => {
+            let channels = target.channels(load.connections).await?;
+            let callers = channels
+                .into_iter()
+                .map(|c| Caller::TsOracle(TsOracle::new(c)));
+            callers
+                .flat_map(|caller| each(caller, load.in_flight))
+                .collect()
+        }
+        Protocol::Ratchet(Door::Unary | Door::Stream) => {
+            let channels = target.channels(load.connections).await?;
+            let callers = channels
+                .into_iter()
+                .map(|c| Caller::Unary(SequencerClient::new(c)));
+            callers
+                .flat_map(|caller| each(caller, load.in_flight))
+                .collect()
+        }
     })
 }

@@ -1,4 +1,5 @@
-//! Processes and files that a run needs, and that go when it ends, however it ends.
+//! The child processes and the temporary directory of a run. They are gone when the run ends, even if it
+//! is killed (the directory then stays).
 
 use std::{
     ffi::OsStr,
@@ -8,26 +9,29 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::Failed;
+use crate::error::Error;
 
-/// A directory for the data and logs of a run.
+/// The temporary directory for data and logs of a run.
 pub struct Directory(tempfile::TempDir);
 
 impl Directory {
-    /// A new one.
-    pub fn new() -> Result<Directory, Failed> {
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be created.
+    pub fn new() -> Result<Directory, Error> {
         let made = tempfile::Builder::new().prefix("ratchet-bench-").tempdir();
         made.map(Directory)
-            .map_err(|error| Failed::other(format!("cannot make a temporary directory: {error}")))
+            .map_err(|error| Error::other(format!("cannot make a temporary directory: {error}")))
     }
 
-    /// A place in it.
+    /// The path of a file in it.
     pub fn place(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }
 
-/// A process that dies with this one.
+/// A child process that dies with this process.
 pub struct Process {
     name: String,
     child: Child,
@@ -35,25 +39,24 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`; its output goes to a log in `directory`, but for standard output where
-    /// `piped`.
+    /// Starts `program`. Its output goes to a log in `directory`; if `piped`, only standard error does.
     ///
     /// # Errors
-    /// Where it does not start.
+    /// If the log cannot be created, or `setpriv` or the program cannot be started.
     pub fn start(
         directory: &Directory,
         name: &str,
         program: &Path,
         args: &[impl AsRef<OsStr>],
         piped: bool,
-    ) -> Result<Process, Failed> {
+    ) -> Result<Process, Error> {
         let log = directory.place(&format!("{name}.log"));
         let failed = |what: &Path, error: std::io::Error| {
-            Failed::other(format!("cannot start {name}: {}: {error}", what.display()))
+            Error::other(format!("cannot start {name}: {}: {error}", what.display()))
         };
         let file = File::create(&log).map_err(|error| failed(&log, error))?;
         let out = file.try_clone().map_err(|error| failed(&log, error))?;
-        // Of util-linux: has the kernel kill the child when we end in a way that we cannot act upon.
+        // setpriv, of util-linux, has the kernel kill the child when this process is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -71,50 +74,62 @@ impl Process {
         })
     }
 
-    /// Its standard output, once.
+    /// Its standard output, if it is piped; `None` the second time.
     pub fn output(&mut self) -> Option<std::process::ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Its id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Why it cannot be used: what it said last.
-    pub fn complaint(&self) -> Failed {
+    /// The error for a process that does not answer, with the end of its log.
+    pub fn complaint(&self) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
-        Failed::other(format!("{} does not answer; it said:\n{last}", self.name))
+        Error::other(format!(
+            "{} does not answer; the end of its log:\n{last}",
+            self.name
+        ))
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // Both fail if the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A free port of this machine.
+/// The path of this program.
 ///
 /// # Errors
-/// Where the system has none.
-pub fn free_ports(count: usize) -> Result<Vec<SocketAddr>, Failed> {
+/// If the system does not tell it.
+pub fn this_program() -> Result<PathBuf, Error> {
+    std::env::current_exe()
+        .map_err(|error| Error::other(format!("cannot find this program: {error}")))
+}
+
+/// `count` free ports of this machine. Another process may take one before it is used.
+///
+/// # Errors
+/// If the system has no free port.
+pub fn free_ports(count: usize) -> Result<Vec<SocketAddr>, Error> {
     let bound: std::io::Result<Vec<TcpListener>> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
         .collect();
     let addresses = bound.and_then(|all| all.iter().map(TcpListener::local_addr).collect());
-    addresses.map_err(|error| Failed::other(format!("no free port: {error}")))
+    addresses.map_err(|error| Error::other(format!("no free port: {error}")))
 }
 
-/// How long the threads of a process ran so far, in nanoseconds; `None` once it is gone.
+/// The CPU time of all threads of a process so far, in nanoseconds; `None` if the process has ended.
 pub fn cpu_nanos(process: u32) -> Option<u64> {
     let mut total = 0;
     for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
-        // A thread that ended meanwhile takes its share with it: a few microseconds.
+        // The time of a thread that has just ended is lost: a few microseconds.
         let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
         let on_cpu = stat
             .split(' ')

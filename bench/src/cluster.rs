@@ -1,41 +1,40 @@
-//! The cluster that is measured: one that runs already, or one that is started for the run.
+//! The cluster that is measured: a running one, or one that is started for the run.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use super::{
-    Failed, Fence, NAMESPACE,
-    child::{Directory, Process, free_ports},
-    target::{Server, Target},
+use crate::{
+    child::{Directory, Process, free_ports, this_program},
+    error::Error,
+    options::Fence,
+    target::{NAMESPACE, Server, Target},
 };
 use ratchet_client::{Client, Code, api};
 
+/// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// This program.
-pub fn this_program() -> Result<PathBuf, Failed> {
-    std::env::current_exe()
-        .map_err(|error| Failed::other(format!("cannot find this program: {error}")))
-}
-
-/// The node's program: the one that is named, or `ratchet` beside this one.
-pub fn program(named: Option<&Path>) -> Result<PathBuf, Failed> {
+/// The node's program: `named`, or `ratchet` in the directory of this program.
+///
+/// # Errors
+/// If there is no such file.
+pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     let program = match named {
         Some(named) => named.to_owned(),
         None => this_program()?.with_file_name("ratchet"),
     };
     match program.is_file() {
         true => Ok(program),
-        false => Err(Failed::config(format!(
-            "there is no program {}; build it (cargo build --bin ratchet), or name one: --binary",
+        false => Err(Error::config(format!(
+            "there is no program {}; build it (cargo build --bin ratchet), or name another with --binary",
             program.display()
         ))),
     }
 }
 
-fn client(servers: &[String], timeout: Duration) -> Result<Client, Failed> {
+fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
     Ok(Client::builder()
         .servers(servers)
         .timeout(timeout)
@@ -45,7 +44,7 @@ fn client(servers: &[String], timeout: Duration) -> Result<Client, Failed> {
 /// Starts a cluster of `nodes` nodes on this machine.
 ///
 /// # Errors
-/// Where a node does not start; with what it said.
+/// If a node does not start or answer; with the end of its log.
 pub async fn start(
     directory: &Directory,
     program: &Path,
@@ -53,7 +52,7 @@ pub async fn start(
     nodes: u64,
     fence: Fence,
     step: u64,
-) -> Result<Target, Failed> {
+) -> Result<Target, Error> {
     let ports = free_ports(2 * nodes as usize)?;
     let (clients, peers) = ports.split_at(nodes as usize);
     let founders: Vec<String> = (peers.iter().zip(1..))
@@ -96,11 +95,11 @@ pub async fn start(
     Ok(Target::new(name, servers, leader))
 }
 
-/// A cluster that runs already.
+/// Finds the nodes of a running cluster.
 ///
 /// # Errors
-/// Where none of its servers answers.
-pub async fn running(servers: &[String]) -> Result<Target, Failed> {
+/// If none of its servers answers, or it has no leader.
+pub async fn running(servers: &[String]) -> Result<Target, Error> {
     found(servers, None).await?;
     let status = client(servers, PATIENCE)?.status().await?;
     let servers = status.nodes.iter().map(|node| Server {
@@ -112,10 +111,10 @@ pub async fn running(servers: &[String]) -> Result<Target, Failed> {
     Ok(Target::new("ratchet", servers.collect(), leader))
 }
 
-/// Waits for the cluster, makes its namespace, and tells who leads.
-async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Failed> {
+/// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.
+async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Error> {
     let client = client(servers, PATIENCE)?;
-    // Waits until somebody leads.
+    // This waits until there is a leader.
     client.next("book", u64::MAX).await?;
     let created = client.create_namespace(api::CreateNamespaceRequest {
         name: NAMESPACE.to_owned(),
@@ -129,6 +128,6 @@ async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Failed> {
     client.status().await?.leader.ok_or_else(no_leader)
 }
 
-fn no_leader() -> Failed {
-    Failed::other("the cluster has no leader just now; see ratchet status".to_owned())
+fn no_leader() -> Error {
+    Error::other("the cluster has no leader at the moment; see `ratchet status`".to_owned())
 }

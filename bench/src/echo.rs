@@ -1,4 +1,4 @@
-//! The yardstick: a gRPC server with a handler that does nothing.
+//! The echo: a gRPC server whose handler does nothing, to compare with.
 
 use std::io::{BufRead, BufReader, Write};
 
@@ -6,10 +6,9 @@ use futures::{StreamExt, stream::BoxStream};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
 
-use super::{
-    Failed,
-    child::{Directory, Process},
-    cluster::this_program,
+use crate::{
+    child::{Directory, Process, this_program},
+    error::Error,
     target::{Server, Target},
 };
 use api::{
@@ -18,18 +17,18 @@ use api::{
     sequencer_server::{Sequencer, SequencerServer},
 };
 
-/// The server that the public API describes.
+/// The server side of the public API.
 mod api {
     #![allow(missing_docs, unreachable_pub)]
     tonic::include_proto!("ratchet.v1");
 }
 
-/// Serves, and prints where.
+/// Serves, and prints the address.
 ///
 /// # Errors
-/// Where it cannot listen.
-pub async fn serve() -> Result<(), Failed> {
-    let failed = |error: std::io::Error| Failed::other(format!("the echo: {error}"));
+/// If it cannot listen.
+pub async fn serve() -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::other(format!("the echo: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let mut out = std::io::stdout();
@@ -41,19 +40,19 @@ pub async fn serve() -> Result<(), Failed> {
         .add_service(SequencerServer::new(Echo))
         .serve_with_incoming(incoming)
         .await
-        .map_err(|error| Failed::other(format!("the echo: {error}")))
+        .map_err(|error| Error::other(format!("the echo: {error}")))
 }
 
-/// Starts it as a process of its own.
+/// Starts the echo as a process of its own.
 ///
 /// # Errors
-/// Where it does not start.
-pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+/// If it does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let mut process = Process::start(directory, "echo", &this_program()?, &["echo"], true)?;
     let mut address = String::new();
     if let Some(output) = process.output() {
         let mut output = BufReader::new(output);
-        // It prints one line, at once.
+        // The echo prints one line, as soon as it listens.
         output
             .read_line(&mut address)
             .map_err(|_| process.complaint())?;
@@ -104,7 +103,7 @@ impl Sequencer for Echo {
         &self,
         _request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
-        Err(Status::unimplemented("an echo knows nothing"))
+        Err(Status::unimplemented("the echo has no sequences"))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
@@ -113,6 +112,6 @@ impl Sequencer for Echo {
         &self,
         _request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
-        Err(Status::unimplemented("an echo has no leader"))
+        Err(Status::unimplemented("the echo has no leader"))
     }
 }

@@ -1,4 +1,4 @@
-//! Latency over time, as a picture.
+//! Plots latency over time, as SVG.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use plotters::{
     style::{Color, RGBColor, WHITE},
 };
 
-use super::{Failed, report::Report};
+use crate::{error::Error, report::Report};
 
-/// Width and height, in pixels.
+/// Width and height of the plot, in pixels.
 const SIZE: (u32, u32) = (1_000, 480);
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
-/// For each side, from light to dark.
+/// The colours of each side's quantiles, from light to dark.
 const COLOURS: [[RGBColor; 4]; 2] = [
     [
         RGBColor(158, 202, 225),
@@ -32,15 +32,15 @@ const COLOURS: [[RGBColor; 4]; 2] = [
     ],
 ];
 
-/// Writes the picture of a run.
+/// Writes the plot of a run.
 ///
 /// # Errors
-/// Where the file cannot be written.
-pub fn write(path: &Path, report: &Report) -> Result<(), Failed> {
+/// If the file cannot be written.
+pub fn write(path: &Path, report: &Report) -> Result<(), Error> {
     let mut svg = String::new();
-    draw(&mut svg, report).map_err(|error| Failed::other(format!("the plot: {error}")))?;
+    draw(&mut svg, report).map_err(|error| Error::other(format!("the plot: {error}")))?;
     std::fs::write(path, svg)
-        .map_err(|error| Failed::other(format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Error::other(format!("cannot write {}: {error}", path.display())))
 }
 
 fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Error>> {
@@ -66,7 +66,7 @@ fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Err
         .y_desc("latency, ms")
         .light_line_style(WHITE)
         .draw()?;
-    // Two sides' maxima would hide everything else.
+    // The maxima of two sides would hide everything else.
     let shown = if report.sides.len() > 1 { 3 } else { 4 };
     for (side, colours) in sides().zip(COLOURS) {
         for ((quantile, name), colour) in QUANTILES.into_iter().zip(colours).take(shown) {
@@ -86,7 +86,7 @@ fn draw(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::Err
     }
     chart
         .configure_series_labels()
-        // Below the latencies, where the scale leaves room.
+        // The scale leaves room below the latencies.
         .position(SeriesLabelPosition::LowerRight)
         .background_style(WHITE.mix(0.8))
         .border_style(RGBColor(200, 200, 200))

@@ -1,20 +1,24 @@
-//! What a run came to, for people and for programs.
+//! The report of a run: as a table for people, as JSON for programs.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{Bench, load::Measured, target::Target};
+use crate::{
+    options::{Door, RunOptions},
+    round::RoundResult,
+    target::Target,
+};
 
-/// What one side came to, round by round.
+/// The results of one side, round by round.
 pub struct Side {
     pub name: &'static str,
-    pub rounds: Vec<Measured>,
+    pub rounds: Vec<RoundResult>,
 }
 
 impl Side {
-    /// A side without rounds yet.
+    /// A side without results.
     pub fn new(target: &Target) -> Side {
         Side {
             name: target.name,
@@ -22,13 +26,13 @@ impl Side {
         }
     }
 
-    /// Adds a round.
-    pub fn add(&mut self, measured: Measured) {
-        self.rounds.push(measured);
+    /// Adds the result of a round.
+    pub fn add(&mut self, result: RoundResult) {
+        self.rounds.push(result);
     }
 
-    /// The median over the rounds of what `of` says of each; 0 for none.
-    fn median(&self, of: impl Fn(&Measured) -> f64) -> f64 {
+    /// The median of `of` over the rounds; 0 if there is none.
+    fn median(&self, of: impl Fn(&RoundResult) -> f64) -> f64 {
         median(self.rounds.iter().map(of).collect()).unwrap_or(0.0)
     }
 
@@ -57,7 +61,7 @@ impl Side {
         let max = self.rounds.iter().map(|round| round.latencies.max()).max();
         json!({
             "name": self.name,
-            "numbers_per_second": self.median(Measured::numbers_per_second),
+            "numbers_per_second": self.median(RoundResult::numbers_per_second),
             "requests_per_second": self.median(|m| m.requests as f64 / m.elapsed.as_secs_f64()),
             "p50_ns": self.percentile(0.5),
             "p90_ns": self.percentile(0.9),
@@ -73,7 +77,7 @@ impl Side {
     }
 }
 
-/// What a run came to.
+/// The report of a run.
 pub struct Report {
     pub title: String,
     settings: Value,
@@ -81,42 +85,45 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of the sides of a run: the cluster, and what it was compared with.
-    pub fn new(bench: &Bench, sides: Vec<Side>) -> Report {
+    /// Reports the sides of a run: the cluster, and if there is one the other side.
+    pub fn new(options: &RunOptions, sides: Vec<Side>) -> Report {
         let settings = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "door": format!("{:?}", bench.door).to_lowercase(),
-            "via": format!("{:?}", bench.via).to_lowercase(),
-            "fence": bench.fence.name(),
-            "seconds": bench.seconds,
-            "connections": bench.connections,
-            "in_flight": bench.in_flight,
-            "tasks": bench.tasks,
-            "batch": bench.batch,
-            "keys": bench.keys,
-            "rate": bench.rate,
-            "step": bench.step,
-            "seed": bench.seed,
+            "door": format!("{:?}", options.door).to_lowercase(),
+            "via": format!("{:?}", options.via).to_lowercase(),
+            "fence": options.fence.name(),
+            "seconds": options.seconds,
+            "connections": options.connections,
+            "in_flight": options.in_flight,
+            "tasks": options.tasks,
+            "batch": options.batch,
+            "keys": options.keys,
+            "rate": options.rate,
+            "step": options.step,
+            "seed": options.seed,
         });
-        let how = match bench.door {
-            super::Door::Client => format!("{} tasks", bench.tasks),
-            _ => format!("{} x {} in flight", bench.connections, bench.in_flight),
+        let how = match options.door {
+            Door::Client => format!("{} tasks", options.tasks),
+            Door::Unary | Door::Stream => {
+                format!("{} x {} in flight", options.connections, options.in_flight)
+            }
         };
-        let rate = bench
+        let rate = options
             .rate
             .map_or(String::new(), |rate| format!(", {rate} requests/s"));
         Report {
             title: format!(
                 "ratchet-bench: {:?}, {how}, {} keys{rate}",
-                bench.door, bench.keys
+                options.door, options.keys
             ),
             settings,
             sides,
         }
     }
 
-    /// Ours to theirs, as the median over the rounds; `None` without another side.
-    fn ratio(&self, of: impl Fn(&Measured) -> f64) -> Option<f64> {
+    /// The median over the rounds of the cluster's value divided by the other side's; `None` without another
+    /// side.
+    fn ratio(&self, of: impl Fn(&RoundResult) -> f64) -> Option<f64> {
         let [ours, theirs] = &self.sides[..] else {
             return None;
         };
@@ -128,20 +135,20 @@ impl Report {
         self.ratio(|round| round.latencies.value_at_quantile(quantile) as f64)
     }
 
-    /// As one value.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let mut value = self.settings.clone();
         for (field, side) in ["ratchet", "against"].iter().zip(&self.sides) {
             value[field] = side.to_json();
         }
-        value["ratio_throughput"] = json!(self.ratio(Measured::numbers_per_second));
+        value["ratio_throughput"] = json!(self.ratio(RoundResult::numbers_per_second));
         value["ratio_p50"] = json!(self.percentile_ratio(0.5));
         value["ratio_p99"] = json!(self.percentile_ratio(0.99));
         value["ratio_p999"] = json!(self.percentile_ratio(0.999));
         value
     }
 
-    /// As a table.
+    /// The report as a table.
     pub fn to_text(&self) -> String {
         let head = [
             "",
@@ -166,7 +173,7 @@ impl Report {
                 text += &format!("\nfirst error of {}: {error}", side.name);
             }
         }
-        if let Some(throughput) = self.ratio(Measured::numbers_per_second) {
+        if let Some(throughput) = self.ratio(RoundResult::numbers_per_second) {
             let rounds = self.sides[0].rounds.len();
             text += &format!(
                 "\nratio, median of {rounds} alternating rounds: numbers/s {throughput:.2}"
@@ -188,7 +195,7 @@ impl Side {
         let cpu = self.cpu(|(asked, _)| asked);
         vec![
             self.name.to_owned(),
-            format!("{:.0}", self.median(Measured::numbers_per_second)),
+            format!("{:.0}", self.median(RoundResult::numbers_per_second)),
             time(self.percentile(0.5)),
             time(self.percentile(0.9)),
             time(self.percentile(0.99)),
@@ -199,13 +206,13 @@ impl Side {
         ]
     }
 
-    /// The latencies of all rounds, one tenth of a second after the other.
+    /// The latencies of each tenth of a second, over all rounds.
     pub fn ticks(&self) -> impl Iterator<Item = &Histogram<u64>> {
         self.rounds.iter().flat_map(|round| &round.ticks)
     }
 }
 
-/// Lays out rows: columns as wide as their widest cell, two spaces apart.
+/// Lays out rows. A column is as wide as its widest cell; columns are two spaces apart.
 fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let line = |row: &Vec<String>| {
@@ -219,7 +226,7 @@ fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The median; of an even number, the mean of the two in the middle.
+/// The median; for an even number of values, the mean of the two in the middle. `None` for no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -236,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() {
         assert_eq!(median(vec![]), None);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));

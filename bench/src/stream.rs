@@ -1,4 +1,4 @@
-//! Drives `NextStream`: a window of messages on one stream.
+//! Drives `NextStream`: keeps a window of messages in flight on each stream.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -14,68 +14,72 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
 
-use super::{
-    NAMESPACE,
-    load::{PACE, Run},
-};
+use crate::{load::PACER_INTERVAL, recorder::Recorder, target::NAMESPACE};
 use ratchet_client::api::{
     NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient,
 };
 
-/// No answer is larger, in bytes.
+/// The largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Starts asking over `channels`.
-pub fn start(channels: Vec<Channel>, run: &Arc<Run>, workers: &mut JoinSet<()>) {
+/// Starts one worker for each of `channels`, and in an open loop a pacer.
+pub fn start(channels: Vec<Channel>, recorder: &Arc<Recorder>, workers: &mut JoinSet<()>) {
     let ticks = Arc::new(Notify::new());
     for (place, channel) in channels.into_iter().enumerate() {
-        let (run, ticks) = (run.clone(), ticks.clone());
+        let (recorder, ticks) = (recorder.clone(), ticks.clone());
         workers.spawn(async move {
-            if let Err(status) = ask(channel, place, &run, &ticks).await {
-                run.fail(format!("{:?}: {}", status.code(), status.message()));
+            if let Err(status) = ask(channel, place, &recorder, &ticks).await {
+                recorder.fail(format!("{:?}: {}", status.code(), status.message()));
             }
         });
     }
-    if run.load.rate.is_some() {
-        let run = run.clone();
-        // A thread of its own, since the runtime's timers tick in milliseconds.
+    if recorder.load.rate.is_some() {
+        let recorder = recorder.clone();
+        // A thread of its own, since the timers of the runtime tick in milliseconds.
         workers.spawn_blocking(move || {
-            while !run.stop.load(Relaxed) {
-                std::thread::sleep(PACE);
+            while !recorder.stop.load(Relaxed) {
+                std::thread::sleep(PACER_INTERVAL);
                 ticks.notify_waiters();
             }
-            // Whoever began to wait just now is to see that the run is over.
+            // Wake workers that began to wait just now, so that they see the end of the run.
             ticks.notify_waiters();
         });
     }
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy)]
-struct Sent {
+struct InFlight {
     since: Instant,
-    /// Its first key, and what was known of it.
+    /// Its first key, and the greatest number received of that key before.
     key: u64,
     floor: u64,
 }
 
-/// One stream and its window.
+/// One stream, and its messages in flight.
 struct Window<'a> {
-    run: &'a Run,
+    recorder: &'a Recorder,
     place: usize,
     rng: SmallRng,
     messages: mpsc::Sender<NextStreamRequest>,
-    /// By the id of the message.
-    sent: Vec<Option<Sent>>,
+    /// The messages in flight, by id.
+    sent: Vec<Option<InFlight>>,
+    /// The ids that are not in use.
     free: Vec<usize>,
     started: Instant,
+    /// The number of messages sent.
     count: u32,
-    /// Between two messages of an open loop.
+    /// The time between two messages; `None` in a closed loop.
     pace: Option<Duration>,
 }
 
-async fn ask(channel: Channel, place: usize, run: &Run, ticks: &Notify) -> Result<(), Status> {
-    let window = run.load.in_flight;
+async fn ask(
+    channel: Channel,
+    place: usize,
+    recorder: &Recorder,
+    ticks: &Notify,
+) -> Result<(), Status> {
+    let window = recorder.load.in_flight;
     let (messages, outgoing) = mpsc::channel(window);
     let client = SequencerClient::new(channel);
     let mut answers: Streaming<NextStreamResponse> = client
@@ -84,18 +88,18 @@ async fn ask(channel: Channel, place: usize, run: &Run, ticks: &Notify) -> Resul
         .await?
         .into_inner();
     let mut window = Window {
-        run,
+        recorder,
         place,
-        rng: SmallRng::seed_from_u64(run.load.seed.wrapping_add(place as u64)),
+        rng: SmallRng::seed_from_u64(recorder.load.seed.wrapping_add(place as u64)),
         messages,
         sent: vec![None; window],
         free: (0..window).collect(),
         started: Instant::now(),
         count: 0,
-        pace: (run.load.rate)
-            .map(|rate| Duration::from_secs_f64(run.load.connections as f64 / rate as f64)),
+        pace: (recorder.load.rate)
+            .map(|rate| Duration::from_secs_f64(recorder.load.connections as f64 / rate as f64)),
     };
-    while !run.stop.load(Relaxed) {
+    while !recorder.stop.load(Relaxed) {
         window.fill().await?;
         let answer = tokio::select! {
             biased;
@@ -109,7 +113,7 @@ async fn ask(channel: Channel, place: usize, run: &Run, ticks: &Notify) -> Resul
 }
 
 impl Window<'_> {
-    /// Sends what is due, as far as the window allows.
+    /// Sends the messages that are due, as far as the window allows.
     async fn fill(&mut self) -> Result<(), Status> {
         while let Some(&id) = self.free.last() {
             let now = Instant::now();
@@ -122,17 +126,17 @@ impl Window<'_> {
             };
             self.free.pop();
             self.count += 1;
-            let keys = self.run.load.keys;
-            let ids = (0..self.run.load.batch).map(|_| self.rng.random_range(0..keys));
+            let keys = self.recorder.load.keys;
+            let ids = (0..self.recorder.load.batch).map(|_| self.rng.random_range(0..keys));
             let ids: Vec<u64> = ids.collect();
             let key = ids[0];
-            let floor = self.run.floor(key);
-            self.sent[id] = Some(Sent { since, key, floor });
+            let floor = self.recorder.floor(key);
+            self.sent[id] = Some(InFlight { since, key, floor });
             let request = NextStreamRequest {
                 id: id as u64,
                 namespace: NAMESPACE.to_owned(),
                 ids,
-                // Never told a route: the benchmark chooses whom to ask.
+                // The newest possible version, so that no route comes back: the benchmark chooses the server.
                 route_version: u64::MAX,
                 ..NextStreamRequest::default()
             };
@@ -145,20 +149,22 @@ impl Window<'_> {
     fn answered(&mut self, answer: NextStreamResponse) {
         let id = answer.id as usize;
         let Some(sent) = self.sent.get_mut(id).and_then(Option::take) else {
-            return self.run.fail(format!("an answer to no message: {id}"));
+            return self
+                .recorder
+                .fail(format!("an answer to message {id}, which is not in flight"));
         };
         self.free.push(id);
         if let Some(failure) = answer.failure {
-            return self.run.fail(failure.message);
+            return self.recorder.fail(failure.message);
         }
         if let Some(failure) = answer.exhausted.and_then(|exhausted| exhausted.failure) {
-            return self.run.fail(failure.message);
+            return self.recorder.fail(failure.message);
         }
         let Some(first) = answer.firsts.first() else {
-            return self.run.fail("an answer without a number".to_owned());
+            return self.recorder.fail("an answer without a number".to_owned());
         };
-        self.run.check(sent.key, sent.floor, *first);
+        self.recorder.check(sent.key, sent.floor, *first);
         let numbers = answer.firsts.len() as u64;
-        self.run.record(self.place, sent.since, numbers);
+        self.recorder.record(self.place, sent.since, numbers);
     }
 }

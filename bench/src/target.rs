@@ -1,15 +1,19 @@
-//! What is measured: a cluster, or something to compare it with.
+//! A target: what is measured, a cluster or a server to compare it with.
 
 use std::time::Duration;
 
 use futures::future::join_all;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{
-    Door, Failed, NAMESPACE, Via,
+use crate::{
     child::{Process, cpu_nanos},
+    error::Error,
+    options::{Door, Via},
 };
 use ratchet_client::Client;
+
+/// The namespace whose numbers are used up.
+pub const NAMESPACE: &str = "bench";
 
 /// A server of a target.
 pub struct Server {
@@ -18,47 +22,46 @@ pub struct Server {
     pub process: Option<Process>,
 }
 
-/// How a target is asked.
+/// The protocol by which a target is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Door(Door),
+pub enum Protocol {
+    Ratchet(Door),
     Redis,
     Etcd,
     TsOracle,
 }
 
-/// Something that hands out numbers.
+/// A cluster or server that hands out numbers.
 pub struct Target {
     pub name: &'static str,
     pub servers: Vec<Server>,
     pub leader: u64,
-    pub way: Way,
-    /// The servers that are asked: one, or for the client library all that it may go to, the chosen one
-    /// first.
-    pub asked: Vec<String>,
-    /// Whether the client library is not to follow the leader.
-    pub stays: bool,
-    /// Whether its numbers must grow.
+    pub protocol: Protocol,
+    /// The addresses that are asked: one; for the client library all that it may use, the chosen one first.
+    pub addresses: Vec<String>,
+    /// Whether the client library follows the leader.
+    pub follow_leader: bool,
+    /// Whether the numbers are checked to grow.
     pub is_checked: bool,
 }
 
 impl Target {
-    /// A target that is asked at its leader.
+    /// A target that is asked at its leader, by unary calls.
     pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
         Target {
             name,
-            asked: (servers.iter().filter(|server| server.id == leader))
+            addresses: (servers.iter().filter(|server| server.id == leader))
                 .map(|server| server.address.clone())
                 .collect(),
             servers,
             leader,
-            way: Way::Door(Door::Unary),
-            stays: false,
+            protocol: Protocol::Ratchet(Door::Unary),
+            follow_leader: true,
             is_checked: name != "echo",
         }
     }
 
-    /// The same servers, for another name; their processes stay with the first.
+    /// The same servers under another name. Their processes stay with this target.
     pub fn without_processes(&self, name: &'static str) -> Target {
         let servers = self.servers.iter().map(|server| Server {
             id: server.id,
@@ -68,34 +71,35 @@ impl Target {
         Target::new(name, servers.collect(), self.leader)
     }
 
-    /// Chooses the door, and the node that is asked.
+    /// Chooses how numbers are requested, and from which node.
     ///
     /// # Errors
-    /// Where there is no such node.
-    pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Failed> {
-        self.way = Way::Door(door);
+    /// If the cluster has no such node.
+    pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Error> {
+        self.protocol = Protocol::Ratchet(door);
         let leader = self.leader;
         let wanted = |server: &&Server| (server.id == leader) == (via == Via::Leader);
         let server = self.servers.iter().find(wanted).ok_or_else(|| {
-            Failed::other(format!(
+            Error::other(format!(
                 "the cluster of {} nodes has no follower",
                 self.servers.len()
             ))
         })?;
-        self.stays = via == Via::Follower;
-        self.asked = vec![server.address.clone()];
-        if door == Door::Client && !self.stays {
+        self.follow_leader = via == Via::Leader;
+        self.addresses = vec![server.address.clone()];
+        if door == Door::Client && self.follow_leader {
             let others = self.servers.iter().filter(|other| other.id != server.id);
-            self.asked.extend(others.map(|other| other.address.clone()));
+            self.addresses
+                .extend(others.map(|other| other.address.clone()));
         }
         Ok(())
     }
 
-    /// Has each key hand out a number, so that none is cold.
+    /// Takes a number of each key, so that no key is cold.
     ///
     /// # Errors
-    /// The cluster's.
-    pub async fn warm(&self, keys: u64) -> Result<(), Failed> {
+    /// If the cluster does not answer.
+    pub async fn warm(&self, keys: u64) -> Result<(), Error> {
         let servers: Vec<String> = self.servers.iter().map(|s| s.address.clone()).collect();
         let client = Client::builder()
             .servers(servers)
@@ -111,7 +115,7 @@ impl Target {
         Ok(())
     }
 
-    /// CPU time of the server that is asked, and of all of them, so far.
+    /// The CPU time of the leader, and of all servers, so far; `None` if they run elsewhere.
     pub fn cpu(&self) -> Option<(u64, u64)> {
         let (mut asked, mut all) = (0, 0);
         for server in &self.servers {
@@ -122,23 +126,26 @@ impl Target {
         Some((asked, all))
     }
 
-    /// Connections to the server that is asked.
-    pub async fn channels(&self, count: usize) -> Result<Vec<Channel>, Failed> {
+    /// Opens `count` connections to the servers that are asked.
+    ///
+    /// # Errors
+    /// If a server cannot be connected to.
+    pub async fn channels(&self, count: usize) -> Result<Vec<Channel>, Error> {
         let mut channels = Vec::with_capacity(count);
-        for server in self.asked.iter().cycle().take(count) {
+        for server in self.addresses.iter().cycle().take(count) {
             channels.push(connect(server).await?);
         }
         Ok(channels)
     }
 }
 
-/// A connection to a server.
+/// Connects to a server.
 ///
 /// # Errors
-/// Where it does not let us in.
-pub async fn connect(server: &str) -> Result<Channel, Failed> {
+/// If the server cannot be connected to.
+pub async fn connect(server: &str) -> Result<Channel, Error> {
     let failed = |error: tonic::transport::Error| {
-        Failed::other(format!(
+        Error::other(format!(
             "cannot connect to {server}: {error}; is it running?"
         ))
     };
@@ -160,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn the_client_library_is_given_all_nodes_and_the_other_doors_the_one_that_is_measured() {
+    fn the_client_library_gets_all_nodes_and_the_other_doors_only_the_measured_one() {
         let asked = |door, via| {
             let mut target = target();
             target.choose(door, via).expect("there is one");
-            target.asked.join(" ")
+            target.addresses.join(" ")
         };
         let all = "node-2:7600 node-1:7600 node-3:7600";
         assert_eq!(asked(Door::Client, Via::Leader), all);

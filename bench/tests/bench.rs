@@ -25,7 +25,7 @@ impl Drop for Process {
     }
 }
 
-/// The benchmark, without what this process's environment says.
+/// The benchmark, without the environment of this process.
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet-bench"));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -39,7 +39,7 @@ fn bench(dir: &Path, args: &[&str]) -> Output {
     command(dir).args(args).output().expect("it runs")
 }
 
-/// The node's program, which stands beside the benchmark's.
+/// The node's program, in the directory of the benchmark's.
 fn node() -> PathBuf {
     let node = Path::new(env!("CARGO_BIN_EXE_ratchet-bench")).with_file_name("ratchet");
     assert!(node.is_file(), "first: cargo build --bin ratchet");
@@ -55,7 +55,7 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The processes that have something in `dir` to do.
+/// The processes whose command line or environment names `dir`.
 fn processes_of(dir: &Path) -> BTreeSet<u32> {
     let named = |id: &u32| {
         let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
@@ -72,7 +72,7 @@ fn processes_of(dir: &Path) -> BTreeSet<u32> {
 }
 
 #[test]
-fn a_comparison_with_the_empty_handler_is_reported_in_json_and_leaves_nothing_behind() {
+fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
     let dir = TempDir::new().unwrap();
     let plot = dir.path().join("latency.svg");
     let args = ["--against", "echo", "--seconds", "2", "--json", "--plot"];
@@ -124,7 +124,7 @@ fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
 }
 
 #[test]
-fn a_follower_and_another_fence_can_be_compared_with() {
+fn the_leader_is_compared_with_a_follower_and_with_another_fence() {
     let dir = TempDir::new().unwrap();
     for against in ["follower", "quorum"] {
         let few = ["--seconds", "1", "--rounds", "1", "--keys", "50", "--json"];
@@ -136,7 +136,7 @@ fn a_follower_and_another_fence_can_be_compared_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_cluster_is_measured_and_goes_on() {
+async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
     let dir = TempDir::new().unwrap();
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [listen, peer_listen] = ports.map(|port| port.local_addr().unwrap().to_string());
@@ -156,7 +156,7 @@ async fn a_running_cluster_is_measured_and_goes_on() {
 }
 
 #[test]
-fn what_it_started_dies_with_it_even_when_it_is_killed() {
+fn when_the_benchmark_is_killed_every_process_that_it_started_ends() {
     let dir = TempDir::new().unwrap();
     let mut command = command(dir.path());
     command.args(["--against", "echo", "--seconds", "600"]);
@@ -169,7 +169,7 @@ fn what_it_started_dies_with_it_even_when_it_is_killed() {
                 "{:?}",
                 processes_of(dir.path())
             );
-            // Processes that come and go tell nobody.
+            // Starting and ending processes cause no event, so look again and again.
             std::thread::sleep(Duration::from_millis(10));
         }
     };
@@ -180,7 +180,7 @@ fn what_it_started_dies_with_it_even_when_it_is_killed() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_the_reason() {
+fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     let dir = TempDir::new().unwrap();
     let refused = |args: &[&str], says: &str| {
         let output = bench(dir.path(), args);

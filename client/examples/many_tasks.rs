@@ -1,4 +1,4 @@
-//! A thousand tasks ask through one client; few messages carry their requests.
+//! A thousand tasks share one client, which sends their requests in a few messages.
 //! `cargo run --example many_tasks -- 127.0.0.1:7600`
 
 use std::collections::BTreeSet;

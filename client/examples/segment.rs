@@ -1,4 +1,4 @@
-//! Unique numbers without a round trip, where their order between holders does not count.
+//! Unique numbers without a round trip, if their order across callers does not matter.
 //! `cargo run --example segment -- 127.0.0.1:7600`
 
 use ratchet_client::Client;

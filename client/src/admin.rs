@@ -1,13 +1,17 @@
-//! Everything but taking numbers: reading them, namespaces, membership, leadership.
+//! Everything but taking numbers: the last number of a key, namespaces, membership, leadership.
 
-use super::{Client, Error, Key};
-use crate::api::{self as v1, admin_client::AdminClient, sequencer_client::SequencerClient};
+use crate::{
+    api::{self as v1, admin_client::AdminClient, sequencer_client::SequencerClient},
+    client::Client,
+    error::Error,
+    key::Key,
+};
 
 impl Client {
-    /// The last number handed out for a key; `None` for none yet.
+    /// The last number handed out for a key; `None` if there is none yet.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
     pub async fn current(
         &self,
         namespace: &str,
@@ -16,18 +20,18 @@ impl Client {
         let request = v1::CurrentRequest {
             namespace: namespace.to_owned(),
             key: Some(key.into().into()),
-            // Any server will do; which there are is of use.
+            // The leader is not asked for: any server answers. The members are.
             route_version: u64::MAX,
-            members_version: self.shared.servers.members_version(),
+            members_version: self.pool().members_version(),
         };
-        let servers = &self.shared.servers;
-        let answer: v1::CurrentResponse = servers
+        let answer: v1::CurrentResponse = self
+            .pool()
             .call(false, request, async |channel, request| {
                 SequencerClient::new(channel).current(request).await
             })
             .await?;
         if let Some(route) = &answer.route {
-            servers.learn(route);
+            self.pool().learn(route);
         }
         Ok(answer.last)
     }
@@ -35,10 +39,9 @@ impl Client {
     /// All namespaces.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error::Server`] if no server answers in time.
     pub async fn list_namespaces(&self) -> Result<Vec<v1::Namespace>, Error> {
-        self.shared
-            .servers
+        self.pool()
             .call(
                 false,
                 v1::ListNamespacesRequest {},
@@ -49,7 +52,7 @@ impl Client {
     }
 }
 
-/// A method that passes one request on.
+/// Methods that pass one request on.
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $answer:ident:
         $request:expr => $method:ident, changes: $changes:literal;)*) => {
@@ -57,9 +60,9 @@ macro_rules! calls {
             $($(#[$doc])*
             ///
             /// # Errors
-            /// [`Error`].
+            /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
             pub async fn $name(&self, $($arg: $type),*) -> Result<v1::$answer, Error> {
-                self.shared.servers.call($changes, $request, async |channel, request| {
+                self.pool().call($changes, $request, async |channel, request| {
                     AdminClient::new(channel).$method(request).await
                 })
                 .await
@@ -75,22 +78,21 @@ calls! {
     create_namespace(request: v1::CreateNamespaceRequest) -> Namespace: request => create_namespace, changes: true;
     /// Changes a namespace.
     update_namespace(request: v1::UpdateNamespaceRequest) -> Namespace: request => update_namespace, changes: true;
-    /// The cluster, as the leader sees it, or the server asked.
+    /// The status of the cluster as the leader sees it; without a leader, as the server that was asked does.
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
-    /// Adds a learner.
+    /// Adds a node as a learner.
     add_node(id: u64, peer_address: String) -> MembershipResponse:
         v1::AddNodeRequest { id, peer_address } => add_node, changes: true;
-    /// Makes a learner a voter; with `force`, even where that may leave the cluster without a
-    /// majority.
+    /// Makes a learner a voter. With `force`, even if the cluster may lose its majority.
     promote_node(id: u64, force: bool) -> MembershipResponse:
         v1::NodeRequest { id, force } => promote_node, changes: true;
-    /// Removes a node; with `force`, even where that may leave the cluster without a majority.
+    /// Removes a node. With `force`, even if the cluster may lose its majority.
     remove_node(id: u64, force: bool) -> MembershipResponse:
         v1::NodeRequest { id, force } => remove_node, changes: true;
-    /// Takes in where a member is now.
+    /// Updates the addresses of a member that has moved. `None` keeps the peer address.
     update_node(id: u64, peer_address: Option<String>) -> MembershipResponse:
         v1::UpdateNodeRequest { id, peer_address } => update_node, changes: true;
-    /// Hands the leadership to `to`, or to the voter with the longest log.
+    /// Transfers the leadership to node `to`; with `None`, to the voter with the longest log.
     transfer(to: Option<u64>) -> TransferLeadershipResponse:
         v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;
 }

@@ -1,13 +1,14 @@
 //! The messages of the public API, as `proto/ratchet/v1` describes them, and its plain gRPC clients.
 //!
-//! They follow the API and tonic, not this package's version: fields are added with any release. Build
-//! them with `..Default::default()`.
+//! They follow the API and tonic, not the version of this package: any release may add fields. Build them
+//! with `..Default::default()`.
 
 #![allow(missing_docs)]
 
 tonic::include_proto!("ratchet.v1");
 
 impl Failure {
+    /// The failure as a gRPC status.
     pub(crate) fn into_status(self) -> tonic::Status {
         tonic::Status::new(self.code.into(), self.message)
     }

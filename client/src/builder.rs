@@ -1,15 +1,22 @@
-//! How a client is made.
+//! Builds a client.
 
 use std::time::Duration;
 
-use crate::{Client, Error};
+use crate::{client::Client, error::Error};
 
-/// Where a node listens for callers unless told otherwise.
+/// The default address of a node.
 const SERVER: &str = "127.0.0.1:7600";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
-/// Makes a [`Client`].
+impl Client {
+    /// Starts to build a client.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+/// Builds a [`Client`].
 ///
 /// ```
 /// # fn main() -> Result<(), ratchet_client::Error> {
@@ -42,34 +49,36 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Servers of the cluster, "host:port", to begin with: one that runs is enough, several are safer.
-    /// Where this is not called: 127.0.0.1:7600.
+    /// Sets the servers to start with, "host:port". One that runs is enough; several are safer. The default
+    /// is 127.0.0.1:7600.
     pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
         self
     }
 
-    /// After how long a request is given up, retries included: up to a day. 5 s unless told otherwise.
+    /// Sets how long a request may take, retries included: up to a day. The default is 5 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether it learns who leads and who the members are, and goes to them; it does unless told
-    /// otherwise. If not, it stays with the servers that it was given, which forward what they are
-    /// asked: for networks in which the nodes' own addresses cannot be reached. When all of them are
-    /// gone its requests fail, whoever else is there; name several.
+    /// Sets whether the client learns the leader and the members from answers, and connects to them. The
+    /// default is true.
+    ///
+    /// With false, the client asks only the servers that it was given, and they forward its requests. Use
+    /// this if the nodes' own addresses cannot be reached from the client. Give several servers: when all
+    /// of them are gone, requests fail although other members run.
     pub fn follow_leader(mut self, follow: bool) -> Self {
         self.follow_leader = follow;
         self
     }
 
-    /// The client. It connects at its first request, on the Tokio runtime that this is made on; without
-    /// one, requests panic.
+    /// Builds the client. It connects at its first request, and needs that request to be made on a Tokio
+    /// runtime: outside of one, requests panic.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an address that cannot be one, if there is none, and for a timeout of 0 or
-    /// of more than a day.
+    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", or if the
+    /// timeout is 0 or more than a day.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!(
@@ -77,6 +86,6 @@ impl Builder {
                 self.timeout
             )));
         }
-        Client::new(&self.servers, self.timeout, !self.follow_leader)
+        Client::new(&self.servers, self.timeout, self.follow_leader)
     }
 }

@@ -1,29 +1,29 @@
-//! Why a request was not answered.
+//! Errors: why a request failed, and whether to try it again.
 
 use std::fmt;
 
 use tonic::Status;
 
-/// Why a request was not answered.
+/// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No client can be built of what it was given; the text names it.
+    /// The client cannot be built, or a server cannot be asked: a setting is invalid. The text names it.
     #[error("{0}")]
     Invalid(String),
-    /// A server refused the request, or failed, or no server answered in time.
+    /// A server refused the request, a server failed, or no server answered in time.
     #[error("{server}: {message}")]
     #[non_exhaustive]
     Server {
         /// The server asked last, "host:port".
         server: String,
-        /// Of which kind the failure is.
+        /// The kind of failure.
         code: Code,
         /// What was wrong, with which value, and what to do.
         message: String,
     },
-    /// A number that is not greater than one that this client received for the same key before it asked:
-    /// the promise is broken. Stop, and tell us.
+    /// A number is not greater than one that this client had received for the same key before it asked.
+    /// The cluster broke its promise: stop using it, and report this.
     #[error(
         "{server}: {number} was handed out for a key of namespace {namespace:?} after {last} had been: \
          the cluster broke its promise; stop using it and report this"
@@ -34,9 +34,9 @@ pub enum Error {
         server: String,
         /// The namespace.
         namespace: String,
-        /// What was handed out before.
+        /// The number received before.
         last: u64,
-        /// What was handed out now.
+        /// The number received now.
         number: u64,
     },
     /// The runtime on which the client made its first request has ended.
@@ -45,9 +45,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same request may succeed when it is made again as it is, a little later. Numbers that
-    /// the failed request may have taken are lost then, never handed out twice. A change of namespaces or
-    /// members may have been made although it failed so: look before you ask again.
+    /// True if the same request may succeed when it is repeated unchanged, a little later. Numbers that the
+    /// failed request took are lost; they are never handed out twice. A change of namespaces or members may
+    /// have been made in spite of the error: look before you repeat it.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Server { code, .. } => code.is_retryable(),
@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// The kind of failure that a server told, or that nobody answered.
+    /// The kind of failure, for [`Error::Server`].
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Server { code, .. } => Some(*code),
@@ -63,6 +63,7 @@ impl Error {
         }
     }
 
+    /// The error that a gRPC status of `server` stands for.
     pub(crate) fn status(server: &str, status: &Status) -> Self {
         Error::Server {
             server: server.to_owned(),
@@ -72,40 +73,40 @@ impl Error {
     }
 }
 
-/// Of which kind a failure is: the standard gRPC codes that a cluster answers with.
+/// The kind of a failure: the standard gRPC codes that a cluster uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// The request cannot be answered as it is: an argument is outside its limits.
+    /// An argument is outside its limits.
     InvalidArgument,
     /// There is no such namespace, or no such node.
     NotFound,
-    /// What is to be created exists.
+    /// The thing to be created exists already.
     AlreadyExists,
-    /// The cluster is not in a state for this; the text says what to do first.
+    /// The cluster is not in the state for this request; the text says what to do first.
     FailedPrecondition,
-    /// The numbers of the key are used up: it reached its namespace's `max`.
+    /// The numbers of the key are used up: it has reached the `max` of its namespace.
     OutOfRange,
-    /// Too much waits at the server; ask again a little later.
+    /// Too many requests wait at the server; try again a little later.
     ResourceExhausted,
-    /// No server answers, or nobody leads for now.
+    /// No server answers, or there is no leader at the moment.
     Unavailable,
-    /// There was no answer in time.
+    /// No answer came in time.
     DeadlineExceeded,
-    /// Another change was under way; ask again.
+    /// Another change was in progress; try again.
     Aborted,
-    /// The server knows no such request: it is of another release.
+    /// The server does not know the request: it runs another release.
     Unimplemented,
-    /// A node's data is not what it was.
+    /// The data of a node is damaged or missing.
     DataLoss,
-    /// A fault of the server.
+    /// A bug in the server.
     Internal,
-    /// Any other; the text says more.
+    /// Any other kind; the text says more.
     Other,
 }
 
 impl Code {
-    /// As [`Error::is_retryable`].
+    /// See [`Error::is_retryable`].
     pub fn is_retryable(self) -> bool {
         match self {
             Code::ResourceExhausted
@@ -126,6 +127,7 @@ impl Code {
 }
 
 impl Code {
+    /// The kind of failure that a gRPC code stands for.
     pub(crate) fn of(code: tonic::Code) -> Self {
         match code {
             tonic::Code::InvalidArgument => Code::InvalidArgument,
@@ -135,7 +137,7 @@ impl Code {
             tonic::Code::OutOfRange => Code::OutOfRange,
             tonic::Code::ResourceExhausted => Code::ResourceExhausted,
             tonic::Code::Unavailable => Code::Unavailable,
-            // A server cancels what took too long.
+            // A server cancels a request that took too long.
             tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
             tonic::Code::Aborted => Code::Aborted,
             tonic::Code::Internal => Code::Internal,
@@ -150,7 +152,7 @@ impl Code {
 }
 
 impl fmt::Display for Code {
-    /// As gRPC spells it: `NOT_FOUND`; [`Code::Other`] is `UNKNOWN`.
+    /// Writes the code as gRPC spells it: `NOT_FOUND`; [`Code::Other`] is `UNKNOWN`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Code::InvalidArgument => "INVALID_ARGUMENT",
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_succeed_later_is_retryable_and_what_is_wrong_is_not() {
+    fn a_failure_is_retryable_if_the_same_request_may_succeed_later() {
         let error = |status| Error::status("a:1", &status);
         assert!(error(Status::unavailable("x")).is_retryable());
         assert!(error(Status::resource_exhausted("x")).is_retryable());

@@ -1,10 +1,10 @@
-//! What is asked for, and what comes back.
+//! The key of a sequence.
 
 use bytes::Bytes;
 
 use crate::api::{self as v1, key::Kind};
 
-/// What a sequence belongs to; the namespace fixes which of the two its keys are.
+/// What a sequence belongs to. All keys of a namespace are of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// An unsigned 64-bit integer.
@@ -14,17 +14,17 @@ pub enum Key {
 }
 
 impl Key {
-    /// How many bytes it takes in a message, at most.
+    /// How many bytes the key takes in a message, at most.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Key::Id(_) => 10,
-            // With its tag and its length.
+            // 11 bytes are enough for tag and length.
             Key::Name(name) => name.len() + 11,
         }
     }
 }
 
-// The only integer there is a `From` of: with another one, `next("book", 42)` would not compile.
+// Only `u64` has a `From`: with a second integer type, `next("book", 42)` would not compile.
 impl From<u64> for Key {
     fn from(id: u64) -> Self {
         Key::Id(id)
@@ -74,75 +74,5 @@ impl From<Key> for v1::Key {
             Key::Name(name) => Kind::Name(name),
         };
         v1::Key { kind: Some(kind) }
-    }
-}
-
-/// The numbers `first`, `first + increment`, ..., `last`.
-///
-/// Iterating gives them in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Numbers {
-    /// The smallest.
-    pub first: u64,
-    /// The greatest.
-    pub last: u64,
-    /// The distance between neighbours.
-    pub increment: u64,
-}
-
-impl IntoIterator for Numbers {
-    type Item = u64;
-    type IntoIter = NumbersIter;
-
-    fn into_iter(self) -> NumbersIter {
-        NumbersIter {
-            next: (self.first <= self.last).then_some(self.first),
-            numbers: self,
-        }
-    }
-}
-
-/// The numbers of a range, one after the other.
-#[derive(Debug, Clone)]
-pub struct NumbersIter {
-    next: Option<u64>,
-    numbers: Numbers,
-}
-
-impl Iterator for NumbersIter {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        let number = self.next?;
-        let following = number.checked_add(self.numbers.increment.max(1));
-        self.next = following.filter(|following| *following <= self.numbers.last);
-        Some(number)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = |next| (self.numbers.last - next) / self.numbers.increment.max(1) + 1;
-        let left = self.next.map_or(0, left);
-        (
-            usize::try_from(left).unwrap_or(usize::MAX),
-            usize::try_from(left).ok(),
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_iterated_by_its_increment_to_its_end() {
-        let numbers = |first, last, increment| Numbers {
-            first,
-            last,
-            increment,
-        };
-        let all: Vec<u64> = numbers(10, 40, 10).into_iter().collect();
-        assert_eq!(all, [10, 20, 30, 40]);
-        assert_eq!(numbers(7, 7, 5).into_iter().size_hint(), (1, Some(1)));
-        assert_eq!(numbers(u64::MAX - 1, u64::MAX, 1).into_iter().count(), 2);
     }
 }

@@ -1,28 +1,30 @@
-//! Which servers there are: those that answers told of, and those that the client was given. Pure.
+//! The list of known servers: the members that servers reported, and the servers that the client was
+//! given. Pure.
 //!
-//! Invariant: there always is a server to ask; an older membership never replaces a newer one.
+//! Invariant: the list is never empty; an older membership never replaces a newer one.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
-use crate::api::Route;
+use crate::{address::is_address, api::Route};
 
-/// The servers that are known.
+/// The known servers, and which of them to ask next.
 #[derive(Debug)]
 pub struct Members {
     given: Vec<Arc<str>>,
     version: u64,
-    /// The members in an order of this client's own, so that clients that lose the same server do not
-    /// all go to the same other one. Behind them those that were given and are no members: they may be
-    /// names that lead to members, or all that is left when every member has moved.
+    /// The members in a random order, so that clients that lose the same server do not all move to the
+    /// same other one. Behind them, the given servers that are no members: they may be names that lead to
+    /// members, or the only way in when every member has moved.
     all: Vec<Arc<str>>,
-    /// The one to ask.
+    /// The place in `all` of the server to ask next.
     current: usize,
 }
 
 impl Members {
-    /// The servers `given` (at least one), to be asked in their order.
+    /// Starts with the servers `given` (at least one), in their order.
     pub fn new(given: &[String]) -> Members {
         let given: Vec<Arc<str>> = given.iter().map(|server| server.as_str().into()).collect();
+        debug_assert!(!given.is_empty(), "at least one server is given");
         Members {
             all: given.clone(),
             given,
@@ -31,29 +33,30 @@ impl Members {
         }
     }
 
-    /// The version to ask with; 0 for none.
+    /// The version of the known membership, to send with a request; 0 for none.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// All servers, in the order in which they are asked.
+    /// All servers, in the order in which they are tried.
     pub fn all(&self) -> &[Arc<str>] {
         &self.all
     }
 
-    /// The one to ask.
+    /// The server to ask next.
     pub fn current(&self) -> &Arc<str> {
         &self.all[self.current]
     }
 
-    /// Has another one be asked than `failed`.
-    pub fn pass_over(&mut self, failed: &str) {
+    /// Moves on to the next server, if `failed` is the current one.
+    pub fn advance_past(&mut self, failed: &str) {
         if &**self.current() == failed {
             self.current = (self.current + 1) % self.all.len();
         }
     }
 
-    /// Learns what an answer told; true if that changes which servers there are.
+    /// Takes in the members that a server reported, unless they are older than the known ones. True if the
+    /// list of servers changes.
     pub fn learn(&mut self, route: &Route) -> bool {
         if route.members_version <= self.version {
             return false;
@@ -66,12 +69,12 @@ impl Members {
             }
         }
         if members.is_empty() {
-            // None of them can be asked: those that are known are better than nothing.
+            // No member has a usable address. The known servers are better than nothing.
             return false;
         }
         let before = self.current().clone();
         if members.iter().all(|member| self.all.contains(member)) {
-            // Nobody is new: the order that there is stays.
+            // No member is new: keep the present order.
             members.sort_by_key(|member| self.all.iter().position(|known| known == member));
         } else {
             shuffle(&mut members);
@@ -83,12 +86,12 @@ impl Members {
         members.extend(others);
         let changes = members != self.all;
         self.all = members;
+        debug_assert!(self.current < self.all.len(), "a server to ask");
         changes
     }
 
-    /// Lets any membership replace the one that is known: a cluster that was restored may have a lower
-    /// version.
-    pub fn expect_any(&mut self) {
+    /// Accepts any membership next, even an older one: a cluster that was restored may have lower versions.
+    pub fn forget_version(&mut self) {
         self.version = 0;
     }
 }
@@ -97,25 +100,6 @@ fn shuffle(servers: &mut [Arc<str>]) {
     for last in (1..servers.len()).rev() {
         servers.swap(last, (rand::random::<u64>() % (last as u64 + 1)) as usize);
     }
-}
-
-/// Whether a client elsewhere can connect to what a server calls its address. `0.0.0.0` would lead it to
-/// its own machine.
-pub fn is_address(text: &str) -> bool {
-    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
-    let unbracketed = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let ip: Option<IpAddr> = unbracketed.unwrap_or(host).parse().ok();
-    is_host_and_port(text) && !ip.is_some_and(|ip| ip.is_unspecified())
-}
-
-/// Whether it is of the form "host:port".
-pub fn is_host_and_port(text: &str) -> bool {
-    let uri = || format!("http://{text}").parse::<tonic::transport::Uri>();
-    text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
-    }) && uri().is_ok_and(|uri| uri.port().is_some())
 }
 
 #[cfg(test)]
@@ -137,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn members_are_learnt_and_those_that_were_removed_forgotten() {
+    fn new_members_are_added_and_removed_ones_forgotten() {
         let mut servers = Members::new(&["a:1".to_owned()]);
         assert!(servers.learn(&told(4, &["a:1", "b:1", "c:1"])));
         assert_eq!(known(&servers), BTreeSet::from(["a:1", "b:1", "c:1"]));
         assert_eq!(&**servers.current(), "a:1", "the one in use stays");
         assert!(servers.learn(&told(7, &["c:1", "d:1"])));
-        // The one that was given is asked once no member answers.
+        // The given server stays, behind the members.
         assert_eq!(known(&servers), BTreeSet::from(["a:1", "c:1", "d:1"]));
         assert_eq!(servers.all()[2].as_ref(), "a:1");
         assert_ne!(&**servers.current(), "a:1");
@@ -153,22 +137,22 @@ mod tests {
     }
 
     #[test]
-    fn every_server_gets_its_turn() {
+    fn when_servers_fail_every_other_one_gets_its_turn() {
         let mut servers = Members::new(&["x:1".to_owned()]);
         servers.learn(&told(1, &["a:1", "b:1", "c:1"]));
         let mut asked = BTreeSet::new();
         for _ in 0..4 {
             let server = servers.current().clone();
-            servers.pass_over("elsewhere:1");
+            servers.advance_past("elsewhere:1");
             assert_eq!(*servers.current(), server);
-            servers.pass_over(&server);
+            servers.advance_past(&server);
             asked.insert(server);
         }
         assert_eq!(asked.len(), 4);
     }
 
     #[test]
-    fn a_list_without_an_address_changes_nothing() {
+    fn a_membership_without_a_usable_address_changes_nothing() {
         let mut servers = Members::new(&["a:1".to_owned()]);
         for (version, list) in [
             (1, vec![]),
@@ -186,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_was_restored_may_begin_with_a_lower_version() {
+    fn after_the_version_is_forgotten_a_lower_one_is_accepted() {
         let mut servers = Members::new(&["a:1".to_owned()]);
         servers.learn(&told(900, &["a:1", "b:1"]));
-        servers.expect_any();
+        servers.forget_version();
         assert!(servers.learn(&told(3, &["c:1"])));
         assert_eq!(known(&servers), BTreeSet::from(["a:1", "c:1"]));
     }

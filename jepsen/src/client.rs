@@ -13,35 +13,14 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentRequest, Key, NextRequest, NextStreamRequest, NextStreamResponse,
-        admin_client::AdminClient, key::Kind, sequencer_client::SequencerClient,
+        self, CurrentRequest, NextRequest, NextStreamRequest, NextStreamResponse,
+        admin_client::AdminClient, sequencer_client::SequencerClient,
     },
+    target::Target,
 };
 
 /// How long a call may take.
 pub const DEADLINE: Duration = Duration::from_millis(1_000);
-
-/// A key in its namespace, as histories name it: "namespace/id".
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Target {
-    /// The namespace.
-    pub namespace: &'static str,
-    /// The id in it.
-    pub id: u64,
-}
-
-impl Target {
-    /// The name in histories.
-    pub fn name(&self) -> String {
-        format!("{}/{}", self.namespace, self.id)
-    }
-
-    fn key(&self) -> Option<Key> {
-        Some(Key {
-            kind: Some(Kind::Id(self.id)),
-        })
-    }
-}
 
 /// Speaks gRPC to one node.
 pub struct Client {
@@ -117,7 +96,9 @@ impl Client {
                     let last = answer.last.unwrap_or(0);
                     Ok((last, last))
                 }
-                Action::Raise { .. } => Err(Status::unimplemented("no front door raises floors")),
+                Action::Raise { .. } => {
+                    Err(Status::unimplemented("no part of the API raises floors"))
+                }
             }
         };
         within(DEADLINE, asking).await

@@ -1,4 +1,4 @@
-//! Clocks of a node's own: a preloaded library shows it times that run at another rate, or jump.
+//! The clocks of a node: a preloaded library makes them run at another rate, or jump.
 
 use std::{
     fs::File,
@@ -14,10 +14,10 @@ const SOURCE: &str = include_str!("../preload/clock.c");
 const WORDS: usize = 8;
 const REAL: f64 = 1_000_000.0;
 
-/// Builds the library with the C compiler that is there anyway.
+/// Builds the library with the C compiler of this machine.
 ///
 /// # Errors
-/// There is none, or it fails.
+/// There is no C compiler, or it fails.
 pub fn build(dir: &Path) -> io::Result<PathBuf> {
     let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
     std::fs::write(&source, SOURCE)?;

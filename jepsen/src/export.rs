@@ -11,7 +11,7 @@ struct Event<'a> {
     returned: bool,
 }
 
-/// All events by time; at one instant, invocations first.
+/// All events by time. At the same instant, invocations come first.
 fn events(history: &History) -> Vec<Event<'_>> {
     let mut events = Vec::with_capacity(2 * history.ops.len());
     for op in &history.ops {
@@ -42,7 +42,7 @@ fn kind(event: &Event<'_>) -> &'static str {
 /// `[key, [first last]]` when answered (`:current` answers `[key, number]`).
 ///
 /// # Errors
-/// The writer's.
+/// The writer fails.
 pub fn edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     for (index, event) in events(history).iter().enumerate() {
         let op = event.op;
@@ -77,7 +77,7 @@ pub fn edn(history: &History, out: &mut impl Write) -> io::Result<()> {
 /// Writes the whole history as one JSON object.
 ///
 /// # Errors
-/// The writer's.
+/// The writer fails.
 pub fn json(history: &History, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(out, history).map_err(io::Error::other)
 }

@@ -1,7 +1,7 @@
-//! What callers saw: who asked for what, when, and what came back.
+//! The history: which process asked for what and when, and what was answered.
 //!
 //! Invariant: an operation's times come from one monotonic clock, and a process never has two
-//! operations under way: whoever does not know how one ended goes on under a new process id.
+//! operations under way. A process whose operation has an unknown outcome retires.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ pub enum Action {
     },
     /// The last number handed out: an allocation of nothing.
     Current,
-    /// That all later numbers be above a floor; answers what they are above.
+    /// Makes all later numbers greater than a floor; answers the new floor.
     Raise {
         /// The floor.
         floor: u64,
@@ -31,16 +31,16 @@ pub enum Action {
 pub enum Outcome {
     /// Answered.
     Ok,
-    /// It surely did not happen.
+    /// It certainly did not happen.
     Fail,
-    /// It may have happened, or may happen yet.
+    /// It may have happened, or may still happen.
     Info,
 }
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// Who asked.
+    /// The process that asked.
     pub process: u64,
     /// The key, its namespace included.
     pub key: String,
@@ -48,7 +48,7 @@ pub struct Op {
     pub action: Action,
     /// When it was asked, in nanoseconds since the start of the run.
     pub invoked_ns: u64,
-    /// When the answer was there; `None` while there is none.
+    /// When the answer arrived; `None` if none did.
     pub returned_ns: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
@@ -58,7 +58,7 @@ pub struct Op {
     pub last: u64,
     /// The node that was asked.
     pub node: u64,
-    /// What the error said; empty for an answer.
+    /// The text of the error; empty for an answer.
     pub note: String,
 }
 
@@ -68,7 +68,7 @@ impl Op {
         self.outcome == Outcome::Ok && self.returned_ns.is_some()
     }
 
-    /// When it returned; the end of time if it did not.
+    /// When it returned; `u64::MAX` if it did not.
     pub fn returned(&self) -> u64 {
         self.returned_ns.unwrap_or(u64::MAX)
     }
@@ -87,7 +87,7 @@ impl History {
         self.ops.push(op);
     }
 
-    /// How many keys something was answered for.
+    /// The number of keys that have an answered operation.
     pub fn keys(&self) -> usize {
         let keys: HashSet<&str> = self.answered().map(|op| op.key.as_str()).collect();
         keys.len()
@@ -96,5 +96,30 @@ impl History {
     /// The answered operations.
     pub fn answered(&self) -> impl Iterator<Item = &Op> {
         self.ops.iter().filter(|op| op.is_ok())
+    }
+}
+
+/// The longest time without an answer between `from_ns` and `to_ns`, in nanoseconds.
+pub fn longest_silence(answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64) -> u64 {
+    let mut moments: Vec<u64> = answered
+        .filter(|moment| (from_ns..=to_ns).contains(moment))
+        .chain([from_ns, to_ns])
+        .collect();
+    moments.sort_unstable();
+    let silences = moments.windows(2).map(|pair| pair[1] - pair[0]);
+    silences.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_begins_and_ends_with_an_answer_or_with_the_time_that_is_looked_at() {
+        let silence = |answered: &[u64]| longest_silence(answered.iter().copied(), 100, 200);
+        assert_eq!(silence(&[90, 130, 110, 195, 300]), 65);
+        assert_eq!(silence(&[150, 155]), 50);
+        assert_eq!(silence(&[101]), 99);
+        assert_eq!(silence(&[]), 100);
     }
 }

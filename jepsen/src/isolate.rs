@@ -1,4 +1,4 @@
-//! Namespaces of our own: network, mounts, processes. Whatever happens in them ends with them.
+//! Puts the harness into network, mount and process namespaces. What it starts there ends with it.
 
 use std::{
     env, io,
@@ -30,8 +30,7 @@ fn unshare() -> Command {
     command
 }
 
-/// Starts this program again in namespaces of its own, and comes back only where that is not
-/// possible here, with the reason.
+/// Starts this program again in namespaces of its own. Returns only if that is not possible, with the reason.
 pub fn enter() -> String {
     let tried = unshare()
         .arg("ip")
@@ -55,11 +54,11 @@ pub fn enter() -> String {
     command.exec().to_string()
 }
 
-/// Makes room for named network namespaces that nobody else sees.
+/// Mounts an empty `/run`, where `ip` keeps named network namespaces: nobody else sees them.
 ///
 /// # Errors
-/// It cannot be mounted.
-pub fn settle() -> io::Result<()> {
+/// `mount` is missing or fails.
+pub fn mount_run() -> io::Result<()> {
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "tmpfs", "/run"])
         .status()?;

@@ -1,9 +1,10 @@
-//! Proves Ratchet's promise from outside: real processes under faults, recorded histories, and a
-//! checker that judges them. It knows the public API, the command line and nothing of the inside.
+//! Proves Ratchet's promise from outside: real processes under faults, recorded histories, and a checker.
 //!
-//! A run goes down this list: [`run`] starts a [`cluster`] on a [`network`] and [`disk`]s of its own,
-//! lets a [`workload`] ask for numbers while [`nemesis`] does its worst, and [`judge`] gives the
-//! verdict on the [`history`], which [`report`] shows and [`export`] hands to other checkers.
+//! A run goes through these modules: [`run`] starts a [`cluster`] on a [`network`] and [`disk`]s of its own;
+//! a [`workload`] asks for numbers while a [`nemesis`] injects faults; [`verdict`] decides on the
+//! [`history`]; [`report`] shows the run, and [`export`] writes the history for other checkers.
+//!
+//! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
 pub mod checker;
 pub mod client;
@@ -11,16 +12,22 @@ pub mod clock;
 pub mod cluster;
 pub mod disk;
 pub mod export;
+pub mod final_reads;
+pub mod gaps;
 pub mod history;
 pub mod isolate;
-pub mod judge;
 pub mod max_wins;
 pub mod monitor;
+pub mod namespaces;
 pub mod nemesis;
 pub mod network;
+pub mod nodes;
 pub mod proto;
 pub mod record;
 pub mod report;
+pub mod result;
 pub mod run;
 pub mod slow_reader;
+pub mod target;
+pub mod verdict;
 pub mod workload;

@@ -1,9 +1,9 @@
-//! The ancestor: every server broadcasts, and the maximum wins.
+//! The ancestor of Ratchet: every server broadcasts, and the maximum wins.
 //!
 //! A reference service with the client port of the product, and the reason why the product exists. A
 //! large reader's id generator was built this way: the server that is asked asks all others for the
-//! last number that they know, takes the greatest, adds one, remembers it, and answers. Asked at one
-//! server at a time it is right. Asked at two at once, both learn the same maximum, and both hand out
+//! last number that they know, takes the greatest, adds one, remembers it, and answers. WorkloadConfig at one
+//! server at a time it is right. WorkloadConfig at two at once, both learn the same maximum, and both hand out
 //! the same number.
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
@@ -54,7 +54,7 @@ impl Front {
             let mut peer = peer.clone();
             async move { tokio::time::timeout(BROADCAST, peer.current(request)).await }
         });
-        // Peers that do not answer are not waited for: that is how it was.
+        // Peers that do not answer in time are left out, as in the original.
         let answers = join_all(asked).await.into_iter().flatten().flatten();
         let known = answers.filter_map(|answer| answer.into_inner().last);
         let own = self
@@ -151,7 +151,7 @@ impl Sequencer for Known {
 /// Serves until the process ends.
 ///
 /// # Errors
-/// An address cannot be listened on.
+/// The server cannot listen on an address, or an address of a peer is invalid.
 pub async fn serve(
     listen: SocketAddr,
     peer_listen: SocketAddr,

@@ -1,4 +1,4 @@
-//! Watches from outside who leads.
+//! Watches from outside which node leads, and what the nodes count of skipped numbers.
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,37 +11,37 @@ use tokio::{
 };
 
 use crate::{
-    client::Client, cluster::METRICS_PORT, proto::Role, record::Recorder, workload::Nodes,
+    client::Client, cluster::METRICS_PORT, nodes::KnownNodes, proto::Role, record::Recorder,
 };
 
 const EVERY: Duration = Duration::from_millis(25);
 /// How often a node's metrics are read, and how long that may take.
 const SCRAPE_EVERY: Duration = Duration::from_millis(100);
 const SCRAPE_MAX: Duration = Duration::from_millis(500);
-/// What a node counts of numbers that were taken and whose fence then failed.
+/// The metric that counts numbers whose fence failed after they were taken.
 const FENCE_SKIPS: &str = "ratchet_numbers_skipped_total{cause=\"fence\"} ";
 
-/// A node that was seen to lead.
+/// The time for which a node was seen to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Led {
-    /// Who.
+pub struct Leadership {
+    /// The node.
     pub node: u64,
-    /// When it was first seen to, in nanoseconds since the start of the run.
+    /// When it was first seen to lead, in nanoseconds since the start of the run.
     pub from_ns: u64,
-    /// When it was last seen to.
+    /// When it was last seen to lead.
     pub to_ns: u64,
 }
 
-/// Who led, by term.
+/// What was seen of the terms.
 #[derive(Default)]
 pub struct Terms {
-    led: BTreeMap<u64, Led>,
+    leaderships: BTreeMap<u64, Leadership>,
     highest: u64,
     lowest: Option<u64>,
     fence_skips: BTreeMap<u64, Counter>,
 }
 
-/// A counter of a process that may be started again, and then begins at 0.
+/// A counter that begins at 0 again when its process is started again.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counter {
     last: u64,
@@ -61,13 +61,13 @@ impl Counter {
     }
 }
 
-/// The watch.
+/// Watches the nodes.
 #[derive(Clone, Default)]
 pub struct Monitor(Arc<Mutex<Terms>>);
 
 impl Monitor {
     /// Asks all nodes who leads, until the set is dropped.
-    pub fn watch(&self, nodes: &Nodes, recorder: &Arc<Recorder>, tasks: &mut JoinSet<()>) {
+    pub fn watch(&self, nodes: &KnownNodes, recorder: &Arc<Recorder>, tasks: &mut JoinSet<()>) {
         let (monitor, nodes, recorder) = (self.clone(), nodes.clone(), recorder.clone());
         tasks.spawn(async move {
             let mut watched: BTreeMap<u64, JoinSet<()>> = BTreeMap::new();
@@ -114,7 +114,7 @@ impl Monitor {
         terms.highest = terms.highest.max(term);
         terms.lowest = Some(terms.lowest.map_or(term, |lowest| lowest.min(term)));
         if let Some(node) = leader {
-            let led = terms.led.entry(term).or_insert(Led {
+            let led = terms.leaderships.entry(term).or_insert(Leadership {
                 node,
                 from_ns: at,
                 to_ns: at,
@@ -125,30 +125,35 @@ impl Monitor {
 
     /// The leader of the latest term that had one.
     pub fn leader(&self) -> Option<u64> {
-        self.0.lock().led.values().next_back().map(|led| led.node)
+        self.0
+            .lock()
+            .leaderships
+            .values()
+            .next_back()
+            .map(|led| led.node)
     }
 
-    /// How often another term's leader was seen.
+    /// How often a leader of another term was seen.
     pub fn changes(&self) -> u64 {
-        (self.0.lock().led.len() as u64).saturating_sub(1)
+        (self.0.lock().leaderships.len() as u64).saturating_sub(1)
     }
 
-    /// By how much the term grew: no fewer than there were changes of leader, seen or not.
+    /// By how much the term grew. There were at most as many leader changes, seen or not.
     pub fn terms_passed(&self) -> u64 {
         let terms = self.0.lock();
         terms.highest - terms.lowest.unwrap_or(terms.highest)
     }
 
-    /// How many numbers the nodes say they skipped since the fence failed after they were taken.
-    /// What a node counted less than 100 ms before it ended is not in it.
+    /// How many numbers the nodes counted as skipped because the fence failed after they were taken. What a
+    /// node counted in the last 100 ms before it ended may be missing.
     pub fn fence_skips(&self) -> u64 {
         let terms = self.0.lock();
         terms.fence_skips.values().map(Counter::total).sum()
     }
 
     /// Who led when.
-    pub fn led(&self) -> Vec<Led> {
-        self.0.lock().led.values().copied().collect()
+    pub fn leaderships(&self) -> Vec<Leadership> {
+        self.0.lock().leaderships.values().copied().collect()
     }
 }
 

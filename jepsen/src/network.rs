@@ -1,9 +1,9 @@
 //! A network of its own: every node in a network namespace, one TUN device each, and this process as
 //! the switch between them.
 //!
-//! Every packet between two nodes, or between a node and the clients, is read here and sent on, kept
-//! for a while, doubled, or dropped, as its link says. So links fail one way, only between peers, a
-//! little or wholly, with neither packet filters nor traffic control in the kernel.
+//! Every packet between two nodes, or between a node and the clients, is read here and then delivered,
+//! delayed, duplicated or dropped, as its link says. So links can fail one way, between peers only, partly or
+//! wholly, without packet filters or traffic control in the kernel.
 
 use std::{
     cmp::Reverse,
@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-/// Whom a packet is from or for: a node's id, or [`CLIENTS`].
+/// The source or destination of a packet: a node's id, or [`CLIENTS`].
 pub type Port = u8;
 /// The port of the clients, which live in this process.
 pub const CLIENTS: Port = 254;
@@ -31,13 +31,13 @@ const MTU: &str = "16000";
 /// How a link treats a packet, one way.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Link {
-    /// How many of its packets get lost, 0 to 1.
+    /// The share of packets that are lost, 0 to 1.
     pub loss: f64,
-    /// How many are delivered twice, 0 to 1.
+    /// The share of packets that are delivered twice, 0 to 1.
     pub duplicates: f64,
-    /// How long each is under way.
+    /// How long each packet is delayed.
     pub delay: Duration,
-    /// By how much longer at most, at random: so that packets overtake each other.
+    /// How much longer, at random, a packet is delayed at most. Packets then overtake each other.
     pub jitter: Duration,
 }
 
@@ -49,39 +49,42 @@ impl Link {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
     };
+
+    /// A cut of both directions between two ports.
+    pub fn cut_both_ways(one: Port, other: Port) -> [(Port, Port, Link); 2] {
+        [(one, other, Link::CUT), (other, one, Link::CUT)]
+    }
 }
 
-/// What links have done so far.
+/// What links have done so far, in packets.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Tally {
-    /// Packets sent on.
-    pub passed: u64,
+pub struct PacketCounts {
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets kept for a while.
+    /// Packets that were delayed.
     pub delayed: u64,
     /// Packets delivered twice.
     pub duplicated: u64,
 }
 
-struct Wire {
+struct Switch {
     ports: BTreeMap<Port, SyncDevice>,
     links: Mutex<BTreeMap<(Port, Port), Link>>,
-    tally: Mutex<Tally>,
-    late: Mutex<BinaryHeap<Reverse<Late>>>,
-    sooner: Condvar,
-    dice: Mutex<StdRng>,
+    counts: Mutex<PacketCounts>,
+    delayed: Mutex<BinaryHeap<Reverse<DelayedPacket>>>,
+    earlier_packet: Condvar,
+    rng: Mutex<StdRng>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Late {
+struct DelayedPacket {
     due: Instant,
     to: Port,
     packet: Vec<u8>,
 }
 
 /// The switch.
-pub struct Network(Arc<Wire>);
+pub struct Network(Arc<Switch>);
 
 /// The address of a port.
 pub fn address(port: Port) -> Ipv4Addr {
@@ -129,13 +132,13 @@ impl Network {
         ip("link set lo up")?;
         let ports = (1..=nodes).chain([CLIENTS]);
         let ports = ports.map(|port| Ok((port, device(port)?)));
-        let wire = Arc::new(Wire {
+        let wire = Arc::new(Switch {
             ports: ports.collect::<io::Result<_>>()?,
             links: Mutex::default(),
-            tally: Mutex::default(),
-            late: Mutex::default(),
-            sooner: Condvar::new(),
-            dice: Mutex::new(StdRng::seed_from_u64(seed)),
+            counts: Mutex::default(),
+            delayed: Mutex::default(),
+            earlier_packet: Condvar::new(),
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
         });
         for port in wire.ports.keys().copied() {
             let wire = wire.clone();
@@ -143,10 +146,10 @@ impl Network {
                 .name(format!("port-{port}"))
                 .spawn(move || wire.read(port))?;
         }
-        let late = wire.clone();
+        let delayed = wire.clone();
         thread::Builder::new()
-            .name("late-packets".to_owned())
-            .spawn(move || late.deliver_late())?;
+            .name("delayed-packets".to_owned())
+            .spawn(move || delayed.deliver_delayed())?;
         Ok(Network(wire))
     }
 
@@ -161,17 +164,17 @@ impl Network {
     }
 
     /// Makes all links perfect again.
-    pub fn mend(&self) {
+    pub fn heal(&self) {
         self.0.links.lock().clear();
     }
 
     /// What the links have done so far.
-    pub fn tally(&self) -> Tally {
-        *self.0.tally.lock()
+    pub fn counts(&self) -> PacketCounts {
+        *self.0.counts.lock()
     }
 }
 
-impl Wire {
+impl Switch {
     fn read(&self, from: Port) {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         loop {
@@ -196,32 +199,32 @@ impl Wire {
         let to = packet[19];
         let link = self.links.lock().get(&(from, to)).copied();
         let Some(link) = link else {
-            self.tally.lock().passed += 1;
             return self.deliver(to, packet);
         };
         let (lost, twice, waits) = {
-            let mut dice = self.dice.lock();
-            let jitter = link.jitter.mul_f64(dice.random_range(0.0..=1.0));
-            let lost = dice.random_bool(link.loss);
-            (lost, dice.random_bool(link.duplicates), link.delay + jitter)
+            let mut rng = self.rng.lock();
+            let jitter = link.jitter.mul_f64(rng.random_range(0.0..=1.0));
+            let lost = rng.random_bool(link.loss);
+            (lost, rng.random_bool(link.duplicates), link.delay + jitter)
         };
-        let mut tally = self.tally.lock();
+        let mut counts = self.counts.lock();
         if lost {
-            tally.dropped += 1;
+            counts.dropped += 1;
             return;
         }
-        tally.passed += 1;
-        tally.duplicated += u64::from(twice);
-        tally.delayed += u64::from(!waits.is_zero());
-        drop(tally);
+        counts.duplicated += u64::from(twice);
+        counts.delayed += u64::from(!waits.is_zero());
+        drop(counts);
         for _ in 0..=u8::from(twice) {
             if waits.is_zero() {
                 self.deliver(to, packet);
             } else {
                 let due = Instant::now() + waits;
                 let packet = packet.to_vec();
-                self.late.lock().push(Reverse(Late { due, to, packet }));
-                self.sooner.notify_one();
+                self.delayed
+                    .lock()
+                    .push(Reverse(DelayedPacket { due, to, packet }));
+                self.earlier_packet.notify_one();
             }
         }
     }
@@ -233,21 +236,21 @@ impl Wire {
         }
     }
 
-    fn deliver_late(&self) {
-        let mut late = self.late.lock();
+    fn deliver_delayed(&self) {
+        let mut delayed = self.delayed.lock();
         loop {
             let now = Instant::now();
-            match late.peek() {
+            match delayed.peek() {
                 Some(Reverse(first)) if first.due <= now => {
-                    if let Some(Reverse(first)) = late.pop() {
+                    if let Some(Reverse(first)) = delayed.pop() {
                         self.deliver(first.to, &first.packet);
                     }
                 }
                 Some(Reverse(first)) => {
                     let due = first.due;
-                    self.sooner.wait_until(&mut late, due);
+                    self.earlier_packet.wait_until(&mut delayed, due);
                 }
-                None => self.sooner.wait(&mut late),
+                None => self.earlier_packet.wait(&mut delayed),
             }
         }
     }

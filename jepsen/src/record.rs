@@ -1,4 +1,4 @@
-//! Records what callers see while a run goes on.
+//! Records operations while a run goes on.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::history::{History, Op};
 
-/// Takes operations from all callers.
+/// Takes the operations of all callers.
 pub struct Recorder {
     start: Instant,
     history: Mutex<History>,
@@ -40,7 +40,7 @@ impl Recorder {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A process id that nobody used.
+    /// A process id that was never used.
     pub fn new_process(&self) -> u64 {
         self.next_process.fetch_add(1, Ordering::Relaxed)
     }
@@ -72,16 +72,16 @@ impl Recorder {
     /// Waits until an operation that was invoked after `since` is answered.
     pub async fn answered_since(&self, since: u64) {
         let mut answered = self.answered.subscribe();
-        // The sender lives as long as `self`.
+        // This cannot fail: the sender lives as long as `self`.
         let _ = answered.wait_for(|latest| *latest > since).await;
     }
 
-    /// Looks at all operations so far.
+    /// Calls `look` with all operations so far.
     pub fn with<T>(&self, look: impl FnOnce(&History) -> T) -> T {
         look(&self.history.lock())
     }
 
-    /// All operations so far.
+    /// Takes all operations so far.
     pub fn take(&self) -> History {
         std::mem::take(&mut *self.history.lock())
     }

@@ -1,8 +1,8 @@
 //! Callers that send messages on streams and do not read the answers.
 //!
-//! Their windows are as small as many clients' (grpcio's are 64 KB), and one answer fills one: from
-//! then on the node cannot get rid of anything. What these callers were given, nobody knows, so that
-//! they ask in a namespace of their own, and are no part of the history.
+//! Their windows are as small as those of many clients (grpcio's are 64 KB), and one answer fills a window.
+//! From then on the node cannot send anything on the stream. Nobody knows which numbers these callers were
+//! given, so they ask in a namespace of their own and are not in the history.
 
 use std::net::SocketAddr;
 
@@ -31,8 +31,8 @@ const CONNECTION_STREAMS: usize = 5;
 const WINDOW_BYTES: u32 = 65_535;
 /// How many ids share a section: all warm ids do.
 const SECTION_SIZE: u64 = 8_000;
-/// The numbers begin here, so that each takes nine bytes, and [`SECTION_SIZE`] of them more than a
-/// window.
+/// The first number. Each number takes nine bytes on the wire from here on, and [`SECTION_SIZE`] of them take
+/// more than a window.
 const START: u64 = 1 << 62;
 /// How many ids of each stream nobody has asked for in this term.
 const COLD_KEYS: u64 = 16;
@@ -63,9 +63,9 @@ pub fn namespace() -> CreateNamespaceRequest {
 }
 
 impl SlowReaders {
-    /// Hangs streams on all of `nodes`. Of which ids nobody has asked before, `unused` says: it moves
-    /// on by as many as are asked for.
-    pub async fn hang(nodes: &[(u64, SocketAddr)], unused: &mut u64) -> SlowReaders {
+    /// Opens streams on all `nodes`. `unused` is the first id that was never asked for; it is increased by
+    /// the number of ids that are asked for.
+    pub async fn open(nodes: &[(u64, SocketAddr)], unused: &mut u64) -> SlowReaders {
         let each = NODE_STREAMS as u64 * COLD_KEYS;
         let hanging = nodes.iter().zip(0..).map(|((_, address), place)| {
             let unused = *unused + place * each;
@@ -81,8 +81,8 @@ impl SlowReaders {
         self.streams.len()
     }
 
-    /// Reads on, for a moment: how many streams had an answer to be read. It took more than their
-    /// window to get it across, so that they had hung until now.
+    /// Reads one answer of each stream; returns how many had one. An answer is larger than a window, so
+    /// these streams hung until now.
     pub async fn read_on(&mut self) -> usize {
         let reading = self
             .streams
@@ -95,7 +95,7 @@ impl SlowReaders {
     }
 }
 
-/// One connection after the other: what hangs is to disturb, not how much is asked for at once.
+/// Opens one connection after the other: the hanging streams shall disturb, not a burst of requests.
 async fn hang_on_node(address: SocketAddr, unused: u64) -> Vec<Stream> {
     let mut streams = Vec::new();
     for connection in 0..NODE_STREAMS / CONNECTION_STREAMS {
@@ -109,7 +109,7 @@ async fn hang_on_node(address: SocketAddr, unused: u64) -> Vec<Stream> {
     streams
 }
 
-/// A connection's streams: those that could be opened.
+/// The streams of one connection, as far as they could be opened.
 async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
     let Ok(endpoint) = Endpoint::from_shared(format!("http://{address}")) else {
         return Vec::new();
@@ -133,7 +133,7 @@ async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
     let mut client = SequencerClient::new(channel);
     let opened = client.next_stream(ReceiverStream::new(outgoing)).await?;
     let mut answers = opened.into_inner();
-    // This one warms the section, and is read: from now on the stream works.
+    // This message warms the section, and its answer is read. It shows that the stream works.
     messages
         .send(message(0, vec![0]))
         .await
@@ -142,7 +142,7 @@ async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
     if let Some(failure) = answer.failure {
         return Err(Status::new(failure.code.into(), failure.message));
     }
-    // The cold ones first: they still wait for their ceilings when the answer to the warm ones, which
+    // Cold keys come first: they still wait for their ceilings when the answer for the warm keys, which
     // need not wait, fills the window.
     let cold = (unused..unused + COLD_KEYS).map(|section| (1 + section) * SECTION_SIZE);
     messages

@@ -1,7 +1,8 @@
-//! Raises ceilings: collects the sections that ask while one log entry is under way into the next.
+//! The bumper: raises the ceilings of one term's sections. Sections that ask while a log entry is under
+//! way are collected into the next one.
 //!
-//! Invariant: one entry is under way at a time, and a chunk is granted to the term that proposed it
-//! and to no other.
+//! Invariant: one entry is under way at a time, and a chunk is granted only to the term that proposed
+//! it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,19 +15,19 @@ use crate::{
     sequence::{Bump, Bumped, Chunk, Command, Outcome},
 };
 
-/// How many sections one log entry bumps at most: some 200 KB.
+/// The most sections that one log entry bumps; the entry then has some 200 KB.
 pub const ENTRY_SECTIONS_MAX: usize = 8_192;
 
-/// What the bumper is asked.
+/// A request to the bumper.
 #[derive(Debug)]
 pub enum Request {
-    /// The section at this place wants numbers.
+    /// Bump the section at this place.
     Bump(Place),
-    /// Finish what came before, and answer.
+    /// Finish the bumps that were asked for before, answer, and end.
     Finish(oneshot::Sender<()>),
 }
 
-/// Serves one term's requests until the term is dropped or lost.
+/// Serves one term's requests until the term is dropped, retired or lost.
 pub async fn run(
     group: Arc<Group>,
     memory: Arc<Memory>,
@@ -34,10 +35,10 @@ pub async fn run(
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let mut waiting = Vec::new();
-    // Sections that a bump was not enough for.
+    // Sections that need a further bump.
     let mut again: VecDeque<Place> = VecDeque::new();
     loop {
-        // Half an entry at most: the other half is for those that ask for the first time.
+        // They get at most half an entry: the other half is for sections that ask for the first time.
         let first = again.len().min(ENTRY_SECTIONS_MAX / 2);
         if first == 0 && requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await == 0 {
             return;
@@ -59,25 +60,29 @@ pub async fn run(
             Ok(unserved) => again.extend(unserved),
             Err(error) => {
                 tracing::info!(term = memory.term(), %error, "no more bumps in this term");
-                // Closed first: who asks after `abandon` notices that nobody listens.
+                // Close first: a call that asks after `abandon` must notice that nobody listens.
                 requests.close();
                 memory.abandon();
-                // Raft may go on leading in this term (it refuses proposals while it hears from no
-                // majority): a term in which nobody can take numbers must end.
+                // Raft refuses proposals while it hears from no majority, and may go on leading in this
+                // term. A term in which nobody can take numbers must end.
                 lease.void();
                 return;
             }
         }
         if let Some(done) = finish {
-            // The one who asked may have given up.
+            // The receiver may have given up.
             let _ = done.send(());
             return;
         }
     }
 }
 
-/// Proposes one entry for the sections at `places`, and gives each what it got. Answers those that need
-/// a further bump.
+/// Proposes one entry for the sections at `places`, and gives each section its answer. Returns the places
+/// that need a further bump.
+///
+/// # Errors
+/// [`ProposeError`] if the entry was not committed in this term, or its outcome does not fit the proposal.
+/// The term is then lost.
 #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
 async fn bump(
     group: &Group,
@@ -88,7 +93,7 @@ async fn bump(
     {
         let namespaces = group.view().namespaces();
         places.retain(|&place| {
-            let bump = memory.wanted(place, &namespaces);
+            let bump = memory.propose_bump(place, &namespaces);
             bump.map(|bump| bumps.push(bump)).is_some()
         });
     }
@@ -115,11 +120,12 @@ async fn bump(
     metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);
-    // As they are by now: who waits is served by what was changed since the bump was proposed, too.
+    // Read again: a call that waits is served under changes made since the bump was proposed, too.
     let namespaces = group.view().namespaces();
+    debug_assert_eq!(bumps.len(), answers.len(), "every bump has an answer");
     let mut again = Vec::new();
     for ((place, Bump { section, .. }), answer) in places.into_iter().zip(bumps).zip(answers) {
-        // Namespaces are never removed, and the request named an applied one.
+        // Namespaces are never removed, and the section's namespace was applied before the bump was proposed.
         let namespace = namespaces.by_id(section.namespace);
         let Some(namespace) = namespace.filter(|_| answer != Bumped::NoNamespace) else {
             return Err(ProposeError::Refused(format!(
@@ -128,14 +134,14 @@ async fn bump(
             )));
         };
         tracing::trace!(?section, ?answer, "bumped");
-        if memory.bumped(place, &section, answer, namespace) {
+        if memory.bump_answered(place, &section, answer, namespace) {
             again.push(place);
         }
     }
     Ok(again)
 }
 
-/// A planted bug: the chunk may be a predecessor's.
+/// A planted bug: grants the chunk that the local table names, which may be a predecessor's.
 fn read_chunk(group: &Group, memory: &Memory, place: Place, bump: &Bump) {
     let record = group.view().section(&bump.section).unwrap_or_default();
     let namespaces = group.view().namespaces();
@@ -148,6 +154,6 @@ fn read_chunk(group: &Group, memory: &Memory, place: Place, bump: &Bump) {
             new: record.max_seq,
             left: 0,
         });
-        memory.bumped(place, &bump.section, chunk, namespace);
+        memory.bump_answered(place, &bump.section, chunk, namespace);
     }
 }

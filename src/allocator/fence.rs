@@ -1,6 +1,7 @@
-//! The fence: was this node still the one and only leader when it took the numbers?
+//! The fence: checks that this node was still the only leader when it took the numbers.
 //!
-//! Invariant: it is asked after the numbers were taken, and a `true` holds for the moment of asking.
+//! Invariant: it is checked after the numbers were taken, and a `true` holds for a moment after the
+//! check began.
 
 use std::sync::{
     Arc,
@@ -16,20 +17,20 @@ use crate::{
     planted::{Bug, is_planted},
 };
 
-/// How many answers at most wait for one confirmation round.
+/// The most answers that share one confirmation round.
 const ROUND_ANSWERS_MAX: usize = 16_384;
 
-/// Which fence a node's answers pass when it leads.
+/// Which fence a leader's answers pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FenceKind {
-    /// A majority acknowledged this leader less than a lease ago: one atomic load and one clock
-    /// read. Sound while clocks drift less than the margin, and while no pause escapes every clock
-    /// of the machine.
+    /// A majority acknowledged this leader less than a lease ago. Costs one atomic load and one clock
+    /// read. Sound if clocks drift less than the margin, and if every pause of the machine shows in one
+    /// of its clocks.
     #[default]
     Lease,
-    /// A majority confirms, after the numbers were taken, that it still follows: one round trip,
-    /// shared by all who wait. No clock in the argument.
+    /// A majority confirms, after the numbers were taken, that it still follows. Costs one round trip,
+    /// shared by all answers that wait. Needs no clock.
     Quorum,
 }
 
@@ -38,9 +39,9 @@ pub struct Fence {
     lease: Arc<TermLease>,
     clock: Arc<dyn Clock>,
     rounds: Option<mpsc::UnboundedSender<oneshot::Sender<bool>>>,
-    /// Whether it was down when it was last asked.
+    /// True if the lease had run out when it was last looked at.
     fell: AtomicBool,
-    /// How many requests were answered; for a planted bug alone.
+    /// How many checks were made; a planted bug alone uses it.
     vouched_for: AtomicU64,
 }
 
@@ -67,19 +68,20 @@ impl Fence {
         }
     }
 
-    /// Whether it is known that it would be in vain to take numbers now. Says nothing of numbers taken
-    /// before. The clock is read only where the fence was down before: once for each answer is enough.
+    /// Cheap pre-check: true if taking numbers now would surely be wasted. Not a substitute for
+    /// [`Fence::check`]: it says nothing of numbers taken before. Reads the clock only if the lease had
+    /// run out before, because `check` reads it once for each answer.
     pub fn is_down(&self) -> bool {
         if is_planted(Bug::NoFence) || is_planted(Bug::FenceBeforeTaking) {
             return false;
         }
         match self.rounds {
             None if self.fell.load(Relaxed) => !self.stands(),
-            _ => self.lease.is_void(),
+            None | Some(_) => self.lease.is_void(),
         }
     }
 
-    /// Whether the lease holds just now.
+    /// True if the lease is valid now. Remembers the result for [`Fence::is_down`].
     fn stands(&self) -> bool {
         let stands = self.lease.is_valid(self.clock.now());
         if self.fell.load(Relaxed) == stands {
@@ -88,13 +90,13 @@ impl Fence {
         stands
     }
 
-    /// Whether a majority was heard of within a lease.
+    /// True if a majority acknowledged this leader less than a lease ago.
     pub fn hears_majority(&self) -> bool {
         self.lease.is_valid(self.clock.now())
     }
 
-    /// Whether this node was still the only leader at a moment after the call; `false` where that
-    /// is not known before `deadline`.
+    /// True if this node was still the only leader at a moment after the call. False also if that is
+    /// not known before `deadline`.
     pub async fn check(&self, deadline: tokio::time::Instant) -> bool {
         if is_planted(Bug::NoFence) {
             return true;
@@ -116,8 +118,8 @@ impl Fence {
     }
 }
 
-/// Runs one confirmation round after the other: who arrives while one is under way waits for the
-/// next, since its numbers were taken after the questions of this one were sent.
+/// Runs one confirmation round after the other. An answer that arrives while a round is under way waits
+/// for the next: its numbers were taken after this round's questions were sent.
 async fn confirm_rounds(
     group: Arc<Group>,
     lease: Arc<TermLease>,
@@ -127,7 +129,7 @@ async fn confirm_rounds(
     while waiting.recv_many(&mut answers, ROUND_ANSWERS_MAX).await > 0 {
         let confirmed = group.confirm(&lease).await;
         for answer in answers.drain(..) {
-            // One that gave up at its deadline no longer listens.
+            // A caller whose deadline has passed no longer listens.
             let _ = answer.send(confirmed);
         }
     }

@@ -1,6 +1,6 @@
 //! Numbers that were taken and are not answered yet.
 //!
-//! Invariant: each of them is answered, or counted as skipped: once.
+//! Invariant: each number is either answered or counted as skipped, exactly once.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -9,11 +9,11 @@ use crate::{
     sequence::Range,
 };
 
-/// Numbers, or how many are left where those are too few.
+/// Numbers, or how many are left if those are too few.
 pub type Taken = Result<Range, u64>;
 
-/// How many numbers a call has taken. Dropped before they are answered, as when its caller hangs up,
-/// they count as skipped.
+/// How many numbers a call has taken. If it is dropped before they are answered, for example because the
+/// caller hangs up, they count as skipped.
 #[derive(Debug)]
 pub struct Held<M: Deref<Target = Metrics>> {
     metrics: M,
@@ -26,17 +26,17 @@ impl<M: Deref<Target = Metrics>> Held<M> {
         Held { metrics, numbers }
     }
 
-    /// Holds further ones.
+    /// Holds `numbers` more.
     pub fn add(&mut self, numbers: u64) {
         self.numbers += numbers;
     }
 
-    /// They are answered; says how many they are.
+    /// Notes that the numbers are answered. Returns how many they are.
     pub fn answered(mut self) -> u64 {
         std::mem::take(&mut self.numbers)
     }
 
-    /// They are skipped.
+    /// Counts the numbers as skipped.
     pub fn skip(mut self, cause: SkipCause) {
         self.metrics.skip(cause, std::mem::take(&mut self.numbers));
     }
@@ -48,24 +48,24 @@ impl<M: Deref<Target = Metrics>> Drop for Held<M> {
     }
 }
 
-/// What a call gets that waited.
+/// What a call that waited gets: numbers that count as skipped if nobody accepts them.
 #[derive(Debug)]
-pub struct Handed {
+pub struct Delivery {
     taken: Taken,
     held: Held<Arc<Metrics>>,
 }
 
-impl Handed {
-    /// Hands over what was taken for a call that asked for `count` numbers.
+impl Delivery {
+    /// A delivery of `taken` to a call that asked for `count` numbers.
     pub fn new(taken: Taken, count: u64, metrics: Arc<Metrics>) -> Self {
         let numbers = taken.map_or(0, |_| count);
-        Handed {
+        Delivery {
             taken,
             held: Held::new(metrics, numbers),
         }
     }
 
-    /// Passes the numbers on to whoever answers for them from here on.
+    /// Takes the numbers over: the caller must hold or answer them from here on.
     pub fn accept(self) -> Taken {
         self.held.answered();
         self.taken
@@ -88,13 +88,13 @@ mod tests {
         held.add(3);
         assert_eq!(held.answered(), 5);
         assert_eq!(
-            Handed::new(Ok(range), 5, metrics.clone()).accept(),
+            Delivery::new(Ok(range), 5, metrics.clone()).accept(),
             Ok(range)
         );
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
         drop(Held::new(&*metrics, 7));
-        drop(Handed::new(Ok(range), 5, metrics.clone()));
-        drop(Handed::new(Err(5), 9, metrics.clone()));
+        drop(Delivery::new(Ok(range), 5, metrics.clone()));
+        drop(Delivery::new(Err(5), 9, metrics.clone()));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
         Held::new(&*metrics, 4).skip(SkipCause::fence);
         assert_eq!(metrics.skipped(SkipCause::fence), 4);

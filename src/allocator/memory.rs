@@ -1,6 +1,6 @@
-//! One term's memory: what its requests and its bumper share.
+//! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! Invariant: it starts empty, and once it is closed nobody takes a number from it.
+//! Invariant: it starts empty, and once it is closed no call takes a number from it.
 
 use std::{
     sync::{
@@ -13,9 +13,11 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    cursor::{Hasher, shard_of},
+    cursor_table::Hasher,
     gate::Gate,
-    section::{Queue, Wish},
+    pending::Waiters,
+    refill::BumpSize,
+    section::StepChange,
     shard::{Answer, Footprint, Shard},
 };
 use crate::{
@@ -23,25 +25,26 @@ use crate::{
     consensus::Group,
     metrics::{Metrics, SkipCause},
     sequence::{Bump, Bumped, Key, Namespace, SectionId, Trim},
-    storage::{Namespaces, Work},
+    storage::{BlockingExecutor, Namespaces},
 };
 
-/// The keys are spread over this many locks; a power of two.
+/// How many locks the keys are spread over. A power of two.
 const SHARDS: usize = 64;
 
-/// A shard and its lock, in cache lines of their own: two threads at neighbours do not meet.
+/// A shard and its lock, in cache lines of their own, so that threads at neighbouring shards do not
+/// contend.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Locked(Mutex<Shard>);
 
-/// Where a section is.
+/// Where a section is in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     shard: u32,
     section: u32,
 }
 
-/// What the term's requests and its bumper share.
+/// One term's memory.
 pub struct Memory {
     term: u64,
     shards: Box<[Locked]>,
@@ -49,14 +52,19 @@ pub struct Memory {
     gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    work: Work,
-    /// How long a bump takes of late, in nanoseconds.
+    work: BlockingExecutor,
+    /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
 }
 
 impl Memory {
     /// An empty memory for `term`.
-    pub fn new(term: u64, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, work: Work) -> Memory {
+    pub fn new(
+        term: u64,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+        work: BlockingExecutor,
+    ) -> Memory {
         Memory {
             term,
             shards: (0..SHARDS).map(|_| Locked::default()).collect(),
@@ -84,13 +92,13 @@ impl Memory {
         self.clock.now()
     }
 
-    /// The door to the memory: whoever takes numbers is inside until they are answered or discarded.
+    /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Takes the next `count` (at least 1) numbers of a key, or waits for them; and, where a bump must be
-    /// asked for, where it finds its section.
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
+    /// the section that a bump must be asked for, if one must.
     #[inline]
     pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> (Answer, Option<Place>) {
         let (hash, shard) = self.find(namespace, key);
@@ -107,16 +115,16 @@ impl Memory {
         locked.current(hash, namespace, key)
     }
 
-    /// The bump that the section at `place` wants by now; `None` where nobody wants one any more, or the
-    /// memory is closed.
-    pub fn wanted(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
+    /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory
+    /// is closed.
+    pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards[place.shard as usize].0.lock();
-        let section = shard.section(place.section)?.id.clone();
+        let section = shard.section_id(place.section)?.clone();
         let namespace = namespaces.by_id(section.namespace)?;
-        let Wish {
+        let BumpSize {
             numbers,
             unused_max,
-        } = shard.wish(place.section, namespace)?;
+        } = shard.propose_bump(place.section, namespace)?;
         Some(Bump {
             section,
             numbers,
@@ -124,13 +132,13 @@ impl Memory {
         })
     }
 
-    /// Notes what a bump of the section at `place` came to, and serves those who waited for it, with the
-    /// namespace as it is by now. True where a further bump must be asked for.
-    pub fn bumped(
+    /// Takes in the answer to the bump of the section at `place`, and serves the calls that waited for
+    /// it, with the namespace as it is now. True if a further bump must be asked for.
+    pub fn bump_answered(
         &self,
         place: Place,
         id: &SectionId,
-        came_to: Bumped,
+        answer: Bumped,
         namespace: &Namespace,
     ) -> bool {
         let bump_time = Duration::from_nanos(self.bump_nanos.load(Relaxed));
@@ -138,63 +146,67 @@ impl Memory {
         let mut served = Vec::new();
         let again = {
             let mut shard = self.shards[place.shard as usize].0.lock();
-            let Some(section) = shard.section(place.section).filter(|found| found.id == *id) else {
+            // After `abandon` another section may have this place.
+            if shard.section_id(place.section) != Some(id) {
                 return false;
-            };
-            match came_to {
+            }
+            match answer {
                 Bumped::Chunk(chunk) => {
                     self.metrics.skip(SkipCause::leader_change, chunk.left);
-                    if section.grant(chunk, &namespace.config, now, bump_time) {
-                        shard.consult(place.section);
+                    let config = &namespace.config;
+                    let change = shard.grant(place.section, chunk, config, now, bump_time);
+                    if let Some(StepChange { was, step, lasted }) = change {
+                        tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
                     }
                 }
-                Bumped::Exhausted { max } => section.exhaust(max),
+                Bumped::Exhausted { max } => shard.exhaust(place.section, max),
                 Bumped::NoNamespace => {}
             }
             shard.serve(place.section, namespace, &mut served)
         };
-        // Woken after the lock is let go.
+        // The callers are woken after the lock is released.
         served.into_iter().for_each(|one| one.tell(&self.metrics));
         again
     }
 
-    /// Notes how long a bump took.
+    /// Adds one measured bump time to the average.
     pub fn bump_took(&self, span: Duration) {
         let (old, new) = (self.bump_nanos.load(Relaxed), span.as_nanos() as u64);
-        // Only the bumper writes it.
+        // The bumper alone writes it, so load and store need not be one step.
         let average = if old == 0 { new } else { (old * 7 + new) / 8 };
         self.bump_nanos.store(average, Relaxed);
     }
 
-    /// Drops everything: the term is lost. Whoever waits is told so.
+    /// Closes the gate and drops everything, because the term is lost. Calls that wait get an error.
     ///
-    /// The work grows with the keys, and is not the caller's.
+    /// The time that it takes grows with the keys, so it is spent beside the caller.
     pub fn abandon(&self) {
         self.gate.close();
         let shards: Vec<Shard> = (self.shards.iter())
             .map(|shard| std::mem::take(&mut *shard.0.lock()))
             .collect();
-        self.work.leave(move || {
+        self.work.run_detached(move || {
             let shards = shards.into_iter();
-            let mut waiting: Vec<(SectionId, Queue)> =
-                shards.flat_map(Shard::into_waiting).collect();
-            // Who waits is told in an order that is the same in every run.
+            let mut waiting: Vec<(SectionId, Waiters)> =
+                shards.flat_map(Shard::into_waiters).collect();
+            // Waiters are dropped in an order that is the same in every run.
             waiting.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         });
     }
 
-    /// Empties the memory and says what was used, in an order that is the same in every run: first
-    /// where numbers can be saved. What was used to its end is told for the count of skipped numbers
-    /// alone.
+    /// Empties the memory and says what was used, in an order that is the same in every run. Sections
+    /// with numbers left come first, because a trim saves those. Sections used to their end follow; their
+    /// trims only keep the count of skipped numbers right.
     pub fn close(&self, group: &Group) -> Vec<Trim> {
+        debug_assert!(self.gate.is_closed(), "no call may take numbers meanwhile");
         let namespaces = group.view().namespaces();
-        let lattice = |id| {
+        let progression = |id| {
             let namespace = namespaces.by_id(id)?;
-            Some(namespace.config.lattice())
+            Some(namespace.config.progression())
         };
         let shards = self.shards.iter();
         let mut used: Vec<_> = shards
-            .flat_map(|shard| shard.0.lock().close(lattice))
+            .flat_map(|shard| shard.0.lock().close(progression))
             .collect();
         used.sort_unstable_by(|a, b| {
             let order = a.has_left.cmp(&b.has_left).reverse();
@@ -211,7 +223,7 @@ impl Memory {
             .collect()
     }
 
-    /// How much it holds. Takes the lock of each shard, for a moment.
+    /// How much the memory holds. Takes the lock of each shard for a moment.
     pub fn footprint(&self) -> Footprint {
         let shards = self.shards.iter().map(|shard| shard.0.lock().footprint());
         shards.fold(Footprint::default(), |sum, part| Footprint {
@@ -221,12 +233,12 @@ impl Memory {
         })
     }
 
-    /// A key's hash and shard.
+    /// The hash and the shard of a key.
     #[inline]
     fn find(&self, namespace: &Namespace, key: Key<'_>) -> (u64, u32) {
         let hash = self.hasher.key(namespace.id, key);
-        let shard = shard_of(&self.hasher, hash, namespace, key);
-        // From the middle: the tables use the lowest and the highest bits.
+        let shard = self.hasher.section(hash, namespace, key);
+        // Bits from the middle: the hash tables use the lowest and the highest ones.
         (hash, ((shard >> 32) % SHARDS as u64) as u32)
     }
 }

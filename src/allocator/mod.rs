@@ -1,28 +1,59 @@
-//! The leader's memory: `cur_seq`, chunks, prefetch, the fence. The hot path lives here.
+//! The leader's memory: hands out the numbers of one Raft term.
 //!
-//! Uses consensus (to propose bumps, and for the lease), the domain, and metrics. Its invariant is
-//! the order of four steps, which is the safety argument of every answer:
+//! # One `Next` in this room
 //!
-//! 1. read the term's allocator ([`Term`]; where there is none, this node does not lead),
-//! 2. take the numbers from memory,
-//! 3. *then* check the fence of that same term; where it fails the numbers are discarded,
-//! 4. answer.
+//! 1. [`Term::next`] (`term.rs`) asks the fence (`fence.rs`) whether taking numbers now would surely be
+//!    wasted, and enters the term's gate (`gate.rs`), so that a graceful handover can wait for it.
+//! 2. `memory.rs` hashes the key to one of 64 shards, each with a lock.
+//! 3. `shard.rs` finds the key's cursor in a hash table (`cursor_table.rs`). The cursor (`cursor.rs`)
+//!    takes the numbers: `cur_seq += increment x count`. No I/O, no allocation.
+//! 4. Twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked. It
+//!    knows which numbers the term owns. The refill rule (`refill.rs`) says when it asks for a bump of
+//!    its ceiling, and by how much.
+//! 5. If too few numbers are left, the call waits at its section (`pending.rs`). The bumper
+//!    (`bumper.rs`) proposes one log entry for all sections that ask while the entry before is under
+//!    way. The answer is the section's next chunk. It is shared out to the calls that wait, in the order
+//!    of their arrival, before any other call takes from it.
+//! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
+//! 7. The numbers are answered.
 //!
-//! Uniqueness comes from the chunk: it is the answer to this term's own proposal. Order comes from
-//! the fence: had a successor answered before we took our numbers, the fence would fail.
+//! # Why the order of the steps is the safety argument
 //!
-//! A [`Term`] starts empty and is never reused: losing the leadership drops it whole, and a late
-//! answer to a proposal of an old term finds nothing to write to.
+//! Uniqueness comes from the chunk: it is the answer to this term's own proposal, and no other term can
+//! get those numbers. Order comes from the fence of that same term: if a successor had answered before
+//! the numbers were taken, the fence, which is checked after they were taken, would fail.
+//!
+//! A [`Term`] starts empty and is never reused. A node that loses the leadership drops it whole, so a
+//! late answer to a proposal of an old term finds nothing to write to.
+//!
+//! This room uses consensus (to propose bumps, and for the lease), storage (to read the table for
+//! `Current`), the domain, and metrics. `cursor.rs`, `cursor_table.rs`, `refill.rs` and `section.rs`
+//! are pure: no I/O, no tokio, and time is an argument.
+//!
+//! # Limits
+//!
+//! - A term remembers every key that was asked for in it. Nothing is evicted before the term ends.
+//! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
+//!   lock.
+//! - The first touch of a section in a term waits for a bump, which is one round of Raft.
+//! - An unclean end of a term skips at most one step of each section that it bumped, and what calls that
+//!   waited had asked for beyond a step.
+//! - A handover looks at every key, one shard at a time, while the term is closed.
 
 mod bumper;
 mod cursor;
+mod cursor_table;
 mod fence;
 mod gate;
 mod held;
 mod memory;
+mod pending;
+mod refill;
 mod section;
 mod shard;
 mod term;
+#[cfg(test)]
+mod transcript;
 
 pub use fence::FenceKind;
 pub use shard::Footprint;

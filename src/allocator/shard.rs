@@ -1,33 +1,48 @@
-//! A part of the leader's memory: where the keys stand, and the sections they belong to. Pure.
+//! A part of the leader's memory: the cursors of some keys, the sections they belong to, and the calls
+//! that wait for them.
 //!
-//! A key that is asked for costs one look into one table, whose entries are 32 bytes for an id: half a
-//! cache line. The section, which knows the rest, is touched twice in a step.
+//! A call for a key costs one look into one table, whose entries are 32 bytes for an id: half a cache
+//! line. The section, which knows the rest, is asked twice in a step.
 //!
 //! Invariant: a key and its section are in the same shard, and a place in `sections` belongs to one
 //! section until the shard is emptied for good.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hashbrown::HashMap;
 use tokio::sync::oneshot;
 
 use super::{
-    cursor::{Cursor, Cursors, Hasher},
-    held::{Handed, Taken},
-    section::{OwnedKey, Queue, Section, Take, Waiter, Wish},
+    cursor::Cursor,
+    cursor_table::{CursorTable, Hasher},
+    held::{Delivery, Taken},
+    pending::{PendingBump, Waiter, Waiters},
+    refill::BumpSize,
+    section::{Section, StepChange, Take},
 };
 use crate::{
+    clock::Instant,
     metrics::Metrics,
-    sequence::{Key, Lattice, Namespace, NamespaceId, SectionId},
+    sequence::{
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey, Progression, SectionId,
+    },
 };
 
 /// A part of the memory.
 #[derive(Debug, Default)]
 pub struct Shard {
-    cursors: Cursors,
-    sections: Vec<Section>,
-    /// Where the sections of several keys are; a key with a section of its own leads to it.
+    cursors: CursorTable,
+    sections: Vec<SectionSlot>,
+    /// The places of the sections that several keys share. A key with a section of its own holds the
+    /// place in its cursor.
     shared: HashMap<SectionId, u32>,
+}
+
+/// A section and its pending bump.
+#[derive(Debug)]
+struct SectionSlot {
+    section: Section,
+    pending: PendingBump,
 }
 
 /// How much a memory, or a part of it, holds.
@@ -37,17 +52,17 @@ pub struct Footprint {
     pub keys: usize,
     /// Their sections.
     pub sections: usize,
-    /// Bytes set aside for both.
+    /// Bytes allocated for both.
     pub bytes: usize,
 }
 
-/// What a call for numbers of a key came to.
+/// The answer to a call for numbers of a key.
 #[derive(Debug)]
 pub enum Answer {
-    /// Numbers, or how many are left.
+    /// Numbers, or how many are left if those are too few.
     Taken(Taken),
-    /// They come later. Dropped: the term is lost.
-    Later(oneshot::Receiver<Handed>),
+    /// The numbers come later. The sender is dropped if the term is lost.
+    Later(oneshot::Receiver<Delivery>),
 }
 
 /// A call that waited, and what it gets.
@@ -57,30 +72,39 @@ pub struct Served {
 }
 
 impl Served {
-    /// Tells whoever waits.
+    /// Sends the caller what it gets.
     pub fn tell(self, metrics: &Arc<Metrics>) {
-        let handed = Handed::new(self.taken, self.waiter.count, metrics.clone());
-        // Nobody listens who gave up meanwhile: then it comes back, and is counted.
-        drop(self.waiter.reply.send(handed));
+        let delivery = Delivery::new(self.taken, self.waiter.count, metrics.clone());
+        // If the caller has gone, the delivery comes back and counts its numbers as skipped.
+        drop(self.waiter.reply.send(delivery));
     }
 }
 
-/// What a section used, for the ceiling to be lowered to.
+/// What a section used, for its ceiling to be lowered to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Used {
-    /// Which.
+    /// The section.
     pub section: SectionId,
     /// The highest number taken.
     pub last: u64,
     /// How many numbers the other keys of the section lose by rising to it.
     pub lost: u64,
-    /// Whether numbers are left above it.
+    /// True if numbers are left above it.
     pub has_left: bool,
 }
 
+/// What a section that got a chunk has used, while its shard is closed.
+struct Closing {
+    progression: Progression,
+    /// The greatest number taken by any of its keys.
+    last: u64,
+    /// How many numbers the other keys lose by rising to `last`.
+    lost: u64,
+}
+
 impl Shard {
-    /// Takes the next `count` (at least 1) numbers of a key, or waits for them; and, where a bump must be
-    /// asked for, the place of the section that it is for. `hash` is the key's.
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
+    /// the section that a bump must be asked for, if one must. `hash` is the key's.
     #[inline]
     pub fn take(
         &mut self,
@@ -98,13 +122,20 @@ impl Shard {
             return (Answer::Taken(Ok(range)), None);
         }
         let place = cursor.section;
-        let section = &mut self.sections[place as usize];
-        let (answer, bump) = match section.take(cursor, &namespace.config, count) {
-            Take::Range { range, bump } => (Answer::Taken(Ok(range)), bump),
+        let SectionSlot { section, pending } = &mut self.sections[place as usize];
+        let take = match pending.has_waiters() {
+            true => Take::TooFew,
+            false => section.take(cursor, &namespace.config, count),
+        };
+        let (answer, bump) = match take {
+            Take::Range { range, refill } => {
+                let bump = refill.is_some_and(|size| pending.refill(size));
+                (Answer::Taken(Ok(range)), bump)
+            }
             Take::Exhausted { left } => (Answer::Taken(Err(left)), false),
-            Take::Wait => {
-                // Whoever comes next stands behind.
-                cursor.consult();
+            Take::TooFew => {
+                // Later calls for this key stand behind this one.
+                cursor.stop_fast_path();
                 let (reply, later) = oneshot::channel();
                 let key = OwnedKey::from(key);
                 let waiter = Waiter {
@@ -113,61 +144,111 @@ impl Shard {
                     count,
                     reply,
                 };
-                (Answer::Later(later), section.wait(waiter))
+                (Answer::Later(later), pending.wait(waiter))
             }
         };
         (answer, bump.then_some(place))
     }
 
-    /// By how much section number `place` is to be bumped; `None` where nobody wants it any more.
-    pub fn wish(&mut self, place: u32, namespace: &Namespace) -> Option<Wish> {
-        let cursors = &mut self.cursors;
-        let section = self.sections.get_mut(place as usize)?;
-        section.wish(&namespace.config, |section, waiter| {
-            let cursor = cursors.find(waiter.hash, namespace.id, waiter.key.as_key());
-            cursor.map_or(0, |cursor| section.left(cursor, &namespace.config))
-        })
+    /// The identifier of section number `place`.
+    pub fn section_id(&self, place: u32) -> Option<&SectionId> {
+        let slot = self.sections.get(place as usize)?;
+        Some(&slot.section.id)
     }
 
-    /// Serves those who waited for a bump of section number `place`, in their order, and adds whom to
-    /// tell to `served`. True where a further bump must be asked for.
+    /// By how much section number `place` is to be bumped now: enough for a refill that was asked for,
+    /// and for all calls that wait. `None` if nobody wants the bump any more.
+    pub fn propose_bump(&mut self, place: u32, namespace: &Namespace) -> Option<BumpSize> {
+        let SectionSlot { section, pending } = self.sections.get_mut(place as usize)?;
+        let (mut size, waiters) = pending.propose()?;
+        // The calls for one key use up the same numbers. Of several keys each has the whole chunk.
+        let is_one_key = namespace.config.section_size == 1;
+        let mut counts = 0u64;
+        for waiter in waiters {
+            counts = match is_one_key {
+                true => counts.saturating_add(waiter.count),
+                false => waiter.count,
+            };
+            let key = waiter.key.as_key();
+            let cursor = self.cursors.find(waiter.hash, namespace.id, key);
+            let left = cursor.map_or(0, |cursor| section.left(cursor, &namespace.config));
+            let unused = counts.max(section.step_within_bounds(&namespace.config));
+            let needed = BumpSize::fill(unused, left);
+            size = Some(size.map_or(needed, |size| size.covering(needed)));
+        }
+        if size.is_none() {
+            pending.end();
+        }
+        size
+    }
+
+    /// Adds the chunk that the bump of section number `place` was answered with at `now`. `bump_time` is
+    /// how long a bump takes. Answers how the section's step changed.
+    pub fn grant(
+        &mut self,
+        place: u32,
+        chunk: Chunk,
+        config: &NamespaceConfig,
+        now: Instant,
+        bump_time: Duration,
+    ) -> Option<StepChange> {
+        let slot = self.sections.get_mut(place as usize)?;
+        let granted = slot.section.grant(chunk, config, now, bump_time);
+        if granted.keys_must_ask {
+            (self.cursors.iter_mut())
+                .filter(|cursor| cursor.section == place)
+                .for_each(Cursor::stop_fast_path);
+        }
+        granted.step_change
+    }
+
+    /// Notes that the bump of section number `place` found no number under `max`.
+    pub fn exhaust(&mut self, place: u32, max: u64) {
+        if let Some(slot) = self.sections.get_mut(place as usize) {
+            slot.section.exhaust(max);
+        }
+    }
+
+    /// Serves the calls that waited for a bump of section number `place`, in their order, and adds them
+    /// to `served`. True if a further bump must be asked for.
     pub fn serve(&mut self, place: u32, namespace: &Namespace, served: &mut Vec<Served>) -> bool {
-        let Some(section) = self.sections.get_mut(place as usize) else {
+        let Some(SectionSlot { section, pending }) = self.sections.get_mut(place as usize) else {
             return false;
         };
-        let mut queue = section.served();
-        let mut again = false;
-        while let Some(waiter) = queue.pop_front() {
+        let mut waiters = pending.end();
+        let mut bump = false;
+        while let Some(waiter) = waiters.pop_front() {
             let key = waiter.key.as_key();
-            let Some(cursor) = (self.cursors.find(waiter.hash, namespace.id, key))
-                .filter(|_| !waiter.reply.is_closed())
+            let Some(cursor) =
+                (self.cursors.find(waiter.hash, namespace.id, key)).filter(|_| !waiter.is_gone())
             else {
                 continue;
             };
-            let taken = match section.take_now(cursor, &namespace.config, waiter.count) {
-                Take::Range { range, bump } => {
-                    again |= bump;
+            let taken = match section.take(cursor, &namespace.config, waiter.count) {
+                Take::Range { range, refill } => {
+                    bump |= refill.is_some_and(|size| pending.refill(size));
                     Ok(range)
                 }
                 Take::Exhausted { left } => Err(left),
-                Take::Wait => {
-                    queue.push_front(waiter);
+                Take::TooFew => {
+                    waiters.push_front(waiter);
                     break;
                 }
             };
             served.push(Served { waiter, taken });
         }
-        if queue.is_empty() {
-            return again;
+        if waiters.is_empty() {
+            return bump;
         }
-        for waiter in &queue {
-            // It may have been served before, and would be overtaken by itself.
+        for waiter in &waiters {
+            // An earlier call for the same key may have been served just now and have set the fast
+            // limit: later calls would overtake this one.
             let key = waiter.key.as_key();
             if let Some(cursor) = self.cursors.find(waiter.hash, namespace.id, key) {
-                cursor.consult();
+                cursor.stop_fast_path();
             }
         }
-        section.wait_on(queue);
+        pending.wait_on(waiters);
         true
     }
 
@@ -179,19 +260,15 @@ impl Shard {
             Some(cursor) => cursor.section,
             None => *self.shared.get(&namespace.section_of(key))?,
         };
-        let section = self.sections.get(place as usize)?;
-        section.current(cursor.as_ref(), namespace.config.lattice())
+        let slot = self.sections.get(place as usize)?;
+        (slot.section).current(cursor.as_ref(), namespace.config.progression())
     }
 
-    /// Section number `place`.
-    pub fn section(&mut self, place: u32) -> Option<&mut Section> {
-        self.sections.get_mut(place as usize)
-    }
-
-    /// How much it holds, without a look at each key.
+    /// How much it holds. Does not look at the keys.
     pub fn footprint(&self) -> Footprint {
-        // A name has a section of its own, which knows the name as well.
-        let sections = self.sections.capacity() * size_of::<Section>() + self.cursors.name_bytes();
+        // The names of keys with sections of their own are held twice: by the cursor and the section.
+        let sections =
+            self.sections.capacity() * size_of::<SectionSlot>() + self.cursors.name_bytes();
         Footprint {
             keys: self.cursors.len(),
             sections: self.sections.len(),
@@ -199,53 +276,68 @@ impl Shard {
         }
     }
 
-    /// Has the keys of section number `place` ask it before they go on.
-    pub fn consult(&mut self, place: u32) {
-        (self.cursors.iter_mut())
-            .filter(|cursor| cursor.section == place)
-            .for_each(Cursor::consult);
+    /// The calls that wait, by section.
+    pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
+        let slots = self.sections.into_iter();
+        slots.filter_map(
+            |SectionSlot {
+                 section,
+                 mut pending,
+             }| {
+                let waiters = pending.end();
+                (!waiters.is_empty()).then_some((section.id, waiters))
+            },
+        )
     }
 
-    /// Those who wait, by section.
-    pub fn into_waiting(self) -> impl Iterator<Item = (SectionId, Queue)> {
-        let sections = self.sections.into_iter();
-        sections.filter_map(|mut section| {
-            let queue = section.served();
-            (!queue.is_empty()).then_some((section.id, queue))
-        })
-    }
-
-    /// Empties the shard and says what was used of each section that got a chunk, also of one that was
-    /// used to its end: its record then says that nothing is skipped.
-    pub fn close(&mut self, lattice: impl Fn(NamespaceId) -> Option<Lattice>) -> Vec<Used> {
-        let closed = std::mem::take(self);
-        let lattices: Vec<Option<Lattice>> = (closed.sections.iter())
-            .map(|section| lattice(section.id.namespace).filter(|_| section.has_chunk()))
+    /// Empties the shard and says what was used of each section that got a chunk. This includes sections
+    /// that were used to their end: their record then says that nothing is skipped. Sections of a
+    /// namespace without a known progression are left out.
+    pub fn close(
+        &mut self,
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+    ) -> Vec<Used> {
+        let Shard {
+            cursors, sections, ..
+        } = std::mem::take(self);
+        let mut closing: Vec<Option<Closing>> = (sections.iter())
+            .map(|SectionSlot { section, .. }| {
+                let progression = progression_of(section.id.namespace)?;
+                // Without a key: the section's floor.
+                let last = section.current(None, progression)?;
+                let lost = 0;
+                Some(Closing {
+                    progression,
+                    last,
+                    lost,
+                })
+            })
             .collect();
-        // The last number of a key, if it was asked for in this term.
-        let last = |cursor: &Cursor| {
-            let place = cursor.section as usize;
-            let lattice = lattices[place]?;
-            let section = &closed.sections[place];
-            let taken = cursor.last(section.lowest(lattice)?, lattice.increment);
-            Some((place, taken.unwrap_or(section.floor()), lattice))
-        };
-        let mut used: Vec<(u64, u64)> = (closed.sections.iter())
-            .map(|section| (section.floor(), 0))
-            .collect();
-        for (place, last, _) in closed.cursors.iter().filter_map(last) {
-            used[place].0 = used[place].0.max(last);
+        for cursor in cursors.iter() {
+            let SectionSlot { section, .. } = &sections[cursor.section as usize];
+            if let Some(closing) = &mut closing[cursor.section as usize]
+                && let Some(last) = section.current(Some(cursor), closing.progression)
+            {
+                closing.last = closing.last.max(last);
+            }
         }
-        for (place, last, lattice) in closed.cursors.iter().filter_map(last) {
-            used[place].1 += lattice.count_between(last, used[place].0);
+        for cursor in cursors.iter() {
+            let SectionSlot { section, .. } = &sections[cursor.section as usize];
+            if let Some(closing) = &mut closing[cursor.section as usize]
+                && let Some(last) = section.current(Some(cursor), closing.progression)
+            {
+                closing.lost += closing.progression.count_between(last, closing.last);
+            }
         }
-        (closed.sections.into_iter().zip(used).zip(&lattices))
-            .filter(|(_, lattice)| lattice.is_some())
-            .map(|((section, (last, lost)), _)| Used {
-                has_left: section.has_left(last),
-                section: section.id,
-                last,
-                lost,
+        (sections.into_iter().zip(closing))
+            .filter_map(|(SectionSlot { section, .. }, closing)| {
+                let Closing { last, lost, .. } = closing?;
+                Some(Used {
+                    has_left: section.has_left(last),
+                    section: section.id,
+                    last,
+                    lost,
+                })
             })
             .collect()
     }
@@ -262,7 +354,10 @@ impl Shard {
             if is_shared {
                 self.shared.insert(id.clone(), place);
             }
-            self.sections.push(Section::new(id, &namespace.config));
+            self.sections.push(SectionSlot {
+                section: Section::new(id, &namespace.config),
+                pending: PendingBump::default(),
+            });
             place
         });
         let cursor = Cursor::new(namespace.id.0, place);

@@ -1,5 +1,9 @@
-//! The allocator of one term: from the moment the term's leader knows all that was committed
-//! before, until it is closed for good.
+//! The allocator of one term: take from memory, then check the fence, then answer.
+//!
+//! It is opened once the term's leader knows all that was committed before, and is closed for good when
+//! the leadership is handed over or lost.
+//!
+//! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +15,8 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
-    held::{Handed, Held, Taken},
+    gate::Inside,
+    held::{Delivery, Held, Taken},
     memory::Memory,
     shard::{Answer, Footprint},
 };
@@ -26,19 +31,19 @@ use crate::{
 /// Why a term handed out nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum NextError {
-    /// The term is over, or its lease has run out for now: ask the leader, whoever that is.
+    /// The term is over, or its lease has run out for now: ask the node that leads.
     #[error("this node does not lead any more")]
     NotLeading,
-    /// Not enough numbers are left.
+    /// The namespace's `max` leaves too few numbers.
     #[error("only {left} numbers are left below the namespace's max")]
     Exhausted {
         /// How many are left.
         left: u64,
     },
-    /// The caller's deadline passed first.
+    /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
-    /// The table cannot be read.
+    /// The applied table cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -52,13 +57,13 @@ pub struct Term {
     group: Arc<Group>,
 }
 
-/// What a message for the numbers of many keys came to.
+/// The answer to a message that asks for numbers of many keys.
 #[derive(Debug, Default)]
 pub struct NextMany {
-    /// The first number of each key, in the order of the keys; 0 for those that got none.
+    /// The first number of each key, in the order of the keys. 0 for a key that got none.
     pub firsts: Vec<u64>,
-    /// The places of those that got none since the namespace's numbers are used up, and how many
-    /// numbers each has left.
+    /// The places of the keys that got none because the namespace's numbers are used up, and how many
+    /// numbers each key has left.
     pub exhausted: Vec<(usize, u64)>,
 }
 
@@ -71,7 +76,7 @@ impl Term {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
-        let work = group.store().work();
+        let work = group.store().blocking();
         let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
@@ -100,7 +105,9 @@ impl Term {
     /// Hands out the next `count` (at least 1) numbers of a key.
     ///
     /// # Errors
-    /// [`NextError`]. What was taken before the fence failed is lost, and counted.
+    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::Exhausted`] if too
+    /// few numbers are left, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
+    /// taken before the fence failed are lost, and counted.
     pub async fn next(
         &self,
         namespace: &Namespace,
@@ -114,18 +121,20 @@ impl Term {
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
         let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
-        // Only now: a successor that answered before we took has let the fence down.
+        // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         self.pass_fence(held, taken.is_ok().into(), deadline)
             .await?;
         taken.map_err(|left| NextError::Exhausted { left })
     }
 
-    /// Hands out the next numbers of many keys, of each as many as `ask` says (at least 1) for its
-    /// place: all of them, or, where a namespace ends, as many as there are; with one look at the
-    /// fence. A key that comes twice gets two ranges, in the order of its places.
+    /// Hands out the next numbers of many keys with one check of the fence. `ask` says for each place
+    /// which key it is and how many numbers it wants (at least 1). A key gets all of them or, if too few
+    /// are left in the namespace, none. A key that comes twice gets two ranges, in the order of its
+    /// places.
     ///
     /// # Errors
-    /// [`NextError`], of all keys together; what was taken for some of them is then lost, and counted.
+    /// As [`Term::next`], for all keys together, but for exhausted keys, which [`NextMany`] names. Numbers
+    /// that were taken for some of the keys are then lost, and counted.
     pub async fn next_many<'k>(
         &self,
         namespace: &Namespace,
@@ -133,8 +142,8 @@ impl Term {
         ask: impl Fn(usize) -> (Key<'k>, u64),
         deadline: Instant,
     ) -> Result<NextMany, NextError> {
-        // Those who wait stay inside: what others of this message took must be answered, or known to
-        // be lost, before a handover tells what was used.
+        // The message stays inside the gate while some of its keys wait: the numbers that its other keys
+        // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
         let mut answer = NextMany {
             firsts: Vec::with_capacity(keys),
@@ -154,21 +163,22 @@ impl Term {
             match Box::pin(self.wait(later, deadline)).await {
                 Ok(taken) => held.add(answer.note(place, taken, count)),
                 Err(error) => {
-                    held.skip(error.cause());
+                    held.skip(error.skip_cause());
                     return Err(error);
                 }
             }
         }
-        // Only now, as above.
+        // Not earlier, as in `next`.
         let answered = keys - answer.exhausted.len();
         self.pass_fence(held, answered as u64, deadline).await?;
         Ok(answer)
     }
 
-    /// Answers the last number handed out for a key: an allocation of nothing.
+    /// Answers the last number handed out for a key; `None` if none was. Fenced as [`Term::next`] is.
     ///
     /// # Errors
-    /// [`NextError`].
+    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::DeadlineExceeded`] if
+    /// reading the table took too long, [`NextError::Store`] if it cannot be read.
     pub async fn current(
         &self,
         namespace: &Namespace,
@@ -179,8 +189,8 @@ impl Term {
         let remembered = self.memory.current(namespace, key);
         let last = match remembered {
             Some(last) => last,
-            // This term has handed out nothing here. What it has bumped since, if it is bumping
-            // just now, does not count: somebody may yet get those numbers.
+            // This term has handed out nothing of this section. A chunk that it is just getting does not
+            // count: a later call may still get those numbers.
             None => {
                 let read = self.group.view().read_section(namespace.section_of(key));
                 match tokio::time::timeout_at(deadline, read).await {
@@ -189,8 +199,9 @@ impl Term {
                 }
             }
         };
-        // An abandoned term closes before it forgets: what was not remembered may have been handed
-        // out by this very term. A later term's record, read meanwhile, lets the fence down below.
+        // An abandoned term closes its gate before it forgets. If it is closed now, this very term may
+        // have handed out numbers that it no longer remembered. If the record read above is of a later
+        // term, the fence fails below.
         if remembered.is_none() && self.memory.gate().is_closed() {
             return Err(NextError::NotLeading);
         }
@@ -199,26 +210,26 @@ impl Term {
         Ok((last > 0).then_some(last))
     }
 
-    /// How much its memory holds. May wait for a lock that is held for as long as a handover looks at
-    /// all keys of a shard: not for a runtime's worker.
+    /// How much the term's memory holds. May block for as long as a handover looks at all keys of a
+    /// shard: do not call it on a worker of the runtime.
     pub fn footprint(&self) -> Footprint {
         self.memory.footprint()
     }
 
-    /// Whether nobody will ever take a number from it again.
+    /// True if no call will ever get a number from this term again.
     pub fn is_over(&self) -> bool {
         self.memory.gate().is_closed() || self.lease.is_void()
     }
 
-    /// Whether this node leads at a moment after the call: the fence alone.
+    /// True if this node leads at a moment after the call. Checks the fence alone.
     pub async fn still_leads(&self, deadline: Instant) -> bool {
         self.fence.check(deadline).await
     }
 
-    /// Closes the term for good and answers what it used, for the ceilings to be lowered to.
-    /// Answers that had taken their numbers get out before; nobody takes any after.
+    /// Closes the term for good and answers what it used, for the ceilings to be lowered to. Waits for
+    /// the calls that have taken their numbers; no call takes any afterwards.
     ///
-    /// `None` where somebody else closed it, or the term is lost.
+    /// `None` if the term was closed already, or is lost.
     pub async fn retire(&self) -> Option<Vec<Trim>> {
         if !self.memory.gate().close() {
             return None;
@@ -229,23 +240,27 @@ impl Term {
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
         let (memory, group) = (self.memory.clone(), self.group.clone());
-        let closed = self.group.store().work().run(move || memory.close(&group));
+        let closed = self
+            .group
+            .store()
+            .blocking()
+            .run(move || memory.close(&group));
         closed.await.ok()
     }
 
-    fn enter(&self) -> Result<super::gate::Inside<'_>, NextError> {
+    fn enter(&self) -> Result<Inside<'_>, NextError> {
         if self.fence.is_down() {
             return Err(NextError::NotLeading);
         }
         self.memory.gate().enter().ok_or(NextError::NotLeading)
     }
 
-    /// Takes from memory, or waits there.
+    /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
     #[inline]
     fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
         let (answer, bump) = self.memory.take(namespace, key, count);
         if let Some(place) = bump {
-            // The bumper is gone only once the term is lost; whoever waits is told by `abandon`.
+            // The bumper has ended, so the term is lost. `abandon` tells the calls that wait.
             if self.bumper.send(Request::Bump(place)).is_err() {
                 self.memory.abandon();
             }
@@ -253,22 +268,23 @@ impl Term {
         answer
     }
 
-    /// Waits for what comes later.
+    /// Waits for numbers that a bump brings.
     #[cold]
     async fn wait(
         &self,
-        later: oneshot::Receiver<Handed>,
+        later: oneshot::Receiver<Delivery>,
         deadline: Instant,
     ) -> Result<Taken, NextError> {
         match tokio::time::timeout_at(deadline, later).await {
-            Ok(Ok(handed)) => Ok(handed.accept()),
+            Ok(Ok(delivery)) => Ok(delivery.accept()),
             Ok(Err(_dropped)) => Err(NextError::NotLeading),
             Err(_) if self.fence.hears_majority() => Err(NextError::DeadlineExceeded),
             Err(_) => Err(NextError::NotLeading),
         }
     }
 
-    /// Passes what was taken for the answers of `answers` keys.
+    /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
+    /// are discarded and counted.
     async fn pass_fence(
         &self,
         held: Held<&Metrics>,
@@ -288,7 +304,8 @@ impl Term {
     }
 }
 
-/// Tells those who wait in a term that its lease is void: they are inside, and keep the term alive.
+/// Abandons the memory once the term's lease is void. Otherwise calls that wait would keep the term alive:
+/// they are inside the gate.
 async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
     lease.wait_until(TermLease::is_void).await;
     if let Some(memory) = memory.upgrade() {
@@ -297,7 +314,7 @@ async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
 }
 
 impl NextMany {
-    /// Notes what the key at `place` got, and answers how many numbers that is.
+    /// Notes what the key at `place` got, and returns how many numbers that is.
     fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
         match taken {
             Ok(range) => {
@@ -313,11 +330,13 @@ impl NextMany {
 }
 
 impl NextError {
-    /// What the numbers are skipped for that were taken when this happened.
-    fn cause(&self) -> SkipCause {
+    /// Why numbers that were taken before this error count as skipped.
+    fn skip_cause(&self) -> SkipCause {
         match self {
             NextError::DeadlineExceeded => SkipCause::deadline,
-            _ => SkipCause::fence,
+            NextError::NotLeading | NextError::Exhausted { .. } | NextError::Store(_) => {
+                SkipCause::fence
+            }
         }
     }
 }

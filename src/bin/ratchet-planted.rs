@@ -1,4 +1,4 @@
-//! The `ratchet` command with bugs that can be planted: for testing the tests.
+//! The `ratchet` command of a test build. Bugs can be planted in it, to show that the tests notice them.
 
 use std::process::ExitCode;
 

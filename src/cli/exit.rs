@@ -1,4 +1,4 @@
-//! Exit codes that scripts can use.
+//! Exit codes: which error ends the command with which one.
 
 use std::process::ExitCode;
 
@@ -7,22 +7,24 @@ use serde_json::json;
 
 use crate::{node::StartError, tasks::Fault};
 
-/// The exit codes, for `--help`.
+/// The exit codes, as `--help` lists them.
 pub const HELP: &str = "\
 Exit codes:
-   0  done
-   1  failed in another way than those below
-   2  the command line is wrong
-   3  not found (a namespace, a node)
-   4  refused: an argument outside its limits, it exists already, numbers used up
-   5  no server or no leader answers, too much waits, or a membership change goes on: look again
+   0  success
+   1  any error that has no code below
+   2  the command line is malformed
+   3  not found: a namespace, a node
+   4  refused: an argument is outside its limits, the name exists already, the numbers are used up,
+      or the cluster's state does not allow it
+   5  unavailable: no server or no leader answers, the server is overloaded, or a membership change
+      is in progress; check the state, then try again
    6  the deadline passed
-   7  status: a voter is missing; the others go on
+   7  status: a voter is missing; the other nodes still hand out numbers
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
   74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
       fit it, or the node had to stop; the message says which
-  78  start: the configuration cannot work";
+  78  start: the configuration is not valid";
 
 const OTHER: u8 = 1;
 const NOT_FOUND: u8 = 3;
@@ -35,59 +37,59 @@ const LISTEN: u8 = 71;
 const STORE: u8 = 74;
 const CONFIG: u8 = 78;
 
-/// Why the command failed.
+/// The error that ends the command: its exit code, its code for JSON, and its text.
 #[derive(Debug)]
-pub struct Failed {
+pub struct CommandError {
     exit: u8,
     code: String,
     message: String,
 }
 
-impl Failed {
-    /// A failure of no special kind.
+impl CommandError {
+    /// An error without an exit code of its own.
     pub fn other(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: OTHER,
             code: "FAILED".to_owned(),
             message: message.into(),
         }
     }
 
-    /// A cluster that hands out no numbers for now.
+    /// The cluster hands out no numbers at present.
     pub fn no_leader(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: UNAVAILABLE,
             code: Code::Unavailable.to_string(),
             message: message.into(),
         }
     }
 
-    /// A cluster that does without some of its voters for now.
+    /// The cluster hands out numbers, but some of its voters are missing.
     pub fn voter_missing(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: VOTER_MISSING,
             code: "VOTER_MISSING".to_owned(),
             message: message.into(),
         }
     }
 
-    /// A configuration that cannot work.
+    /// The configuration is not valid.
     pub fn config(message: impl Into<String>) -> Self {
-        Failed {
+        CommandError {
             exit: CONFIG,
             code: "CONFIGURATION".to_owned(),
             message: message.into(),
         }
     }
 
-    /// Tells the user, and the shell.
+    /// Prints the error to standard error and returns its exit code.
     pub fn report(&self, json: bool) -> ExitCode {
-        self.tell(json);
+        self.print(json);
         ExitCode::from(self.exit)
     }
 
-    /// Tells the user.
-    pub fn tell(&self, json: bool) {
+    /// Prints the error to standard error.
+    pub fn print(&self, json: bool) {
         if json {
             let error = json!({"error": {"code": self.code, "message": self.message}});
             eprintln!("{error}");
@@ -97,7 +99,7 @@ impl Failed {
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let (exit, code) = match &error {
             Error::Invalid(_) => (REFUSED, Code::InvalidArgument.to_string()),
@@ -105,7 +107,7 @@ impl From<Error> for Failed {
             Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
             _ => (OTHER, Code::Internal.to_string()),
         };
-        Failed {
+        CommandError {
             exit,
             code,
             message: error.to_string(),
@@ -126,7 +128,7 @@ fn exit_of(code: Code) -> u8 {
     }
 }
 
-impl From<StartError> for Failed {
+impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         let (exit, code) = match &error {
             StartError::Config(_) => (CONFIG, "CONFIGURATION"),
@@ -137,7 +139,7 @@ impl From<StartError> for Failed {
             StartError::Stopped(Fault::Other(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
-        Failed {
+        CommandError {
             exit,
             code: code.to_owned(),
             message: error.to_string(),
@@ -150,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_failure_has_its_exit_code() {
+    fn each_kind_of_error_has_its_exit_code() {
         assert_eq!(exit_of(Code::NotFound), 3);
         assert_eq!(exit_of(Code::InvalidArgument), 4);
         assert_eq!(exit_of(Code::Unavailable), 5);
         assert_eq!(exit_of(Code::ResourceExhausted), 5);
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
         assert_eq!(exit_of(Code::Internal), 1);
-        let stopped = |reason| Failed::from(StartError::Stopped(reason)).exit;
+        let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::Other("x".into())), 74);
         assert_eq!(stopped(Fault::Founding("x".into())), 78);
     }

@@ -1,29 +1,35 @@
 //! The `ratchet` command: one file per subcommand.
 //!
-//! Uses the client, and the server for `start`. Invariant: what a script needs goes to standard
-//! output, what went wrong to standard error, and the exit code says of which kind it was.
+//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is
+//! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
+//! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
+//! works on a data directory. The result is printed by `output.rs`, as text or JSON. An error of the client or
+//! of the node becomes a `CommandError` in `exit.rs`, which prints it and maps its kind to the exit code.
+//!
+//! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
+//! error, and the exit code tells the kind of error.
 
+mod connection;
 mod exit;
 mod namespace;
 mod node;
 mod numbers;
 mod output;
 mod recover;
+mod settings;
 mod start;
 mod status;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-
-use ratchet_client::Client;
 
 use crate::version;
 
-pub use exit::Failed;
+use exit::CommandError;
 
-/// The tool's command line.
+/// The command line of `ratchet`.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version = version::LONG, about, after_help = exit::HELP)]
 pub struct Cli {
@@ -33,7 +39,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Run a node: alone a cluster of one in ./ratchet-data, with --peers one of several
+    /// Run a node: by itself a cluster of one in ./ratchet-data, with --peers a member of a larger one
     Start(Box<start::Start>),
     /// Take the next numbers of a key
     Next(numbers::Next),
@@ -41,50 +47,20 @@ enum Subcommands {
     Current(numbers::Current),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
-    /// Show the nodes of the cluster and how far each is
+    /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(status::Status),
-    /// Hand the leadership over, without a gap
+    /// Transfer the leadership to another node; no number is skipped
     Transfer(node::Transfer),
     /// Add, promote, move and remove nodes
     Node(node::Node),
-    /// Make a cluster of one out of the data directory of a node whose cluster lost its majority for
-    /// good; offline
+    /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
+    /// majority for good
     Recover(recover::Recover),
-    /// Print a script that completes this command's words in a shell
+    /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
-}
-
-/// Where to ask, and how to answer.
-#[derive(Debug, Args)]
-struct Connection {
-    /// The servers to ask, "host:port", several separated by commas: the first that answers is used
-    #[arg(
-        long,
-        env = "RATCHET_SERVER",
-        default_value = "127.0.0.1:7600",
-        value_delimiter = ','
-    )]
-    server: Vec<String>,
-    /// How long to wait for an answer, in milliseconds
-    #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
-          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    timeout_ms: u64,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl Connection {
-    fn client(&self) -> Result<Client, ratchet_client::Error> {
-        let timeout = Duration::from_millis(self.timeout_ms);
-        Client::builder()
-            .servers(&self.server)
-            .timeout(timeout)
-            .build()
-    }
 }
 
 impl Subcommands {
@@ -101,7 +77,7 @@ impl Subcommands {
         }
     }
 
-    async fn run(self) -> Result<(), Failed> {
+    async fn run(self) -> Result<(), CommandError> {
         match self {
             Subcommands::Start(start) => start.run().await,
             Subcommands::Next(next) => next.run().await,
@@ -114,27 +90,28 @@ impl Subcommands {
             Subcommands::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
-                output::bytes(&script)
+                output::write(&script)
             }
         }
     }
 }
 
-/// Runs the command that the process was called with.
+/// Parses the process's command line and runs it. Returns the process's exit code.
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
     let json = command.wants_json();
-    let runtime = match &command {
-        Subcommands::Start(_) => tokio::runtime::Builder::new_multi_thread(),
-        _ => tokio::runtime::Builder::new_current_thread(),
-    }
-    .enable_all()
-    .build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(command.run()),
-        Err(error) => Err(Failed::other(format!("no runtime: {error}"))),
+    let mut runtime = if matches!(command, Subcommands::Start(_)) {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
     };
-    match done {
+    let outcome = match runtime.enable_all().build() {
+        Ok(runtime) => runtime.block_on(command.run()),
+        Err(error) => Err(CommandError::other(format!(
+            "cannot start the async runtime: {error}"
+        ))),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(json),
     }

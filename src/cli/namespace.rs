@@ -1,9 +1,9 @@
-//! `ratchet namespace`.
+//! `ratchet namespace`: create, show, list and change namespaces.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{Connection, Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
 
 /// `ratchet namespace`.
@@ -22,62 +22,68 @@ enum Command {
     },
     /// Show one namespace
     Get {
-        /// Its name
+        /// The namespace's name
         name: String,
         #[command(flatten)]
         connection: Connection,
     },
     /// Create a namespace
-    Create {
-        /// Its name: 1 to 64 characters out of A-Z a-z 0-9 . _ -
-        name: String,
-        /// What its keys are
-        #[arg(long, value_enum, default_value_t = Kind::Id)]
-        key_kind: Kind,
-        /// How many numbers one bump makes available, to begin with [default: 10000]
-        #[arg(long)]
-        step: Option<u64>,
-        /// The least that the step shrinks to while little is asked of a section [default: the step]
-        #[arg(long)]
-        step_min: Option<u64>,
-        /// The most that the step grows to while much is asked of a section; an unclean leader change
-        /// skips at most so many numbers [default: the step]
-        #[arg(long)]
-        step_max: Option<u64>,
-        /// The distance between neighbouring numbers of a key [default: 1]
-        #[arg(long)]
-        increment: Option<u64>,
-        /// The first number of every key [default: 1]
-        #[arg(long)]
-        start: Option<u64>,
-        /// No number is greater [default: 9223372036854775807]
-        #[arg(long)]
-        max: Option<u64>,
-        /// How many neighbouring ids share a ceiling [default: 1]
-        #[arg(long)]
-        section_size: Option<u64>,
-        #[command(flatten)]
-        connection: Connection,
-    },
-    /// Change a namespace's step, its bounds or max
-    Update {
-        /// Its name
-        name: String,
-        /// How many numbers one bump makes available, to begin with
-        #[arg(long)]
-        step: Option<u64>,
-        /// The least that the step shrinks to; 0: it stays at --step
-        #[arg(long)]
-        step_min: Option<u64>,
-        /// The most that the step grows to; 0: it stays at --step
-        #[arg(long)]
-        step_max: Option<u64>,
-        /// No number is greater
-        #[arg(long)]
-        max: Option<u64>,
-        #[command(flatten)]
-        connection: Connection,
-    },
+    Create(Create),
+    /// Change the step, its bounds or the max of a namespace
+    Update(Update),
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// The namespace's name: 1 to 64 of the characters A-Z a-z 0-9 . _ -
+    name: String,
+    /// The kind of its keys
+    #[arg(long, value_enum, default_value_t = Kind::Id)]
+    key_kind: Kind,
+    /// How many numbers one bump makes available at first [default: 10000]
+    #[arg(long)]
+    step: Option<u64>,
+    /// The smallest step that a section with little load shrinks to [default: the step]
+    #[arg(long)]
+    step_min: Option<u64>,
+    /// The largest step that a section under load grows to; an unclean leader change skips at most
+    /// this many numbers of a section [default: the step]
+    #[arg(long)]
+    step_max: Option<u64>,
+    /// The distance between neighbouring numbers of a key [default: 1]
+    #[arg(long)]
+    increment: Option<u64>,
+    /// The first number of every key [default: 1]
+    #[arg(long)]
+    start: Option<u64>,
+    /// The greatest number of every key [default: 9223372036854775807]
+    #[arg(long)]
+    max: Option<u64>,
+    /// How many consecutive ids share a ceiling [default: 1]
+    #[arg(long)]
+    section_size: Option<u64>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+struct Update {
+    /// The namespace's name
+    name: String,
+    /// How many numbers one bump makes available at first
+    #[arg(long)]
+    step: Option<u64>,
+    /// The smallest step that a section with little load shrinks to; 0: the step does not shrink
+    #[arg(long)]
+    step_min: Option<u64>,
+    /// The largest step that a section under load grows to; 0: the step does not grow
+    #[arg(long)]
+    step_max: Option<u64>,
+    /// The greatest number of every key
+    #[arg(long)]
+    max: Option<u64>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,85 +97,71 @@ enum Kind {
 impl Namespace {
     pub(super) fn wants_json(&self) -> bool {
         match &self.command {
-            Command::List { connection }
-            | Command::Get { connection, .. }
-            | Command::Create { connection, .. }
-            | Command::Update { connection, .. } => connection.json,
+            Command::List { connection } | Command::Get { connection, .. } => connection.json,
+            Command::Create(create) => create.connection.json,
+            Command::Update(update) => update.connection.json,
         }
     }
 
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         match self.command {
             Command::List { connection } => {
                 let all = connection.client()?.list_namespaces().await?;
                 let value = json!({"namespaces": all.iter().map(to_json).collect::<Vec<_>>()});
-                output::either(connection.json, &value, &to_table(&all))
+                output::result(connection.json, &value, &to_table(&all))
             }
             Command::Get { name, connection } => {
-                show(&connection, connection.client()?.get_namespace(name).await?)
+                let namespace = connection.client()?.get_namespace(name).await?;
+                show(&connection, namespace)
             }
-            Command::Create {
-                name,
-                key_kind,
-                step,
-                step_min,
-                step_max,
-                increment,
-                start,
-                max,
-                section_size,
-                connection,
-            } => {
-                let kind = match key_kind {
-                    Kind::Id => v1::KeyKind::Id,
-                    Kind::Name => v1::KeyKind::Name,
-                };
-                let request = v1::CreateNamespaceRequest {
-                    name,
-                    key_kind: kind.into(),
-                    step,
-                    step_min,
-                    step_max,
-                    increment,
-                    start,
-                    max,
-                    section_size,
-                };
-                show(
-                    &connection,
-                    connection.client()?.create_namespace(request).await?,
-                )
-            }
-            Command::Update {
-                name,
-                step,
-                step_min,
-                step_max,
-                max,
-                connection,
-            } => {
-                let request = v1::UpdateNamespaceRequest {
-                    name,
-                    step,
-                    step_min,
-                    step_max,
-                    max,
-                };
-                show(
-                    &connection,
-                    connection.client()?.update_namespace(request).await?,
-                )
-            }
+            Command::Create(create) => create.run().await,
+            Command::Update(update) => update.run().await,
         }
     }
 }
 
-fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), Failed> {
-    let (value, text) = (to_json(&namespace), to_table(&[namespace]));
-    output::either(connection.json, &value, &text)
+impl Create {
+    async fn run(self) -> Result<(), CommandError> {
+        let kind = match self.key_kind {
+            Kind::Id => v1::KeyKind::Id,
+            Kind::Name => v1::KeyKind::Name,
+        };
+        let request = v1::CreateNamespaceRequest {
+            name: self.name,
+            key_kind: kind.into(),
+            step: self.step,
+            step_min: self.step_min,
+            step_max: self.step_max,
+            increment: self.increment,
+            start: self.start,
+            max: self.max,
+            section_size: self.section_size,
+        };
+        let client = self.connection.client()?;
+        show(&self.connection, client.create_namespace(request).await?)
+    }
 }
 
-/// The step, with its bounds where it has any: "10000 (100..1000000)".
+impl Update {
+    async fn run(self) -> Result<(), CommandError> {
+        let request = v1::UpdateNamespaceRequest {
+            name: self.name,
+            step: self.step,
+            step_min: self.step_min,
+            step_max: self.step_max,
+            max: self.max,
+        };
+        let client = self.connection.client()?;
+        show(&self.connection, client.update_namespace(request).await?)
+    }
+}
+
+fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), CommandError> {
+    let (value, text) = (to_json(&namespace), to_table(&[namespace]));
+    output::result(connection.json, &value, &text)
+}
+
+/// The step, and its bounds if they differ: "10000 (100..1000000)".
 fn steps(namespace: &v1::Namespace) -> String {
     let v1::Namespace {
         step,
@@ -187,7 +179,7 @@ fn steps(namespace: &v1::Namespace) -> String {
 fn kind_name(namespace: &v1::Namespace) -> &'static str {
     match namespace.key_kind() {
         v1::KeyKind::Name => "name",
-        _ => "id",
+        v1::KeyKind::Id | v1::KeyKind::Unspecified => "id",
     }
 }
 

@@ -1,26 +1,26 @@
-//! `ratchet node` and `ratchet transfer`.
+//! `ratchet node` and `ratchet transfer`: the members of the cluster, and which one leads.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{Connection, Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
 
 /// `ratchet transfer`.
 #[derive(Debug, Args)]
 pub struct Transfer {
-    /// The node to lead next; without one, the voter with the longest log
+    /// The id of the node that is to lead [default: the voter with the longest log]
     to: Option<u64>,
     #[command(flatten)]
     pub(super) connection: Connection,
 }
 
 impl Transfer {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let now = self.connection.client()?.transfer(self.to).await?;
         let value = json!({"leader": now.leader, "term": now.term});
         let text = format!("node {} leads, term {}", now.leader, now.term);
-        output::either(self.connection.json, &value, &text)
+        output::result(self.connection.json, &value, &text)
     }
 }
 
@@ -33,13 +33,13 @@ pub struct Node {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add a node that was started with --join: as a learner, or with --voter as a voter
+    /// Add a node that was started with --join; it becomes a learner, or with --voter a voter
     Add {
-        /// Its node id
+        /// The node's id
         id: u64,
-        /// Where it listens for peers, "host:port"
+        /// The address where it listens for peers, "host:port"
         peer_address: String,
-        /// Make it a voter
+        /// Make it a voter once it has caught up
         #[arg(long)]
         voter: bool,
         #[command(flatten)]
@@ -47,10 +47,10 @@ enum Command {
     },
     /// Make a learner a voter, once it has caught up
     Promote {
-        /// Its node id
+        /// The node's id
         id: u64,
-        /// Promote it even where it, or a majority of the voters, does not answer or lags behind. If
-        /// they do not come back, no number can be had until ratchet recover makes another cluster
+        /// Promote it even if it, or a majority of the voters, does not answer or lags behind. If
+        /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -58,22 +58,21 @@ enum Command {
     },
     /// Remove a node
     Remove {
-        /// Its node id
+        /// The node's id
         id: u64,
-        /// Remove it even where a majority of the voters that are left does not answer or lags
-        /// behind. If they do not come back, no number can be had until ratchet recover makes another
-        /// cluster
+        /// Remove it even if a majority of the remaining voters does not answer or lags behind. If
+        /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Take in the addresses of a member that runs at another place than it did
+    /// Record the new addresses of a member that has moved
     Update {
-        /// Its node id
+        /// The node's id
         id: u64,
-        /// Where it listens for peers now, "host:port"; without it, where it did. It tells its
-        /// address for clients itself
+        /// Its new address for peers, "host:port" [default: unchanged]. The node itself is asked for its
+        /// address for clients
         #[arg(long)]
         peer_address: Option<String>,
         #[command(flatten)]
@@ -91,7 +90,7 @@ impl Node {
         }
     }
 
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let (connection, members) = match self.command {
             Command::Add {
                 id,
@@ -133,7 +132,7 @@ impl Node {
             }
         };
         let value = json!({"voters": members.voters, "learners": members.learners});
-        output::either(connection.json, &value, &to_text(&members))
+        output::result(connection.json, &value, &to_text(&members))
     }
 }
 

@@ -1,19 +1,19 @@
-//! `ratchet next` and `ratchet current`.
+//! `ratchet next` and `ratchet current`: take numbers of a key, and show its last one.
 
 use clap::Args;
 use serde_json::json;
 
-use super::{Connection, Failed, output};
+use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Key, Numbers};
 
-/// Which key.
+/// The arguments that name a key.
 #[derive(Debug, Args)]
 struct KeyArgs {
     /// The namespace, for example "book"
     namespace: String,
-    /// The key: an unsigned 64-bit integer is an id, anything else a name
+    /// The key: an unsigned 64-bit integer is an id, any other text a name
     key: String,
-    /// Take the key for a name even if it looks like an id
+    /// The key is a name even if it looks like an id
     #[arg(long)]
     name: bool,
 }
@@ -22,7 +22,7 @@ impl KeyArgs {
     fn key(&self) -> Key {
         match self.key.parse() {
             Ok(id) if !self.name => Key::Id(id),
-            _ => Key::from(self.key.clone()),
+            Ok(_) | Err(_) => Key::from(self.key.clone()),
         }
     }
 }
@@ -32,7 +32,7 @@ impl KeyArgs {
 pub struct Next {
     #[command(flatten)]
     key: KeyArgs,
-    /// How many numbers
+    /// How many numbers to take
     #[arg(long, default_value_t = 1)]
     count: u64,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct Next {
 }
 
 impl Next {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let key = self.key.key();
         let answer = client
@@ -57,7 +57,7 @@ impl Next {
         } else {
             format!("{first} .. {last} (increment {increment})")
         };
-        output::either(self.connection.json, &value, &text)
+        output::result(self.connection.json, &value, &text)
     }
 }
 
@@ -71,11 +71,11 @@ pub struct Current {
 }
 
 impl Current {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
-        output::either(self.connection.json, &json!({"last": last}), &text)
+        output::result(self.connection.json, &json!({"last": last}), &text)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_ids_unless_said_otherwise() {
+    fn an_unsigned_integer_is_an_id_unless_the_name_flag_is_set() {
         assert_eq!(key("42", false), Key::Id(42));
         assert_eq!(key("18446744073709551615", false), Key::Id(u64::MAX));
         assert_eq!(key("42", true), Key::from("42"));

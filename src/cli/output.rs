@@ -1,35 +1,47 @@
-//! Writing to standard output: a reader that goes away is no error.
+//! Writes to standard output. A reader that closes it early (as `head` does) is no error.
 
 use std::io::{ErrorKind, Write};
 
 use serde_json::Value;
 
-use super::Failed;
+use super::exit::CommandError;
 
 /// Writes bytes.
-pub fn bytes(bytes: &[u8]) -> Result<(), Failed> {
-    to_reader(bytes).map(drop)
+///
+/// # Errors
+/// If standard output cannot be written for another reason than that its reader has closed it.
+pub fn write(bytes: &[u8]) -> Result<(), CommandError> {
+    write_if_read(bytes).map(drop)
 }
 
-/// Writes bytes; false where nobody reads them any more.
-pub fn to_reader(bytes: &[u8]) -> Result<bool, Failed> {
+/// Writes bytes. Returns false if the reader has closed standard output.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_if_read(bytes: &[u8]) -> Result<bool, CommandError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failed::other(format!(
+        Err(error) => Err(CommandError::other(format!(
             "cannot write to standard output: {error}"
         ))),
     }
 }
 
 /// Writes a line.
-pub fn line(text: &str) -> Result<(), Failed> {
-    bytes(format!("{text}\n").as_bytes())
+///
+/// # Errors
+/// As [`write()`].
+pub fn line(text: &str) -> Result<(), CommandError> {
+    write(format!("{text}\n").as_bytes())
 }
 
-/// Writes a value as one line of JSON where that is asked for, or else a text.
-pub fn either(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
+/// Writes a command's result: `value` as one line of JSON if `json`, otherwise `text`.
+///
+/// # Errors
+/// As [`write()`].
+pub fn result(json: bool, value: &Value, text: &str) -> Result<(), CommandError> {
     if json {
         line(&value.to_string())
     } else {
@@ -37,7 +49,7 @@ pub fn either(json: bool, value: &Value, text: &str) -> Result<(), Failed> {
     }
 }
 
-/// Lays out a table: columns as wide as their widest cell, two spaces apart.
+/// Lays out a table. Each column is as wide as its widest cell; two spaces separate columns.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -63,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
+    fn each_column_of_a_table_is_as_wide_as_its_widest_cell() {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect();
         let text = table(&[
             row(&["NODE", "ROLE"]),

@@ -1,84 +1,91 @@
-//! `ratchet recover`.
+//! `ratchet recover`: a cluster of one from the data directory of a survivor.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
-use super::{Failed, output};
+use super::{exit::CommandError, output};
 use crate::{
     node,
     storage::{Margin, Recovery},
 };
 
-/// Covers a copy that is a day old, of a section that takes 10 000 numbers a second with the default
-/// step.
+/// With the default step this covers a copy that is one day old, of a section that hands out 10 000 numbers
+/// per second.
 const MARGIN_STEPS: u64 = 100_000;
 
 /// `ratchet recover`.
 #[derive(Debug, Args)]
 pub struct Recover {
-    /// The data directory of the surviving node, which must not run
+    /// The data directory of the surviving node, which must be stopped
     #[arg(long)]
     data_dir: PathBuf,
-    /// By how many steps every ceiling is raised. It must cover what the lost nodes handed out after
-    /// this copy ends: of each section, so many times the (greatest) step of its namespace
+    /// By how many steps to raise every ceiling; a step is the greatest one of the namespace. It must
+    /// cover the numbers that the lost nodes handed out of any section after the end of this copy
     #[arg(long, default_value_t = MARGIN_STEPS)]
     margin_steps: u64,
-    /// The same for one namespace, "name=steps"; may be given several times
+    /// The margin of one namespace, as "name=steps"; may be repeated
     #[arg(long = "margin", value_parser = margin_of)]
     margins: Vec<(String, u64)>,
-    /// Only tell what would be done
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Answer in JSON
+    /// Print the result, or the error, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
 
+/// Parses "name=steps".
 fn margin_of(text: &str) -> Result<(String, u64), String> {
     let parts = text.split_once('=');
     parts
         .and_then(|(name, steps)| Some((name.to_owned(), steps.parse().ok()?)))
-        .ok_or_else(|| format!("{text:?} is not of the form name=steps"))
+        .ok_or_else(|| format!("{text:?} does not have the form name=steps, for example book=1000"))
 }
 
 impl Recover {
-    pub(super) async fn run(self) -> Result<(), Failed> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         let margin = Margin {
-            steps: self.margin_steps,
-            of: BTreeMap::from_iter(self.margins),
+            default_steps: self.margin_steps,
+            steps_by_namespace: BTreeMap::from_iter(self.margins),
         };
         let (dir, dry_run) = (self.data_dir, self.dry_run);
         let done = node::recover(&dir, &margin, dry_run).map_err(node::StartError::from)?;
         let value = json!({"dry_run": dry_run, "recovery": done});
-        output::either(self.json, &value, &to_text(&done, dry_run))
+        output::result(self.json, &value, &to_text(&done, dry_run))
+    }
+}
+
+/// What was done, or would be.
+fn outcome(done: &Recovery, dry_run: bool) -> String {
+    let (node, cluster) = (done.node, &done.cluster);
+    match (dry_run, done.completed_only) {
+        (true, false) => {
+            format!("nothing was changed; this would make node {node} a cluster of one")
+        }
+        (true, true) => {
+            "nothing was changed; an earlier run was interrupted near its end, and the \
+                         next run completes it as it began"
+                .to_owned()
+        }
+        (false, false) => format!("node {node} is now a cluster of one, {cluster:?}"),
+        (false, true) => {
+            format!("the earlier run is complete: node {node} is now a cluster of one")
+        }
     }
 }
 
 fn to_text(done: &Recovery, dry_run: bool) -> String {
-    let mut lines = Vec::new();
+    let mut lines = vec![outcome(done, dry_run)];
     let mut line = |line: String| lines.push(line);
-    let (node, cluster) = (done.node, &done.cluster);
-    line(match (dry_run, done.completed_only) {
-        (true, false) => {
-            format!("nothing was changed; this would make node {node} a cluster of one")
-        }
-        (true, true) => "nothing was changed; an earlier run was cut short near its end: another \
-                         one completes it as it began"
-            .to_owned(),
-        (false, false) => format!("node {node} is a cluster of one now, {cluster:?}"),
-        (false, true) => {
-            format!("the earlier run is complete: node {node} is a cluster of one now")
-        }
-    });
     line(format!(
         "this copy ends at log entry {} of term {}{}",
         done.last_log_index,
         done.last_log_term,
         match done.unapplied_entries {
             0 => String::new(),
-            n => format!(" ({n} of them not applied before, taken in)"),
+            n => format!(" ({n} of its entries had not been applied; they are included)"),
         }
     ));
     let left_behind: Vec<String> = done.left_behind.iter().map(u64::to_string).collect();
@@ -99,16 +106,16 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
         ));
         if namespace.exhausted > 0 {
             line(format!(
-                "  {} of its sections have no number left under its max; raise it: ratchet namespace \
+                "  {} of its sections have no numbers left below its max; raise it: ratchet namespace \
                  update {} --max ...",
                 namespace.exhausted, namespace.name
             ));
         }
     }
     line(
-        "no number repeats if, after this copy ended, no section was given more than that, and no \
-         namespace was created or given a greater step. Of keys in sections that this copy never \
-         heard of, current answers none until their next number"
+        "no number repeats if, after the end of this copy, no section got more numbers than it is \
+         raised by, no namespace was created, and none got a greater step. For keys in sections that are not in \
+         this copy, current answers none until their next number"
             .to_owned(),
     );
     lines.join("\n")

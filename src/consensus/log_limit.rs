@@ -1,101 +1,114 @@
-//! Bounds the log: what is applied and not needed by a follower that lags a little is purged.
+//! Bounds the log: purges entries that are applied and that a follower which lags a little does not need.
 //!
-//! The applied table is on the disk, and what was applied went to the disk before the purge that
-//! removes it from the log can: both are writes of one database, which come back in order. Raft purges
-//! only what a snapshot covers, so that it is told to take one first; that writes nothing.
+//! A purge loses nothing: the applied table is on the disk. Applying an entry and purging it are writes of
+//! one database, which survive a crash in their order. Raft purges only what a snapshot covers, so it is
+//! told to take a snapshot first; that writes nothing.
 //!
-//! Nor is purged what a peer needs next that is being sent a snapshot: else a transfer during which
-//! more is logged than is kept would end in the next one, for ever.
+//! While a peer is sent a snapshot, the entries that it needs next are kept. Otherwise, if more were
+//! logged during the sending than is kept, the peer would need another snapshot afterwards, for ever.
 //!
-//! Invariant: at least `log_keep_bytes` of applied entries stay. A purge near what is being applied
-//! is of no use, and has made Raft's library panic (openraft issue 2116).
+//! Invariant: at least `log_keep_bytes` of applied entries stay. A purge near the entry that is being
+//! applied is of no use, and has made openraft panic (openraft issue 2116).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::group::Group;
-use crate::storage::LogReader;
+use crate::{
+    consensus::group::Group,
+    storage::{BlockingExecutor, LogReader, StoreError},
+};
 
-/// How often the log is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long after the log could not be read.
+/// How often the size of the log is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
+/// How long to wait after the log could not be read.
 const RETRY: Duration = Duration::from_secs(10);
-/// For a peer that is sent a snapshot the log is kept up to so many times `log_keep_bytes`: one that takes
-/// it slowly must not fill this node's disk.
-const GUARDED_KEEPS: u64 = 8;
-/// The log is purged in steps of this part of what is kept.
-const STEPS: u64 = 16;
+/// For a peer that is sent a snapshot, at most so many times `log_keep_bytes` of the log are kept: a peer
+/// that takes the snapshot slowly must not fill this node's disk.
+const HELD_KEEPS_MAX: u64 = 8;
+/// The log is purged in pieces of `log_keep_bytes` divided by this.
+const PIECES_PER_KEEP: u64 = 16;
 
 /// Bounds the log until Raft stops.
 pub async fn watch(group: Arc<Group>) {
     let reader = LogReader::new(group.store(), group.config().set);
     let mut sizes = LogSizes::new(group.config().log_keep_bytes);
     let mut stopped = group.stopped();
-    let mut pause = LOOK_EVERY;
+    let mut pause = CHECK_EVERY;
     loop {
         tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,
             () = tokio::time::sleep(pause) => {}
         }
-        pause = LOOK_EVERY;
+        pause = CHECK_EVERY;
         let seen = group.metrics();
         if let Some(purged) = seen.purged {
-            sizes.purged(purged.index);
+            sizes.forget_up_to(purged.index);
         }
         let Some(applied) = seen.last_applied else {
             continue;
         };
         if sizes.next <= applied.index {
-            let (first, reader, mut added) = (sizes.next, reader.clone(), sizes);
-            let adding = group.store().work().run(move || {
-                let read = reader.sizes(first, applied.index, |index, bytes| {
-                    added.add(index, bytes);
-                });
-                (added, read)
-            });
-            let (counted, read) = match adding.await {
-                Ok(done) => done,
-                Err(error) => {
-                    let what = format!("reading the log's sizes failed: {error}");
-                    return group.stop_because(what);
+            match count_up_to(sizes, applied.index, &reader, group.store().blocking()).await {
+                Ok((counted, read)) => {
+                    sizes = counted;
+                    if let Err(error) = read {
+                        tracing::error!(%error, "the log cannot be read, and is not bounded meanwhile");
+                        pause = RETRY;
+                    }
                 }
-            };
-            sizes = counted;
-            if let Err(error) = read {
-                tracing::error!(%error, "the log cannot be read, and is not bounded meanwhile");
-                pause = RETRY;
+                Err(reason) => return group.stop_because(reason),
             }
         }
-        let Some(upto) = sizes.purgeable(sizes.keep_bytes) else {
+        let Some(up_to) = sizes.purgeable(sizes.keep_bytes) else {
             continue;
         };
-        // As long as that does not take too much room.
-        let guarded = upto.min(group.network.purgeable_max());
-        let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(GUARDED_KEEPS));
-        let upto = guarded.max(at_least.unwrap_or(0));
-        if seen.purged.is_some_and(|purged| purged.index >= upto) {
+        let held = up_to.min(group.network.purgeable_max());
+        let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(HELD_KEEPS_MAX));
+        let up_to = held.max(at_least.unwrap_or(0));
+        if seen.purged.is_some_and(|purged| purged.index >= up_to) {
             continue;
         }
         let trigger = group.raft.trigger();
         let asked = match seen.snapshot {
-            Some(snapshot) if snapshot.index >= upto => trigger.purge_log(upto).await,
-            _ => trigger.snapshot().await,
+            Some(snapshot) if snapshot.index >= up_to => trigger.purge_log(up_to).await,
+            Some(_) | None => trigger.snapshot().await,
         };
         if asked.is_err() {
-            // Raft has stopped; whoever watches it says why.
+            // Raft has stopped. The watch over Raft says why.
             return;
         }
     }
 }
 
-/// How many bytes of the applied log lie where.
+/// Counts the entries up to `last`, where blocking is allowed. Returns the sizes as far as they could be
+/// read, and whether that failed.
+///
+/// # Errors
+/// If the counting panicked: the sizes are lost.
+async fn count_up_to(
+    mut sizes: LogSizes,
+    last: u64,
+    reader: &LogReader,
+    work: BlockingExecutor,
+) -> Result<(LogSizes, Result<(), StoreError>), String> {
+    let reader = reader.clone();
+    let counting = work.run(move || {
+        let first = sizes.next;
+        let read = reader.sizes(first, last, |index, bytes| sizes.add(index, bytes));
+        (sizes, read)
+    });
+    let counted = counting.await;
+    counted.map_err(|error| format!("reading the log's sizes failed: {error}"))
+}
+
+/// How many bytes the pieces of the applied log have.
 struct LogSizes {
     keep_bytes: u64,
     /// Pieces of the log, oldest first.
     pieces: VecDeque<Piece>,
-    /// Of all pieces.
+    /// The bytes of all pieces.
     bytes: u64,
-    /// The first entry that was not counted yet.
+    /// The first entry that is not counted yet.
     next: u64,
 }
 
@@ -114,21 +127,21 @@ impl LogSizes {
         }
     }
 
-    /// The entry `index` has `bytes`.
+    /// Counts the entry at `index`, which has `bytes`.
     fn add(&mut self, index: u64, bytes: u64) {
         self.next = index + 1;
         self.bytes += bytes;
         match self.pieces.back_mut() {
-            Some(piece) if piece.bytes < self.keep_bytes / STEPS => {
+            Some(piece) if piece.bytes < self.keep_bytes / PIECES_PER_KEEP => {
                 piece.last = index;
                 piece.bytes += bytes;
             }
-            _ => self.pieces.push_back(Piece { last: index, bytes }),
+            Some(_) | None => self.pieces.push_back(Piece { last: index, bytes }),
         }
     }
 
-    /// All up to `index` is purged.
-    fn purged(&mut self, index: u64) {
+    /// The log is purged up to `index`.
+    fn forget_up_to(&mut self, index: u64) {
         while let Some(piece) = self.pieces.front()
             && piece.last <= index
         {
@@ -138,7 +151,7 @@ impl LogSizes {
         self.next = self.next.max(index + 1);
     }
 
-    /// Up to where the log can be purged so that `keep_bytes` stay, if anywhere.
+    /// Up to where the log can be purged so that at least `keep_bytes` stay. `None` for nowhere.
     fn purgeable(&self, keep_bytes: u64) -> Option<u64> {
         let mut kept = self.bytes;
         let old_enough = |piece: &&Piece| {
@@ -157,14 +170,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_least_what_is_to_be_kept_stays_and_little_more() {
+    fn what_is_to_be_kept_stays_and_little_more() {
         let mut sizes = LogSizes::new(1_600);
         for index in 0..1_000 {
             sizes.add(index, 10 + index % 7);
             let before = sizes.bytes;
-            if let Some(upto) = sizes.purgeable(1_600) {
-                assert!(upto < index);
-                sizes.purged(upto);
+            if let Some(up_to) = sizes.purgeable(1_600) {
+                assert!(up_to < index);
+                sizes.forget_up_to(up_to);
                 assert!(sizes.bytes < before);
             }
             assert!(sizes.bytes >= 1_600 || sizes.next <= 1_600 / 10 + 1);
@@ -180,7 +193,7 @@ mod tests {
         assert_eq!(sizes.purgeable(1_600), None);
         sizes.add(8, 5_000);
         assert_eq!(sizes.purgeable(1_600), Some(7));
-        sizes.purged(7);
+        sizes.forget_up_to(7);
         assert_eq!(sizes.purgeable(1_600), None);
     }
 
@@ -188,9 +201,9 @@ mod tests {
     fn an_installed_snapshot_leaves_nothing_to_count() {
         let mut sizes = LogSizes::new(1_600);
         (0..10).for_each(|index| sizes.add(index, 100));
-        sizes.purged(500);
+        sizes.forget_up_to(500);
         assert_eq!((sizes.bytes, sizes.next), (0, 501));
-        sizes.purged(300);
+        sizes.forget_up_to(300);
         assert_eq!(sizes.next, 501);
     }
 }

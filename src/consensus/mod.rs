@@ -1,41 +1,49 @@
-//! Raft: the group's life, its peers, its lease, and the state machine.
+//! Raft: the group, its peers, its lease, and the state machine.
 //!
-//! Uses storage and below. All of openraft's types stay in here and in storage. Two invariants carry
-//! the promise: a chunk comes from the answer to one's own proposal in one's own term
-//! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were
-//! answered ([`TermLease`]).
+//! Uses storage and the rooms below it. Openraft's types stay in here and in storage. Two invariants carry
+//! the promise: a chunk comes from the answer to this node's own proposal in its own term
+//! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were answered
+//! ([`TermLease`]).
 //!
-//! What Raft's library does not promise, and what is done about it here:
+//! The files, from the bottom up: `terms` and `lease/`; `network/` (to the peers) and [`StateMachine`];
+//! `group/`; `membership/`, `rpc/` (from the peers), [`watchdog`] and [`log_limit`].
 //!
-//! * A restarted node forgets the lease that it granted: whoever starts a [`Group`] on a store that
-//!   holds a vote keeps silent for one follower lease first.
-//! * Raft's clock of acknowledgements can run ahead: [`LeaseClock`] counts its own.
-//! * Raft obeys any sender and any term: senders must be members, and terms come step by step
-//!   ([`Group::answer`]).
-//! * Leadership transfer overrides leases, and an election can follow a vote that was granted while
-//!   the lease held: the lease is void before Raft is told ([`Group::answer`], [`Group::transfer`]).
-//! * Raft knows no margin for drift: the leader's lease is shorter than the followers', and every
-//!   message carries the latter, so that nodes that disagree refuse each other.
-//! * A watched state hides changes in between: everything is compared by term.
-//! * Heartbeats go on while the disk hangs: [`watchdog`].
-//! * A snapshot that cannot be built stops Raft: none is built ([`StateMachine`]), and the log is
-//!   bounded by [`log_limit`].
+//! What openraft does not promise, and what this room does about it:
+//!
+//! * *A restarted node forgets the lease that it granted.* If the store holds a vote, the caller of
+//!   [`Group::start`] keeps silent for one follower lease before the call.
+//! * *Openraft's clock of acknowledgements can run ahead.* [`LeaseClock`] keeps a record of its own, and appends
+//!   go one at a time (`network/peer.rs`).
+//! * *A restarted leader can go on in its old term.* That is switched off, and so are all other features
+//!   that would end a term without the allocator's knowledge ([`GroupConfig`], `group/config.rs`).
+//! * *Openraft obeys every sender and every term.* Senders must be members, and a term may not be absurdly
+//!   high ([`Group::handle_rpc`]; `rpc/sender_check.rs`, `terms.rs`).
+//! * *Openraft panics if a peer's log gets shorter.* Such an answer is kept from it
+//!   (`network/acknowledged.rs`).
+//! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
+//!   lease held.* The lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
+//! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
+//!   carries the followers' lease, and nodes that disagree refuse each other ([`Group::check_header`]).
+//! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
+//! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
+//!   voters from before the proposal ([`Group::change`]).
+//! * *Heartbeats go on while the disk hangs.* [`watchdog`] gives the leadership up.
+//! * *A snapshot that cannot be built stops Raft.* None is built: a snapshot is a view of the table
+//!   ([`StateMachine`]), and the log is bounded by [`log_limit`].
 
 mod group;
-mod inbound;
 mod lease;
 pub mod log_limit;
 mod membership;
 mod network;
+mod rpc;
 mod state_machine;
 mod terms;
-mod transport;
 pub mod watchdog;
 
-pub use group::{Group, GroupConfig, Leadership, ProposeError};
-pub use inbound::ArrivingSnapshot;
+pub use group::{Group, GroupConfig, Leadership, ProposeError, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
-pub use membership::{LogState, MembershipChange, NodeState, Role, Voters};
-pub use network::Sender;
+pub use membership::{LogState, MembershipChange, NodeState, Role};
+pub use network::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use rpc::ArrivingSnapshot;
 pub use state_machine::StateMachine;
-pub use transport::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Transport};

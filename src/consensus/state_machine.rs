@@ -1,6 +1,7 @@
 //! The state machine: applies committed entries to the table.
 //!
-//! Invariant: it answers a proposal only after what the proposal came to is written.
+//! Invariants: the index of the applied entries grows one by one, and their terms never go back. A
+//! proposal is answered only after its outcome is written.
 
 use std::io;
 
@@ -14,33 +15,33 @@ use openraft::{
 use crate::{
     sequence::{Outcome, SetId, apply},
     storage::{
-        AppliedTable, AppliedView, ArrivedSnapshot, Entry, IncomingSnapshot, LogId,
-        OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
-        StoredMembership, Types, Work,
+        AppliedTable, AppliedView, ArrivedSnapshot, BlockingExecutor, Entry, IncomingSnapshot,
+        LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
+        StoredMembership, Types,
     },
 };
 
-/// How many entries are written at once.
+/// At most so many entries are written at once.
 const BATCH_ENTRIES_MAX: usize = 64;
 
 /// The state machine of one set.
 pub struct StateMachine {
-    /// Taken out while a blocking task works on it; not put back after that task panicked.
+    /// `None` while a blocking task works on the table, and for ever if that task panicked.
     table: Option<AppliedTable>,
     view: AppliedView,
-    work: Work,
+    work: BlockingExecutor,
 }
 
 impl StateMachine {
     /// Opens the table of `set`.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// If the table cannot be read, or is damaged.
     pub fn open(store: &std::sync::Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let table = AppliedTable::open(store, set)?;
         Ok(StateMachine {
             view: table.view(),
-            work: store.work(),
+            work: store.blocking(),
             table: Some(table),
         })
     }
@@ -54,7 +55,7 @@ impl StateMachine {
         self.table.as_ref().ok_or_else(gone)
     }
 
-    /// Works on the table where blocking is allowed.
+    /// Runs `work` on the table, where blocking is allowed.
     async fn with_table<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut AppliedTable) -> Result<T, StoreError> + Send + 'static,
@@ -78,7 +79,7 @@ impl StateMachine {
         })
     }
 
-    /// Takes in a snapshot that did not come over the network.
+    /// Takes in a snapshot that did not come over the network, but from a state machine in this process.
     async fn receive(&self, mut snapshot: OutgoingSnapshot) -> Result<ArrivedSnapshot, io::Error> {
         let mut incoming = IncomingSnapshot::create(&self.view)?;
         while let Some(part) = snapshot.next_part().await {
@@ -92,6 +93,7 @@ fn gone() -> io::Error {
     io::Error::other("the state machine failed before")
 }
 
+/// Applies `entries` to the table in one write. Returns the outcome of each.
 fn apply_entries(
     table: &mut AppliedTable,
     entries: Vec<Entry>,
@@ -100,6 +102,18 @@ fn apply_entries(
     let mut outcomes = Vec::with_capacity(entries.len());
     for entry in entries {
         let log_id = entry.log_id();
+        if let Some(last) = meta.last_applied {
+            // Between two batches openraft's own test suite leaves out indexes.
+            debug_assert!(
+                log_id.index > last.index
+                    && (outcomes.is_empty() || log_id.index == last.index + 1),
+                "entry {log_id} is applied after entry {last}"
+            );
+            debug_assert!(
+                log_id.committed_leader_id().term >= last.committed_leader_id().term,
+                "entry {log_id} is of an earlier term than entry {last}"
+            );
+        }
         let outcome = match entry.payload {
             EntryPayload::Blank => Outcome::None,
             EntryPayload::Normal(command) => {
@@ -177,8 +191,8 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 }
 
-/// Hands over one snapshot. The table is on the disk, in the same log of writes as Raft's: what the
-/// snapshot covers may be purged without anything being written first.
+/// Hands one snapshot over. Nothing has to be written before Raft purges what the snapshot covers: the
+/// table is on the disk already, in the same log of writes as Raft's log.
 pub struct SnapshotBuilder(Option<Result<Snapshot, io::Error>>);
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {

@@ -1,17 +1,16 @@
 //! Notices that the log's disk hangs, and gives the leadership up.
 //!
-//! Heartbeats do not touch the disk: a leader whose disk hangs would be followed for ever while
-//! nothing it is asked to log gets anywhere.
+//! Heartbeats do not touch the disk. Without this, followers would follow a leader whose disk hangs for
+//! ever, although nothing can be logged.
 //!
-//! Invariant: it never ends the term of a sole voter, for whom nobody could take over.
+//! Invariant: the term of a sole voter is never ended, because no other node could take over.
 
 use std::{sync::Arc, time::Duration};
 
-use super::group::Group;
-use crate::clock::Clock;
+use crate::{clock::Clock, consensus::group::Group};
 
-/// Watches until Raft stops. A write that takes longer than twice the election timeout counts as a
-/// hang: by then another node would have been elected, had this one died.
+/// Watches until Raft stops. A write that takes longer than twice the election timeout counts as a hang:
+/// in that time another node would have been elected if this one had died.
 pub async fn watch(group: Arc<Group>, clock: Arc<dyn Clock>) {
     let limit = Duration::from_millis(2 * group.config().election_timeout_ms);
     let mut stopped = group.stopped();

@@ -1,12 +1,12 @@
-//! How metrics are declared: one doc line and one line of code each.
+//! Macros that declare metrics and labels: each metric is one doc comment and one line of code.
 //!
-//! Invariant: a metric's name, unit and help come from its declaration and from nowhere else.
+//! Invariant: a metric's name, unit and help text come from its declaration alone.
 
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-/// Declares a struct of metrics with a registry. A field's name is the metric's: `_seconds` and
-/// `_bytes` at its end are its unit, a counter's name in the output ends in `_total`. Its doc comment
-/// is the metric's help.
+/// Declares a struct of metrics with a registry. The field's name is the metric's name. If it ends in
+/// `_seconds` or `_bytes`, that is the unit. In the output the name of a counter ends in `_total`. The
+/// field's doc comment is the help text.
 macro_rules! metrics {
     (
         $(#[doc = $about:literal])+
@@ -40,7 +40,7 @@ macro_rules! metrics {
     };
 }
 
-/// Declares an enum whose variants are all the values of a label.
+/// Declares an enum whose variants are the values of a label.
 macro_rules! label {
     (
         $(#[doc = $about:literal])+
@@ -66,9 +66,9 @@ macro_rules! label {
     };
 }
 
-/// Registers a metric whose unit its name tells.
+/// Registers a metric; the end of its name tells its unit.
 pub fn register(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
-    // The registry ends it with a full stop.
+    // The registry adds a full stop.
     let help = help.trim().trim_end_matches('.');
     let units = [("_seconds", Unit::Seconds), ("_bytes", Unit::Bytes)];
     for (end, unit) in units {

@@ -1,7 +1,7 @@
-//! A histogram of durations that many threads add to at once.
+//! A histogram of durations that many threads add to at the same time.
 //!
-//! Invariant: adding costs two atomic additions, and no lock. (Buckets are read one by one, so that a
-//! reading may lack what is being added meanwhile.)
+//! Invariant: adding costs two atomic additions and takes no lock. (Buckets are read one after the other,
+//! so a reading may miss durations that are added meanwhile.)
 
 use std::{
     sync::{
@@ -16,9 +16,9 @@ use prometheus_client::{
     metrics::{MetricType, TypedMetric},
 };
 
-/// The first bucket ends at 2^13 ns, some 8 us ...
+/// The first bucket ends at 2^13 ns, about 8 us.
 const FIRST_POWER: u32 = 13;
-/// ... and there are two for each doubling, up to 2^33 ns, some 8.6 s, and one for what is above.
+/// Two buckets for each doubling up to 2^33 ns, about 8.6 s, and one for longer durations.
 const BUCKETS: usize = 42;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Counts {
     nanos: AtomicU64,
 }
 
-/// The histogram. Clones count together.
+/// A histogram of durations. Clones share their counts.
 #[derive(Debug, Clone)]
 pub struct Histogram(Arc<Counts>);
 
@@ -61,8 +61,8 @@ impl Histogram {
     }
 }
 
-/// Bucket `n` holds what is above the bound of the one before it, and not above its own: powers of two
-/// by turns with one and a half times them.
+/// The first bucket whose upper bound is not below `nanos`. The bounds are 2^13 ns, 1.5 x 2^13 ns, 2^14 ns,
+/// 1.5 x 2^14 ns, and so on.
 fn bucket_of(nanos: u64) -> usize {
     let below = nanos.saturating_sub(1).max(1 << (FIRST_POWER - 1));
     let power = below.ilog2();
@@ -71,6 +71,7 @@ fn bucket_of(nanos: u64) -> usize {
     (bucket.saturating_sub(1) as usize).min(BUCKETS - 1)
 }
 
+/// The upper bound of a bucket, in seconds.
 fn bound(bucket: usize) -> f64 {
     if bucket == BUCKETS - 1 {
         return f64::INFINITY;
@@ -87,7 +88,7 @@ fn bound(bucket: usize) -> f64 {
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let buckets = self.buckets();
-        // Of the same reading, so that they add up.
+        // The count is the sum of this reading of the buckets, so that they agree.
         let count = buckets.iter().map(|(_, count)| count).sum();
         let seconds = self.0.nanos.load(Relaxed) as f64 / 1e9;
         encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_duration_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+    fn a_duration_falls_into_the_first_bucket_whose_bound_is_not_below_it() {
         let mut spans = vec![0, 1, u64::MAX];
         for bucket in 0..BUCKETS - 1 {
             let nanos = (bound(bucket) * 1e9).round() as u64;

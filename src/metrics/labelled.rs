@@ -1,4 +1,4 @@
-//! Metrics with a label.
+//! Metrics with a label: counters by the values of an enum, and gauges by peer.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
@@ -8,18 +8,18 @@ use prometheus_client::{
     metrics::{MetricType, TypedMetric, counter::Counter},
 };
 
-/// A label whose values are known beforehand.
+/// A label whose values are known at compile time.
 pub trait Label: fmt::Debug + Copy + Send + Sync + 'static {
     /// The label's name.
     const NAME: &'static str;
-    /// Its values.
+    /// The label's values.
     const VALUES: &'static [&'static str];
 
-    /// Which of the values this is.
+    /// The index of this value in [`Label::VALUES`].
     fn place(self) -> usize;
 }
 
-/// A counter for each value of a label; all are shown from the start. Clones count together.
+/// A counter for each value of a label. All are shown from the start. Clones share their counts.
 #[derive(Debug)]
 pub struct Counters<L> {
     each: Arc<[Counter]>,
@@ -32,7 +32,7 @@ impl<L: Label> Counters<L> {
         self.each[value.place()].inc_by(n);
     }
 
-    /// What the counter of `value` has reached.
+    /// The counter of `value`.
     pub fn get(&self, value: L) -> u64 {
         self.each[value.place()].get()
     }
@@ -70,7 +70,7 @@ impl<L: Label> EncodeMetric for Counters<L> {
     }
 }
 
-/// A gauge for each other member, read anew for each scrape: a member that was removed is gone.
+/// A gauge for each other member. All are set anew for each scrape, so that removed members disappear.
 #[derive(Debug, Clone)]
 pub struct PeerGauges<N>(Arc<Mutex<BTreeMap<u64, N>>>);
 
@@ -81,7 +81,7 @@ impl<N> Default for PeerGauges<N> {
 }
 
 impl<N> PeerGauges<N> {
-    /// What is shown from now on.
+    /// Replaces all gauges.
     pub fn set(&self, values: impl IntoIterator<Item = (u64, N)>) {
         *self.0.lock() = values.into_iter().collect();
     }
@@ -103,7 +103,7 @@ impl<N: EncodeGaugeValue + fmt::Debug + Send + Sync + 'static> EncodeMetric for 
 
 impl Label for tonic::Code {
     const NAME: &'static str = "code";
-    /// As gRPC numbers them.
+    /// In the order of gRPC's numbers.
     const VALUES: &'static [&'static str] = &[
         "OK",
         "CANCELLED",
@@ -135,7 +135,7 @@ mod tests {
     use tonic::Code;
 
     #[test]
-    fn each_code_has_the_name_that_grpc_gives_it() {
+    fn every_code_is_labelled_with_grpcs_name() {
         let name = |code: Code| Code::VALUES[code.place()];
         for code in (0..Code::VALUES.len()).map(|n| Code::from_i32(n as i32)) {
             // InvalidArgument is INVALID_ARGUMENT; "Ok" alone is one word.

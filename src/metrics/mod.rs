@@ -1,7 +1,7 @@
-//! What the node counts, in Prometheus' terms. docs/metrics.md lists it for operators.
+//! The node's metrics for Prometheus. docs/metrics.md lists them for operators.
 //!
-//! Invariant: counting never blocks and never fails; a counter costs one atomic add. What must be
-//! read (the disk, the process) is read for a scrape, off the runtime's workers.
+//! Invariant: counting never blocks and never fails; a counter costs one atomic add. Gauges that must be
+//! read (disk, process) are read for a scrape, on threads for blocking work.
 
 #[macro_use]
 mod declare;
@@ -31,16 +31,16 @@ type Seconds = gauge::Gauge<f64, AtomicU64>;
 type Gauge = gauge::Gauge;
 
 label! {
-    /// Why numbers were skipped.
+    /// Why numbers were skipped: they will never be handed out.
     SkipCause as "cause" {
-        /// The last leader went without giving its chunks back: at most one step per section and what the
-        /// calls that waited had asked for beyond it, counted when the section is first touched again.
+        /// The last leader ended without giving its chunks back. Per section that skips at most one step
+        /// and what waiting calls had asked for beyond it. Counted when the section is first used again.
         leader_change,
         /// The fence failed after the numbers were taken.
         fence,
-        /// The caller's deadline passed while some of the keys that it asked for at once still waited.
+        /// The caller asked for several keys at once, and its deadline passed while some of them waited.
         deadline,
-        /// The caller was gone when its numbers were there.
+        /// The numbers were taken, and the caller was gone before it got them.
         cancelled,
         /// A graceful handover raised a key to the ceiling of the section that it shares.
         shared_section,
@@ -54,19 +54,19 @@ metrics! {
         numbers: Counter,
         /// Keys that were answered with numbers by this node as leader.
         answers: Counter,
-        /// Numbers skipped, by cause (leader_change: at most this many).
+        /// Numbers skipped, by cause; for leader_change an upper bound.
         numbers_skipped: Counters<SkipCause>,
-        /// Callers' requests that ended in an error, by gRPC code. Of a NextStream, each message that
-        /// failed as a whole, and each key whose numbers are used up.
+        /// Requests of callers that ended in an error, by gRPC code. In a NextStream call, each message
+        /// that failed as a whole and each key whose numbers are used up count as one.
         errors: Counters<Code>,
-        /// From a request's arrival to its answer.
+        /// Time from a request's arrival to its answer.
         request_seconds: Histogram,
 
         /// Ceilings raised by this node as leader.
         bumps: Counter,
         /// Log entries that carried bumps.
         bump_entries: Counter,
-        /// From a bump's proposal to its chunk.
+        /// Time from a bump's proposal to its chunk.
         bump_seconds: Histogram,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
@@ -75,83 +75,85 @@ metrics! {
         forwards: Counter,
         /// Messages that carried forwarded requests.
         forward_batches: Counter,
-        /// From a request's forwarding to its answer.
+        /// Time from a request's forwarding to its answer.
         forward_seconds: Histogram,
 
         /// 1 while this node leads.
         leads: Gauge,
         /// 1 while this node knows a leader.
         has_leader: Gauge,
-        /// How often this node heard of a new leader.
+        /// How many times this node heard of a new leader.
         leader_changes: Counter,
         /// The Raft term.
         term: Gauge,
-        /// How long the lease still runs; negative once it has run out.
+        /// Time until the lease ends; negative once it has ended.
         lease_remaining_seconds: Seconds,
-        /// How long ago that was sent which a majority last acknowledged.
+        /// Time since the leader sent the message that a majority last acknowledged.
         lease_age_seconds: Seconds,
 
-        /// Proposals of this node as leader that failed, or whose outcome it did not learn.
+        /// Proposals of this node as leader that failed or whose outcome it did not learn.
         proposals_failed: Counter,
-        /// The last entry of this node's log.
+        /// Index of the last entry in this node's log.
         log_index: Gauge,
-        /// The last entry that this node knows to be committed.
+        /// Index of the last entry that this node knows to be committed.
         committed_index: Gauge,
-        /// The last entry that this node applied.
+        /// Index of the last entry that this node applied.
         applied_index: Gauge,
-        /// By how many entries a peer's log is behind this leader's; of a leader alone.
+        /// How many entries a peer's log is behind this leader's; only a leader shows it.
         peer_lag_entries: PeerGauges<u64>,
-        /// For how long a peer has not been heard by this leader (or since the term began).
+        /// Time since this leader last heard a peer, or since the term began if it never did; only a
+        /// leader shows it.
         peer_silent_seconds: PeerGauges<f64>,
 
-        /// How long an fsync of the log took.
+        /// Time that an fsync of the log took.
         fsync_seconds: Histogram,
-        /// What the Raft log takes in the store, in files and in memory.
+        /// Size of the Raft log in the store, in files and in memory.
         log_bytes: Gauge,
-        /// What the applied table takes in the store, in files and in memory.
+        /// Size of the applied table in the store, in files and in memory.
         table_bytes: Gauge,
-        /// What is left on the disk of the data directory.
+        /// Free space on the disk of the data directory.
         disk_free_bytes: Gauge,
-        /// The size of the disk of the data directory.
+        /// Size of the disk of the data directory.
         disk_size_bytes: Gauge,
 
-        /// Snapshots that could not be sent to a peer that was there, or not be taken in.
+        /// Snapshots that could not be sent to a reachable peer, or could not be taken in.
         snapshot_failures: Counter,
-        /// How long the last snapshot that this node sent took, until it was installed.
+        /// Time from the start of the last snapshot that this node sent until the peer had installed
+        /// it.
         snapshot_seconds: Seconds,
-        /// How large the last snapshot that this node sent was.
+        /// Size of the last snapshot that this node sent.
         snapshot_bytes: Gauge,
 
-        /// Connections that clients have.
+        /// Open connections of clients.
         client_connections: Gauge,
-        /// Connections of clients that were refused since there were too many.
+        /// Connections of clients that were refused because there were too many.
         client_connections_refused: Counter,
-        /// NextStream calls under way.
+        /// NextStream calls in progress.
         streams: Gauge,
-        /// Held by requests that wait, and by answers that are not sent yet.
+        /// Memory held by waiting requests and by answers that are not sent yet.
         request_bytes: Gauge,
-        /// Requests refused since too many bytes were held already.
+        /// Requests refused because waiting requests and answers held too much memory.
         requests_refused: Counter,
 
-        /// Keys in the memory of this node as leader: all that were asked for in its term.
+        /// Keys in the memory of this node as leader: all keys requested in its term.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,
-        /// What keys and sections take in the memory of this node as leader.
+        /// Memory that keys and sections take on this node as leader.
         memory_bytes: Gauge,
 
-        /// Which release this node runs.
+        /// The release that this node runs.
         build: Build,
     }
 }
 
 impl Metrics {
-    /// A fresh set.
+    /// Metrics that start at 0.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Counts skipped numbers.
+    /// Counts `numbers` skipped numbers.
     pub fn skip(&self, cause: SkipCause, numbers: u64) {
         self.numbers_skipped.add(cause, numbers);
     }
@@ -161,7 +163,7 @@ impl Metrics {
         self.numbers_skipped.get(cause)
     }
 
-    /// All of it in the OpenMetrics text format.
+    /// All metrics, and those of the process, in the OpenMetrics text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -172,7 +174,7 @@ impl Metrics {
     }
 }
 
-/// The release, as labels of a metric that is always 1.
+/// A metric that is always 1, with release and commit as its labels.
 #[derive(Debug, Clone, Default)]
 pub struct Build;
 
@@ -187,7 +189,7 @@ impl EncodeMetric for Build {
     }
 }
 
-/// A figure for a gauge, which takes no more than 2^63 - 1.
+/// Converts a value for a gauge, which holds at most 2^63 - 1: a larger value becomes that.
 pub fn whole(figure: impl TryInto<i64>) -> i64 {
     figure.try_into().unwrap_or(i64::MAX)
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skipped_numbers_are_shown_by_cause() {
+    fn the_text_shows_help_unit_and_every_cause_of_skipped_numbers() {
         let metrics = Metrics::new();
         metrics.skip(SkipCause::fence, 3);
         metrics.numbers.inc_by(7);

@@ -1,6 +1,6 @@
-//! Figures of the process, by the names that Prometheus' client libraries give them.
+//! Metrics of the process, under the names that Prometheus' client libraries use.
 //!
-//! Invariant: a figure that the system does not tell keeps its last value.
+//! Invariant: a value that the system does not tell keeps its last reading.
 
 use std::{
     fs,
@@ -16,11 +16,11 @@ use rustix::{
 use super::{Gauge, Seconds, whole};
 
 metrics! {
-    /// The figures; of the whole process, however many nodes are in it.
+    /// Metrics of the whole process, however many nodes run in it.
     Process in "process" {
         /// CPU time of the process, user and system.
         cpu_seconds: Counter<f64, AtomicU64>,
-        /// When the process started, since the Unix epoch.
+        /// Time when the process started, since the Unix epoch.
         start_time_seconds: Seconds,
         /// Memory of the process that is in RAM.
         resident_memory_bytes: Gauge,
@@ -28,12 +28,12 @@ metrics! {
         virtual_memory_bytes: Gauge,
         /// Open file descriptors.
         open_fds: Gauge,
-        /// How many file descriptors may be open.
+        /// Limit on open file descriptors.
         max_fds: Gauge,
     }
 }
 
-/// The figures of this process.
+/// The metrics of this process.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(|| {
     let process = Process::default();
     if let Some(seconds) = start_time() {
@@ -43,11 +43,11 @@ pub static PROCESS: LazyLock<Process> = LazyLock::new(|| {
 });
 
 impl Process {
-    /// Reads all of them. Blocks: with many file descriptors for some milliseconds.
+    /// Reads all values. Blocks; with many open file descriptors for some milliseconds.
     pub fn measure(&self) {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-        // It never goes back.
+        // CPU time never falls, so the counter may be set.
         self.cpu_seconds.inner().store(seconds.to_bits(), Relaxed);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         if let Some(bytes) = field_bytes(&status, "VmRSS:") {
@@ -57,20 +57,20 @@ impl Process {
             self.virtual_memory_bytes.set(bytes);
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // Less the one that the directory is read with.
+            // Without the descriptor that reads this directory.
             self.open_fds.set(whole(open.count().saturating_sub(1)));
         }
         let most = getrlimit(Resource::Nofile).current;
         self.max_fds.set(most.map_or(i64::MAX, whole));
     }
 
-    /// Adds them to a text.
+    /// Appends the metrics to a text.
     pub fn write(&self, text: &mut String) -> std::fmt::Result {
         encode_registry(text, &self.registry)
     }
 }
 
-/// The bytes that a line of /proc/self/status tells, as in "VmRSS:     1234 kB".
+/// A field of /proc/self/status in bytes. The file has lines such as "VmRSS:     1234 kB".
 fn field_bytes(status: &str, field: &str) -> Option<i64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -79,11 +79,11 @@ fn field_bytes(status: &str, field: &str) -> Option<i64> {
 
 /// When the process started, in seconds since the Unix epoch.
 fn start_time() -> Option<f64> {
-    /// What /proc counts in, in every Linux that Rust runs on.
+    /// The unit of times in /proc, on every Linux that Rust runs on.
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the command's name, in parentheses, and may hold anything. The start is
-    // the 22nd, in ticks since the machine started.
+    // The second field is the command's name in parentheses, which may hold any character. The start
+    // time is the 22nd field, in ticks since the machine started.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
@@ -98,7 +98,7 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
-    fn the_figures_are_those_of_this_process() {
+    fn measured_values_are_those_of_this_process() {
         let process = &*PROCESS;
         let files: Vec<_> = (0..10).map(|_| fs::File::open("/dev/null")).collect();
         process.measure();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_status_is_read_in_bytes() {
+    fn a_field_of_the_status_file_is_read_in_bytes() {
         let status = "Name:\tx\nVmSize:\t  20 kB\nVmRSS:\t    12 kB\n";
         assert_eq!(field_bytes(status, "VmRSS:"), Some(12 << 10));
         assert_eq!(field_bytes(status, "VmSwap:"), None);

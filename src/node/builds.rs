@@ -1,34 +1,23 @@
-//! Which release each member runs: they tell each other.
+//! Which release each member runs, as far as this node was told.
 //!
-//! A node greets every member until that one has answered. One that was started again, as after an
-//! upgrade, remembers nothing and greets anew: so all know what each runs now.
-//!
-//! Invariant: a peer of another release is named in the log once, and again when its release changes.
+//! Invariant: a peer of another release is news once, and again when its release changes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
 
-use futures::future::join_all;
 use parking_lot::Mutex;
 
-use super::{Shared, formation::HELLO_TIMEOUT};
-use crate::{
-    proto::{peer::HelloRequest, v1::Build},
-    sequence::NodeId,
-    version,
-};
+use crate::{proto::v1::Build, sequence::NodeId, version};
 
-/// How soon a member that did not answer is greeted again.
-const RETRY: Duration = Duration::from_secs(5);
-/// More characters of a version or a commit are not kept.
+/// How many characters of a version or a commit are kept.
 const SHOWN_MAX: usize = 64;
 
-/// What is known of the others.
+/// The releases of the other members.
 #[derive(Debug, Default)]
 pub struct Builds(Mutex<BTreeMap<NodeId, Build>>);
 
 impl Builds {
-    /// Notes what `peer` runs; what to tell of it, if it is news and not what this node runs.
-    fn note(&self, peer: NodeId, build: Build) -> Option<String> {
+    /// Notes what `peer` runs. Returns what to log if that is news and differs from what this node runs.
+    pub fn note(&self, peer: NodeId, build: Build) -> Option<String> {
         let mine = this_build();
         let differs = build != mine;
         let text = format!(
@@ -44,7 +33,8 @@ impl Builds {
         differs.then_some(text)
     }
 
-    fn of(&self, peer: NodeId) -> Option<Build> {
+    /// What `peer` runs, if it has said so.
+    pub fn of(&self, peer: NodeId) -> Option<Build> {
         self.0.lock().get(&peer).cloned()
     }
 }
@@ -57,8 +47,8 @@ pub fn this_build() -> Build {
     }
 }
 
-/// What is kept of a text that another node says of itself, and that operators are shown.
-fn shown(text: &str) -> String {
+/// The part of another node's text that is kept and shown to operators: printable characters, up to a limit.
+pub fn shown(text: &str) -> String {
     let printable = text.chars().filter(|letter| letter.is_ascii_graphic());
     printable.take(SHOWN_MAX).collect()
 }
@@ -67,62 +57,6 @@ fn name(build: &Build) -> String {
     match build.version.as_str() {
         "" => "a release that does not say its version".to_owned(),
         version => format!("ratchet {version} ({})", build.commit),
-    }
-}
-
-impl Shared {
-    /// What a member runs, where known.
-    pub(super) fn build_of(&self, node: NodeId) -> Option<Build> {
-        if node == self.config.node_id {
-            return Some(this_build());
-        }
-        self.builds.of(node)
-    }
-
-    /// Notes what `peer` says that it runs; says so in the log if it is not what this node runs.
-    pub(super) fn note_build(&self, peer: NodeId, build: Option<Build>) {
-        // Whoever is no member could be anybody, with any id.
-        if !self.group.members().contains_key(&peer) {
-            return;
-        }
-        let build = build.unwrap_or_default();
-        let build = Build {
-            version: shown(&build.version),
-            commit: shown(&build.commit),
-        };
-        if let Some(text) = self.builds.note(peer, build) {
-            tracing::warn!(peer, "{text}");
-        }
-    }
-
-    /// Greets all members until they have answered, and those that come later.
-    pub(super) async fn greet_members(self: Arc<Self>) {
-        let mut changes = self.changes.subscribe();
-        loop {
-            changes.borrow_and_update();
-            let members = self.group.members().into_iter();
-            let unknown = members.filter(|(id, _)| self.build_of(*id).is_none());
-            let greeted = unknown.map(|(id, (member, _))| {
-                let shared = &self;
-                async move {
-                    let request = HelloRequest::from_node(&shared.config, id);
-                    let hello =
-                        shared
-                            .transport
-                            .hello(&member.peer_address, request, HELLO_TIMEOUT);
-                    match hello.await {
-                        Ok(hello) => shared.note_build(id, hello.build),
-                        Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
-                    }
-                }
-            });
-            join_all(greeted).await;
-            tokio::select! {
-                biased;
-                changed = changes.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(RETRY) => {}
-            }
-        }
     }
 }
 

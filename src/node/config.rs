@@ -1,105 +1,46 @@
-//! A node's configuration, and how its parts must go together.
+//! A node's configuration, and which settings go together.
 //!
-//! Invariant: a configuration that passes [`Config::check`] cannot break the lease's argument: the
-//! leader's lease ends before its followers' by the margin for drift.
+//! Invariant: in a configuration that passes [`Config::check`] the leader's lease ends before its followers' by more
+//! than the margin for drift.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 pub use crate::allocator::FenceKind;
+
+use super::settings::{TIME_MS_MAX, for_each_setting};
 use crate::sequence::NodeId;
 
-/// No time is longer, in milliseconds.
-const TIME_MS_MAX: u64 = 60_000;
-/// No limit on `count` is higher.
-const COUNT_MAX: u64 = 1_000_000_000;
-/// No cache is larger, in MB.
-const BLOCK_CACHE_MB_MAX: u64 = 1 << 20;
+macro_rules! config {
+    ($(
+        $(#[$($help:tt)*])*
+        $variable:literal [$($flag:tt)*] =>
+            $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
+    )*) => {
+        /// A node's configuration. Times are in milliseconds.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Config {
+            $($(#[$($help)*])* pub $name: $type,)*
+        }
 
-/// A node's configuration. Times are in milliseconds.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The cluster's name: 1 to 64 characters out of `A-Z a-z 0-9 . _ -`, the same on all nodes.
-    pub cluster: String,
-    /// This node, at least 1, never reused.
-    pub node_id: NodeId,
-    /// Where it keeps its data.
-    pub data_dir: PathBuf,
-    /// Where it listens for clients.
-    pub listen: SocketAddr,
-    /// Where it listens for peers.
-    pub peer_listen: SocketAddr,
-    /// Where it listens for Prometheus, if it does.
-    pub metrics_listen: Option<SocketAddr>,
-    /// Where clients reach it, if not at `listen`.
-    pub advertise: Option<String>,
-    /// Where peers reach it, if neither as `peers` says nor at `peer_listen`.
-    pub peer_advertise: Option<String>,
-    /// The founding voters and their peer addresses, this node among them; empty for a cluster of
-    /// one.
-    pub peers: BTreeMap<NodeId, String>,
-    /// Whether it waits to be added to a running cluster.
-    pub join: bool,
-    /// What its answers pass when it leads.
-    pub fence: FenceKind,
-    /// How often a leader is heard of.
-    pub heartbeat_ms: u64,
-    /// How long a follower keeps out of elections after it heard of a leader. The same on all nodes.
-    pub election_timeout_ms: u64,
-    /// How long a leader's answers are in order after a majority acknowledged it.
-    pub lease_ms: u64,
-    /// By how much clocks may drift during a lease.
-    pub drift_margin_ms: u64,
-    /// The greatest `count` of one request.
-    pub count_max: u64,
-    /// How long a request without a deadline may take.
-    pub request_timeout_ms: u64,
-    /// How long any request may take, whatever deadline its caller sets.
-    pub request_timeout_max_ms: u64,
-    /// How many megabytes (2^20 bytes) requests that wait may hold, and answers that are not sent yet.
-    pub memory_requests_max_mb: u64,
-    /// How many connections clients may have at a time.
-    pub client_connections_max: u64,
-    /// How long a connection without a call under way is kept.
-    pub connection_idle_ms: u64,
-    /// How long a handover gives ceilings back, and how long a node that stops then waits for callers.
-    pub shutdown_timeout_ms: u64,
-    /// How many bytes of the applied log are kept, at least: a node that lags further behind gets a
-    /// snapshot.
-    pub log_keep_bytes: u64,
-    /// How much memory is for what is read of the database, in MB (2^20 bytes).
-    pub block_cache_mb: u64,
+        impl Default for Config {
+            fn default() -> Self {
+                Config { $($name: $default,)* }
+            }
+        }
+
+        impl Config {
+            fn check_ranges(&self) -> Result<(), ConfigError> {
+                $($(in_range(stringify!($name), self.$name, $range)?;)?)*
+                Ok(())
+            }
+        }
+    };
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        Config {
-            cluster: "ratchet".to_owned(),
-            node_id: 1,
-            data_dir: "./ratchet-data".into(),
-            listen: loopback(7600),
-            peer_listen: loopback(7601),
-            metrics_listen: Some(loopback(7602)),
-            advertise: None,
-            peer_advertise: None,
-            peers: BTreeMap::new(),
-            join: false,
-            fence: FenceKind::Lease,
-            heartbeat_ms: 50,
-            election_timeout_ms: 300,
-            lease_ms: 200,
-            drift_margin_ms: 50,
-            count_max: 1_000_000,
-            request_timeout_ms: 5_000,
-            request_timeout_max_ms: 60_000,
-            memory_requests_max_mb: 256,
-            client_connections_max: 10_000,
-            connection_idle_ms: 600_000,
-            shutdown_timeout_ms: 5_000,
-            log_keep_bytes: 256 << 20,
-            block_cache_mb: 64,
-        }
-    }
+for_each_setting!(config);
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 /// Why a configuration cannot work.
@@ -108,63 +49,35 @@ impl Default for Config {
 pub struct ConfigError(pub String);
 
 impl Config {
-    /// Checks every field and how they go together.
+    /// Checks each setting, and which settings go together.
     ///
     /// # Errors
-    /// [`ConfigError`], naming the fields, their values and what to change.
+    /// [`ConfigError`] if the node could not work so. It names the settings, their values and what to change.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_names()?;
+        self.check_name()?;
+        self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
         self.check_peers()
     }
 
-    fn check_names(&self) -> Result<(), ConfigError> {
+    fn check_name(&self) -> Result<(), ConfigError> {
         crate::sequence::check_name(&self.cluster).map_err(|_| {
             error(format!(
                 "cluster is {:?}; it takes 1 to 64 characters out of A-Z a-z 0-9 . _ -",
                 self.cluster
             ))
-        })?;
-        in_range("node_id", self.node_id, u64::MAX)
+        })
     }
 
     fn check_times(&self) -> Result<(), ConfigError> {
-        in_range("heartbeat_ms", self.heartbeat_ms, TIME_MS_MAX)?;
-        in_range("election_timeout_ms", self.election_timeout_ms, TIME_MS_MAX)?;
-        in_range("lease_ms", self.lease_ms, TIME_MS_MAX)?;
-        in_range("drift_margin_ms", self.drift_margin_ms, TIME_MS_MAX)?;
-        in_range(
-            "request_timeout_max_ms",
-            self.request_timeout_max_ms,
-            3_600_000,
-        )?;
-        let longest = self.request_timeout_max_ms;
-        if self.request_timeout_ms == 0 || self.request_timeout_ms > longest {
+        let (timeout, longest) = (self.request_timeout_ms, self.request_timeout_max_ms);
+        if timeout > longest {
             return Err(error(format!(
-                "request_timeout_ms is {}; it must lie between 1 and request_timeout_max_ms \
-                 ({longest})",
-                self.request_timeout_ms
+                "request_timeout_ms is {timeout}; it must lie between 1 and request_timeout_max_ms \
+                 ({longest})"
             )));
         }
-        let megabytes = self.memory_requests_max_mb;
-        if !(16..=1 << 20).contains(&megabytes) {
-            return Err(error(format!(
-                "memory_requests_max_mb is {megabytes}; it must lie between 16 and {}, so that a few \
-                 of the largest requests fit in",
-                1 << 20
-            )));
-        }
-        in_range(
-            "client_connections_max",
-            self.client_connections_max,
-            1 << 20,
-        )?;
-        in_range("connection_idle_ms", self.connection_idle_ms, 86_400_000)?;
-        in_range("shutdown_timeout_ms", self.shutdown_timeout_ms, 3_600_000)?;
-        in_range("count_max", self.count_max, COUNT_MAX)?;
-        in_range("log_keep_bytes", self.log_keep_bytes, 1 << 40)?;
-        in_range("block_cache_mb", self.block_cache_mb, BLOCK_CACHE_MB_MAX)?;
         let (election, lease, margin) = (
             self.election_timeout_ms,
             self.lease_ms,
@@ -252,7 +165,7 @@ impl Config {
         }
         let mut seen = BTreeMap::new();
         for (id, address) in &self.peers {
-            in_range("a node id in peers", *id, u64::MAX)?;
+            in_range("a node id in peers", *id, 1..=u64::MAX)?;
             check_address("peers", address)?;
             if let Some(other) = seen.insert(address, id) {
                 return Err(error(format!(
@@ -268,14 +181,14 @@ fn error(text: String) -> ConfigError {
     ConfigError(text)
 }
 
-fn in_range(field: &str, value: u64, max: u64) -> Result<(), ConfigError> {
-    if (1..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(error(format!(
-            "{field} is {value}; it must lie between 1 and {max}"
-        )))
+fn in_range(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
     }
+    let (min, max) = range.into_inner();
+    Err(error(format!(
+        "{field} is {value}; it must lie between {min} and {max}"
+    )))
 }
 
 /// Checks that an address has the form host:port.

@@ -1,9 +1,11 @@
-//! Why a node did not start, or had to stop.
+//! Why a node did not start, or had to stop; and what a caller is told of a proposal that failed.
 
 use std::net::SocketAddr;
 
 use super::config::ConfigError;
-use crate::{storage::StoreError, tasks::Fault};
+use tonic::Status;
+
+use crate::{consensus::ProposeError, storage::StoreError, tasks::Fault};
 
 /// Why a node did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -32,4 +34,13 @@ pub enum StartError {
     /// The runtime failed.
     #[error("{0}")]
     Internal(String),
+}
+
+/// What a caller is told of a proposal that failed.
+pub fn proposal_failed(error: ProposeError) -> Status {
+    match error {
+        ProposeError::Refused(why) => Status::failed_precondition(why),
+        ProposeError::NotLeader(_) => Status::unavailable(format!("{error}; ask again")),
+        other => Status::unavailable(format!("{other}; whether it takes effect is unknown")),
+    }
 }

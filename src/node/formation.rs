@@ -1,26 +1,20 @@
-//! How a fresh node comes into a cluster: it founds one, or waits to be found.
+//! Formation: a fresh node founds its cluster, or waits for the founding node.
 //!
-//! Invariant: a cluster is founded once. The founding node (the smallest id of `peers`) does so only
-//! after every other has said that it belongs to none, and writes down which data directory each of
-//! them has: one that is wiped later is not taken for the same node.
+//! Invariant: a cluster is founded once. The founding node is the one with the smallest id in `peers`. It founds
+//! the cluster only after every other node has said that it belongs to none. It records which data directory
+//! each of them has, so that a node whose directory is wiped later is not taken for the same node.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 
-use super::{Config, Shared, builds::this_build, config::check_address};
-use crate::{
-    proto::peer::{HelloRequest, HelloResponse},
-    sequence::NodeId,
-    storage::{Member, replacing},
-    tasks::Fault,
-};
+use super::Shared;
+use crate::{sequence::NodeId, storage::Member, tasks::Fault};
 
+/// How soon a node that does not listen yet is greeted again.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a greeting may take.
-pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
 
-/// Founds the cluster if it is this node's part; returns when there is nothing left to do.
+/// Founds the cluster if this node is the founding one. Returns when nothing is left to do.
 pub async fn form(shared: Arc<Shared>) {
     let config = &shared.config;
     if shared.group.is_formed() || config.join {
@@ -56,141 +50,7 @@ pub async fn form(shared: Arc<Shared>) {
     }
 }
 
-impl HelloRequest {
-    /// A greeting of the node with this configuration to node `to`.
-    pub fn from_node(config: &Config, to: NodeId) -> HelloRequest {
-        HelloRequest {
-            cluster: config.cluster.clone(),
-            from: config.node_id,
-            to,
-            follower_lease_ms: config.election_timeout_ms,
-            build: Some(this_build()),
-            ..HelloRequest::default()
-        }
-    }
-}
-
 impl Shared {
-    /// This node as its peers shall know it.
-    pub fn as_member(&self) -> Member {
-        Member {
-            peer_address: self.peer_address.clone(),
-            client_address: self.client_address.clone(),
-            incarnation: self.group.store().identity().incarnation,
-        }
-    }
-
-    /// Answers who this node is. Whoever asks may be a stranger: a fresh node has to tell a founder,
-    /// or a leader that adds it, which data directory it has. A member tells nobody: its peers know,
-    /// from the membership, and whoever else knew it could speak to this node as a member.
-    ///
-    /// # Errors
-    /// FAILED_PRECONDITION if the caller takes it for another, or has other timings; DATA_LOSS if it
-    /// once had a longer log.
-    pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
-        let config = &self.config;
-        if request.cluster != config.cluster || request.to != config.node_id {
-            return Err(Status::failed_precondition(format!(
-                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
-                config.node_id, config.cluster, request.to, request.cluster
-            )));
-        }
-        if request.follower_lease_ms != config.election_timeout_ms {
-            return Err(Status::failed_precondition(format!(
-                "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
-                config.election_timeout_ms, config.node_id, request.follower_lease_ms, request.from
-            )));
-        }
-        let me = self.as_member();
-        if request.to_incarnation != 0 && request.to_incarnation != me.incarnation {
-            return Err(Status::failed_precondition(format!(
-                "node {} has another data directory there than the one that the cluster knows; if \
-                 that one was lost, {}",
-                config.node_id,
-                replacing(config.node_id)
-            )));
-        }
-        if let Some(acknowledged) = &request.acknowledged {
-            self.check_acknowledged(request.from, acknowledged)?;
-        }
-        let formed = self.group.is_formed();
-        self.note_build(request.from, request.build.clone());
-        let me = self.as_member();
-        Ok(HelloResponse {
-            incarnation: if formed { 0 } else { me.incarnation },
-            formed,
-            client_address: me.client_address,
-            peer_address: me.peer_address,
-            build: Some(this_build()),
-        })
-    }
-
-    /// Asks who listens at `address`, expecting a fresh node `id`.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or has other timings,
-    /// ALREADY_EXISTS if it belongs to a cluster.
-    pub async fn introduce(&self, id: NodeId, address: &str) -> Result<Member, Status> {
-        let hello = self.ask_who(id, address, 0).await?;
-        if hello.formed || hello.incarnation == 0 {
-            return Err(Status::already_exists(format!(
-                "node {id} at {address} belongs to a cluster already; {}",
-                match self.group.is_formed() {
-                    true => "start it with an empty data_dir and an id that was never used, or \
-                         correct the address"
-                        .to_owned(),
-                    false => format!(
-                        "if this node here lost its data directory, {}; if that node's directory is \
-                         left over from another cluster, empty it",
-                        replacing(self.config.node_id)
-                    ),
-                }
-            )));
-        }
-        Ok(Member {
-            peer_address: address.to_owned(),
-            client_address: hello.client_address,
-            incarnation: hello.incarnation,
-        })
-    }
-
-    /// Asks whether the member `id`, with the data directory that `known` names, is at `address`;
-    /// where it is found then.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
-    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Status> {
-        let hello = self.ask_who(id, address, known.incarnation).await?;
-        Ok(Member {
-            peer_address: address.to_owned(),
-            client_address: hello.client_address,
-            incarnation: known.incarnation,
-        })
-    }
-
-    async fn ask_who(
-        &self,
-        id: NodeId,
-        address: &str,
-        incarnation: u64,
-    ) -> Result<HelloResponse, Status> {
-        check_address("peer_address", address)
-            .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        let request = HelloRequest {
-            to_incarnation: incarnation,
-            ..HelloRequest::from_node(&self.config, id)
-        };
-        let about = |why: &str| format!("node {id} at {address}: {why}");
-        self.transport
-            .hello(address, request, HELLO_TIMEOUT)
-            .await
-            .map_err(|status| match status.code() {
-                Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
-                Code::InvalidArgument => Status::invalid_argument(about(status.message())),
-                _ => Status::unavailable(about(status.message())),
-            })
-    }
-
     /// Waits until the fresh node `id` listens at `address`.
     async fn meet(&self, id: NodeId, address: &str) -> Result<Member, Status> {
         let mut told = None;

@@ -1,7 +1,7 @@
-//! Forwards requests to the leader: one stream per peer, shared by all that wait.
+//! Forwards requests to the leader: one stream for each peer, shared by all requests.
 //!
-//! Requests that arrive while a message is being sent form the next one (natural batching, no
-//! timer). Invariant: every request is answered once, or told that its answer is lost.
+//! Requests that arrive while a message is being sent form the next message; there is no timer. Invariant: every
+//! request gets one answer, or learns that its answer is lost.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,47 +16,28 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
 use crate::{
     consensus::{Sender, Transport},
     metrics::{Metrics, SkipCause},
-    proto::{
-        peer::{
-            ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, forward_reply::Reply,
-            forward_request::Request,
-        },
-        v1::{CurrentResponse, NextResponse, NextStreamResponse},
+    proto::peer::{
+        ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
+        forward_reply::Reply, forward_request::Request,
     },
     sequence::NodeId,
     storage::Member,
 };
 
-/// How many requests one message carries at most, and how many wait for it at most.
+/// How many requests one message carries at most, and how many wait for the next one at most.
 const MESSAGE_REQUESTS_MAX: usize = 4_096;
-/// When a message has so many bytes, no further request joins it; far below what a peer takes, since
-/// one request may have as many.
+/// How many bytes a message has when no further request joins it. It is far below what a peer takes, since one
+/// request may be as large.
 pub const MERGED_BYTES_MAX: usize = 1 << 20;
 
-/// What came back.
-#[derive(Debug)]
-pub enum Forwarded {
-    /// Numbers.
-    Next(NextResponse),
-    /// Numbers of many keys.
-    NextMany(NextStreamResponse),
-    /// The last number.
-    Current(CurrentResponse),
-    /// The leader refused.
-    Error(Status),
-    /// The one we asked does not lead.
-    NotLeader,
-}
-
-/// Why nothing came back.
+/// Why no answer came back.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// The stream broke; the request may have been answered and the answer lost.
+    /// The stream broke. The request may have been answered, and the answer lost.
     #[error("the stream to node {0} broke")]
     Broken(NodeId),
     /// The deadline passed.
@@ -64,7 +45,7 @@ pub enum Lost {
     Late(NodeId),
 }
 
-/// Keeps a stream to each node that was taken for the leader.
+/// Keeps a stream to each node that it has forwarded to.
 pub struct Forwarder {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
@@ -74,8 +55,10 @@ pub struct Forwarder {
 
 struct Pending {
     request: Request,
+    /// How many numbers it asks for.
+    numbers: u64,
     deadline: Instant,
-    reply: oneshot::Sender<Forwarded>,
+    reply: oneshot::Sender<Reply>,
 }
 
 impl Forwarder {
@@ -89,22 +72,24 @@ impl Forwarder {
         }
     }
 
-    /// Forwards one request to `leader` and waits for its answer.
+    /// Forwards one request, which asks for `numbers` numbers, to `leader`, and waits for its answer.
     ///
     /// # Errors
-    /// [`Lost`]: the answer is not to be had from there; the numbers, if any were taken, are burnt.
+    /// [`Lost`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
         &self,
         leader: NodeId,
         member: &Member,
         request: Request,
+        numbers: u64,
         deadline: Instant,
-    ) -> Result<Forwarded, Lost> {
+    ) -> Result<Reply, Lost> {
         let started = std::time::Instant::now();
         let (reply, answer) = oneshot::channel();
         let pending = Pending {
             request,
+            numbers,
             deadline,
             reply,
         };
@@ -153,7 +138,7 @@ struct Link {
 }
 
 impl Link {
-    /// Serves until the stream breaks; what is pending then is dropped, which tells who waits.
+    /// Serves until the stream breaks. Dropping the pending requests tells their callers.
     async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
         let (messages, stream) = mpsc::channel(1);
         let address = &self.member.peer_address;
@@ -187,7 +172,7 @@ impl Link {
                     }
                     None => return,
                 },
-                // A place for a message first: while one is on its way, requests collect.
+                // First a place for a message: while one is on its way, requests collect.
                 place = messages.reserve() => {
                     let Ok(place) = place else { return };
                     let taken = tokio::select! {
@@ -233,13 +218,17 @@ impl Link {
             && let Some(one) = batch.pop_front()
         {
             let budget_ms = millis(one.deadline.saturating_duration_since(now));
-            // The leader would take numbers for an answer that nobody waits for any more.
+            // Nobody waits for this answer any more: the leader would take numbers in vain.
             if budget_ms == 0 || one.reply.is_closed() {
                 continue;
             }
             let id = *next_id;
             *next_id += 1;
-            pending.insert(id, Waiting::new(one.reply, &one.request));
+            let waiting = Waiting {
+                reply: one.reply,
+                numbers: one.numbers,
+            };
+            pending.insert(id, waiting);
             bytes += one.request.encoded_len();
             requests.push(ForwardRequest {
                 id,
@@ -258,44 +247,22 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A request under way, and who waits for its answer.
+/// A forwarded request, and the caller that waits for its answer.
 struct Waiting {
-    reply: oneshot::Sender<Forwarded>,
-    /// How many numbers it asked for.
+    reply: oneshot::Sender<Reply>,
+    /// How many numbers it asks for.
     numbers: u64,
 }
 
-impl Waiting {
-    fn new(reply: oneshot::Sender<Forwarded>, request: &Request) -> Self {
-        let numbers = match request {
-            Request::Next(next) => next.count.unwrap_or(1),
-            Request::NextMany(many) if many.counts.is_empty() => {
-                (many.ids.len() + many.names.len()) as u64
-            }
-            Request::NextMany(many) => many.counts.iter().sum(),
-            Request::Current(_) => 0,
-        };
-        Waiting { reply, numbers }
-    }
-}
-
-/// Passes a reply on to whoever waits for it. Numbers for one who gave up are skipped.
+/// Passes a reply on to its caller. If the caller gave up, the numbers are skipped.
 fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Metrics) {
-    let Some(Waiting {
-        reply: waiting,
-        numbers,
-    }) = pending.remove(&reply.id)
-    else {
+    let Some(waiting) = pending.remove(&reply.id) else {
         return;
     };
-    let forwarded = match reply.reply {
-        Some(Reply::Next(answer)) => Forwarded::Next(answer),
-        Some(Reply::Current(answer)) => Forwarded::Current(answer),
-        Some(Reply::NextMany(answer)) => Forwarded::NextMany(answer),
-        Some(Reply::Error(error)) => Forwarded::Error(error.into()),
-        Some(Reply::NotLeader(_)) | None => Forwarded::NotLeader,
-    };
-    if let Err(Forwarded::Next(_) | Forwarded::NextMany(_)) = waiting.send(forwarded) {
-        metrics.skip(SkipCause::cancelled, numbers);
+    let reply = reply
+        .reply
+        .unwrap_or(Reply::NotLeader(NotLeader::default()));
+    if let Err(Reply::Next(_) | Reply::NextMany(_)) = waiting.reply.send(reply) {
+        metrics.skip(SkipCause::cancelled, waiting.numbers);
     }
 }

@@ -1,25 +1,25 @@
-//! Graceful handover: no gap in any key that has a section of its own.
+//! Graceful handover: it leaves no gap in a key that has a section of its own.
 //!
-//! A handover belongs to the node, not to whoever asked for it: there is one for each term, it goes on
-//! when its caller hangs up, and whoever asks meanwhile waits for the same.
+//! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
+//! hangs up, and further callers wait for the same one.
 //!
-//! Invariant: a term that was closed is never opened again. Whatever fails on the way, this node
-//! hands out nothing more in it, and keeps silent until a later term has a leader.
+//! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
+//! in that term, and sends no heartbeats until a later term has a leader.
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, Shared as Joined},
-};
-use parking_lot::Mutex;
+use futures::FutureExt;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Shared, leader_of};
+use super::{
+    Shared,
+    handovers::{Handover, Outcome},
+    leader_search::leader_of,
+};
 use crate::{
     allocator::Term,
-    consensus::{Leadership, ProposeError},
+    consensus::ProposeError,
     planted::{Bug, is_planted},
     sequence::{Command, NodeId},
 };
@@ -30,29 +30,15 @@ const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
-/// What a handover comes to, for all who wait for it.
-type Outcome = Result<Leadership, Status>;
-
-/// The handover that is under way, or was last.
-#[derive(Default)]
-pub struct Handovers(Mutex<Option<Handover>>);
-
-#[derive(Clone)]
-struct Handover {
-    term: u64,
-    /// `None`: the node stops, and nobody else can lead.
-    successor: Option<NodeId>,
-    outcome: Joined<BoxFuture<'static, Outcome>>,
-}
-
 impl Shared {
-    /// Hands the leadership to `to`, or to the voter with the longest log; waits until `deadline`. The
-    /// handover itself takes at most `shutdown_timeout_ms` and ten election timeouts.
+    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. The
+    /// handover takes at most `shutdown_timeout_ms` and ten election timeouts.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION, before anything has changed, where nobody fit can take over; ABORTED where
-    /// a handover to another node was under way, and is over; UNAVAILABLE where this node does not lead,
-    /// or nobody took over in time; DEADLINE_EXCEEDED where the handover goes on.
+    /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
+    /// - ABORTED if a handover to another node was under way, and is over.
+    /// - UNAVAILABLE if this node does not lead, or no node took over in time.
+    /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(self: &Arc<Self>, to: Option<NodeId>, deadline: Instant) -> Outcome {
         let Some(term) = self.allocator.load_full() else {
             return Err(Status::unavailable("this node does not lead"));
@@ -65,7 +51,7 @@ impl Shared {
             let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
             Ok(Some(successor))
         })?;
-        let now = within(&handover, deadline).await?;
+        let now = handover.clone().outcome(deadline).await?;
         match (to, leader_of(&now)) {
             (Some(to), leader) if leader != Some(to) && handover.successor != Some(to) => {
                 Err(Status::aborted(format!(
@@ -79,10 +65,11 @@ impl Shared {
         }
     }
 
-    /// Hands over to whoever is fit, if this node leads; for a node that stops.
+    /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
+    /// back.
     ///
     /// # Errors
-    /// As [`Shared::hand_over`]. A sole voter only gives its ceilings back.
+    /// As [`Shared::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
         let Some(term) = self.allocator.load_full() else {
             return Ok(());
@@ -95,7 +82,7 @@ impl Shared {
             let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
             Ok(Some(successor))
         })?;
-        within(&handover, deadline).await.map(drop)
+        handover.outcome(deadline).await.map(drop)
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
@@ -104,32 +91,20 @@ impl Shared {
         term: &Arc<Term>,
         choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
     ) -> Result<Handover, Status> {
-        let mut current = self.handovers.0.lock();
-        if let Some(handover) = current.as_ref().filter(|h| h.term == term.term()) {
-            return Ok(handover.clone());
-        }
-        let successor = choose()?;
-        tracing::info!(term = term.term(), successor, "handing the leadership over");
-        let (shared, term_number) = (self.clone(), term.term());
-        let term = term.clone();
-        let carrying = async move { shared.carry_over(term, successor).await };
-        let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
-        let outcome =
-            going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))));
-        let handover = Handover {
-            term: term_number,
-            successor,
-            outcome: outcome.boxed().shared(),
-        };
-        *current = Some(handover.clone());
-        Ok(handover)
+        self.handovers
+            .join_or_begin(term.term(), choose, |successor| {
+                tracing::info!(term = term.term(), successor, "handing the leadership over");
+                let carrying = self.clone().carry_over(term.clone(), successor);
+                let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
+                going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
+            })
     }
 
-    /// Carries a handover out, whoever still waits for it.
+    /// Carries a handover out. It goes on when nobody waits for it any more.
     async fn carry_over(self: Arc<Self>, term: Arc<Term>, successor: Option<NodeId>) -> Outcome {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let until = Instant::now() + limit;
-        // Whatever happens from here on, the term stays closed and its lease void.
+        // From here on the term stays closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
         if tokio::time::timeout_at(until, self.give_back(&term))
             .await
@@ -158,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Closes the term and lowers its ceilings to what was used.
+    /// Closes the term, and lowers each ceiling to the highest number used.
     async fn give_back(&self, term: &Arc<Term>) {
         if is_planted(Bug::OpenDuringTransfer) {
             return;
@@ -175,18 +150,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Waits for a handover, which goes on after `deadline`.
-async fn within(handover: &Handover, deadline: Instant) -> Outcome {
-    let late = |_| {
-        Err(Status::deadline_exceeded(format!(
-            "the handover of term {} is under way and goes on; see ratchet status",
-            handover.term
-        )))
-    };
-    let outcome = tokio::time::timeout_at(deadline, handover.outcome.clone()).await;
-    outcome.unwrap_or_else(late)
 }
 
 struct VoidOnDrop(Arc<Term>);

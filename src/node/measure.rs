@@ -1,7 +1,7 @@
-//! What is measured when somebody looks.
+//! Gauges that are read for each scrape.
 //!
-//! Invariant: a look at the metrics waits for nothing that hangs: what a disk does not tell in time
-//! keeps its last value.
+//! Invariant: a scrape waits for nothing that hangs. A gauge that the disk does not tell in time keeps its last
+//! value.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,21 +13,18 @@ use crate::{
     metrics::{PROCESS, whole},
 };
 
-/// How long a look waits for what must be read.
+/// How long a scrape waits for the gauges that may block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Held by whoever reads: a disk that hangs holds one thread, however often somebody looks.
-pub type Reading = Arc<tokio::sync::Mutex<()>>;
-
 impl Shared {
-    /// All metrics as a text, up to date.
+    /// All metrics as text, up to date.
     pub async fn metrics_text(self: &Arc<Self>) -> String {
         self.measure_lease();
         self.measure_group();
         let read = async {
             let alone = self.reading.clone().lock_owned().await;
             let shared = self.clone();
-            let work = self.group.store().work();
+            let work = self.group.store().blocking();
             work.run(move || {
                 shared.measure_machine();
                 drop(alone);
@@ -69,7 +66,7 @@ impl Shared {
         self.metrics.lease_age_seconds.set(age);
     }
 
-    /// Where the log stands, here and at the peers.
+    /// Brings the gauges of the log up to date, for this node and its peers.
     fn measure_group(&self) {
         let metrics = &self.metrics;
         let (me, nodes) = (self.config.node_id, self.group.nodes());
@@ -78,7 +75,7 @@ impl Shared {
         metrics.committed_index.set(log.committed.map_or(0, whole));
         metrics.applied_index.set(log.applied.map_or(0, whole));
         let peers = nodes.iter().filter(|node| node.id != me);
-        // Known of a leader's peers alone.
+        // Only a leader knows these of its peers.
         let silences = peers.filter_map(|node| Some((node, node.silence?)));
         let lag = |index: Option<u64>| {
             let last = log.last.unwrap_or(0);
@@ -92,7 +89,7 @@ impl Shared {
         metrics.peer_silent_seconds.set(seconds);
     }
 
-    /// What must be read: the memory, the disk, the process. Blocks.
+    /// Brings the gauges of the memory, the disk and the process up to date. Blocks.
     fn measure_machine(&self) {
         let metrics = &self.metrics;
         let term = self.allocator.load_full();
@@ -101,7 +98,7 @@ impl Shared {
         metrics.memory_sections.set(whole(memory.sections));
         metrics.memory_bytes.set(whole(memory.bytes));
         PROCESS.measure();
-        match self.group.store().space() {
+        match self.group.store().disk_usage() {
             Ok(space) => {
                 metrics.log_bytes.set(whole(space.log_bytes));
                 metrics.table_bytes.set(whole(space.table_bytes));

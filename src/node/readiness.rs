@@ -1,13 +1,12 @@
-//! Whether requests are well sent to this node: what load balancers and orchestrators ask for.
+//! Readiness: whether load balancers and orchestrators should send requests to this node.
 //!
-//! Invariant: it is found out at the moment of asking, and from nothing but this node's own clock and
-//! what it has heard.
+//! Invariant: it is worked out when asked for, from this node's clock and from what it has heard. It asks nobody.
 
 use std::time::Duration;
 
 use super::Shared;
 
-/// Why requests had better go to another node.
+/// Why requests should go to another node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("node {node} is not ready: {why}")]
 pub struct NotReady {
@@ -16,11 +15,11 @@ pub struct NotReady {
 }
 
 impl Shared {
-    /// Ready is a node that leads under a lease that holds, or that heard of the leader within the
-    /// election timeout, and so can forward to it. One that stops is not, from before it hands over.
+    /// A node is ready if it leads under a valid lease, or has heard of the leader within the election timeout, so
+    /// that it can forward to it. A node that stops is not ready, from before it hands over.
     ///
     /// # Errors
-    /// [`NotReady`], with the reason.
+    /// [`NotReady`] with the reason, if it is not.
     pub fn readiness(&self) -> Result<(), NotReady> {
         let not = |why: String| {
             Err(NotReady {
@@ -59,8 +58,8 @@ impl Shared {
         }
     }
 
-    /// Waits until the readiness may have changed. A lease that runs out, and a leader that falls
-    /// silent, are no events: it is looked for them as often as a leader is to be heard of.
+    /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not
+    /// events, so this returns at least once in each heartbeat interval.
     pub async fn readiness_may_change(&self) {
         let mut leadership = self.group.leadership();
         let beat = Duration::from_millis(self.config.heartbeat_ms);

@@ -1,28 +1,28 @@
-//! How a node comes back after a restart: it keeps silent for as long as a promise of its last run
-//! may bind it, and asks its peers whether its disk still holds all that it once acknowledged.
+//! A restart: the node keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks
+//! its peers whether its disk still holds everything that it acknowledged.
 //!
-//! Invariant: a log that is known to be shorter than what this node acknowledged takes no part in
-//! elections. An older copy of a directory, or a disk that lost synced writes, could vote for a
-//! leader that lacks a committed ceiling: the next ceiling would then lie too low.
+//! Invariant: a node whose log is known to be shorter than what it acknowledged takes no part in elections.
+//! The directory may be an older copy, or the disk may have lost synced writes. Such a node could vote for a
+//! leader that lacks a committed ceiling, and the next ceiling would be too low.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tonic::{Code, Status};
 
-use super::{Config, FIRST_SET, Shared, StartError};
+use super::{Config, StartError, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
     planted::{Bug, is_planted},
     proto::peer::{Acknowledged, HelloRequest},
     sequence::NodeId,
-    storage::{AppliedTable, LogStore, Store, StoreError, replacing},
+    storage::{AppliedTable, LogStore, Store, StoreError},
 };
 
-/// Comes back, if this node was there before.
+/// Waits out the promises of the last run. Returns at once if the node has never voted.
 ///
 /// # Errors
-/// [`StartError`] if a peer knows that this node's log was longer.
+/// [`StartError`] if a peer knows that this node's log was longer, or the store cannot be read.
 pub async fn rejoin(
     store: &Arc<Store>,
     config: &Config,
@@ -36,7 +36,7 @@ pub async fn rejoin(
         silence_ms = config.election_timeout_ms,
         "this node has voted before: keeping out of elections for one follower lease"
     );
-    // Both in the same time: whoever does not answer by then does not know better.
+    // At the same time. A peer that does not answer during the silence is not waited for.
     let (asked, ()) = tokio::join!(
         ask_peers(store, config, transport, silence),
         tokio::time::sleep(silence)
@@ -50,7 +50,7 @@ async fn ask_peers(
     transport: &Arc<dyn Transport>,
     limit: Duration,
 ) -> Result<(), StartError> {
-    // Once it is open the log goes at least as far as the table, which holds what a snapshot brought.
+    // An open log ends no earlier than the table, which holds what a snapshot brought.
     let mine = Acknowledged {
         incarnation: store.identity().incarnation,
         log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
@@ -69,7 +69,7 @@ async fn ask_peers(
     }
 }
 
-/// All peers that this node has ever heard of, and where they were.
+/// The peers that the settings and the last known membership name, with their addresses.
 fn peers(store: &Arc<Store>, config: &Config) -> Result<BTreeMap<NodeId, String>, StoreError> {
     let mut peers = config.peers.clone();
     let table = AppliedTable::open(store, FIRST_SET)?;
@@ -78,28 +78,4 @@ fn peers(store: &Arc<Store>, config: &Config) -> Result<BTreeMap<NodeId, String>
     }
     peers.remove(&config.node_id);
     Ok(peers)
-}
-
-impl Shared {
-    /// Refuses a peer that comes back with less than it acknowledged to this leader.
-    ///
-    /// # Errors
-    /// DATA_LOSS, with what to do.
-    pub fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
-        let known = self.group.nodes().into_iter().find(|node| node.id == from);
-        let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
-            return Ok(());
-        };
-        let before = known.log_index.unwrap_or(0);
-        if before <= now.log_index {
-            return Ok(());
-        }
-        Err(Status::data_loss(format!(
-            "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
-             {}: its data directory is an older copy, or its disk lost what it had synced; {}",
-            now.log_index,
-            self.config.node_id,
-            replacing(from)
-        )))
-    }
 }

@@ -1,11 +1,10 @@
-//! What requests and answers hold of the node's memory: requests that wait for numbers, and answers that
-//! wait for their caller to read them.
+//! The memory that waiting requests hold, and answers that their callers have not read yet.
 //!
-//! A request that is answered at once, by a small answer, is not counted: it is gone before it would
-//! matter. The others are counted when they have to wait. Numbers that one has taken by then (under the
-//! `quorum` fence, or for some of its keys) are skipped and counted where it is refused.
+//! A request that is answered at once by a small answer is not counted: it is gone before it matters. Any other
+//! request is counted when it has to wait. If it is refused then, the numbers that it has taken (under the
+//! `quorum` fence, or for some of its keys) are skipped, and counted as such.
 //!
-//! Invariant: what is counted holds no more than the limit, whoever sent it, and by whatever door.
+//! Invariant: everything counted stays within one limit for the node, for all callers and doors together.
 
 use std::sync::Arc;
 
@@ -14,15 +13,15 @@ use tonic::Status;
 
 use crate::metrics::Metrics;
 
-/// How soon who was refused may try again, in milliseconds.
+/// How soon a refused caller may try again, in milliseconds.
 pub const RETRY_AFTER_MS: u64 = 100;
 
-/// How many bytes an answer has for each key; with fewer than so many keys it is not counted, since what
-/// it is sent with holds more.
+/// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
+/// since the connection that sends it holds more.
 const KEY_BYTES: usize = 8;
 const ANSWER_KEYS_MIN: usize = 512;
 
-/// The bytes that requests and answers hold, and how many they may.
+/// The bytes that requests and answers hold, and the limit on them.
 #[derive(Debug)]
 pub struct RequestMemory {
     bytes: Gauge,
@@ -30,7 +29,7 @@ pub struct RequestMemory {
     refused: Counter,
 }
 
-/// A part of it; given back when dropped.
+/// A part of the memory. It is given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<RequestMemory>,
@@ -38,7 +37,7 @@ pub struct Reservation {
 }
 
 impl RequestMemory {
-    /// At most so many megabytes (2^20 bytes).
+    /// A limit of `max_mb` megabytes (2^20 bytes).
     pub fn new(max_mb: u64, metrics: &Metrics) -> Arc<RequestMemory> {
         Arc::new(RequestMemory {
             bytes: metrics.request_bytes.clone(),
@@ -47,10 +46,10 @@ impl RequestMemory {
         })
     }
 
-    /// Reserves what a request of `bytes` bytes needs while it waits.
+    /// Reserves `bytes` bytes for a request that waits.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if too much is held already.
+    /// RESOURCE_EXHAUSTED if more than the limit would be held.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Status> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let before = self.bytes.inc_by(bytes);
@@ -64,14 +63,14 @@ impl RequestMemory {
         drop(reserved);
         self.refused.inc();
         Err(Status::resource_exhausted(format!(
-            "requests that wait hold as much memory as they may (memory_requests_max_mb is {}); try \
-             again in {RETRY_AFTER_MS} ms",
+            "waiting requests hold as much memory as they may (memory_requests_max_mb is {}); try again \
+             in {RETRY_AFTER_MS} ms",
             self.bytes_max >> 20
         )))
     }
 
-    /// Reserves what the answer to a message of `keys` keys needs until it is sent; `None` where that is
-    /// too little to count.
+    /// Reserves the bytes of the answer to a request for `keys` keys, until it is sent. `None` if they are too few
+    /// to count.
     ///
     /// # Errors
     /// As [`RequestMemory::reserve`].
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_limit_is_refused_and_what_is_dropped_makes_room() {
+    fn a_reservation_beyond_the_limit_is_refused_until_another_is_dropped() {
         let metrics = Metrics::new();
         let memory = RequestMemory::new(16, &metrics);
         let first = memory.reserve(10 << 20).unwrap();

@@ -1,41 +1,62 @@
-//! What callers are told of who leads and who the members are.
+//! The route: which node leads, and who the members are, as callers are told.
 //!
-//! Invariant: a caller that is up to date costs two comparisons, and nothing else.
+//! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::{Ask, Shared};
+use super::Shared;
 use crate::{
     consensus::{Leadership, Voters},
-    proto::v1::Route,
     sequence::NodeId,
     storage::Member,
 };
 
+/// The route that a caller knows: what is newer comes back with its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownRoute {
+    /// The version of the route; 0 for none.
+    pub version: u64,
+    /// The version of the members, 0 for none; `None` if the caller does not want them.
+    pub members_version: Option<u64>,
+}
+
+/// Which node leads, and who the members are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Route {
+    /// The Raft term.
+    pub version: u64,
+    /// The leader.
+    pub leader: NodeId,
+    /// The leader's client address, "host:port".
+    pub address: String,
+    /// 1 + the log index of the last committed membership; 0 where `members` are not told.
+    pub members_version: u64,
+    /// The client addresses of all voters, "host:port".
+    pub members: Vec<String>,
+}
+
 impl Shared {
-    /// Adds the route to an answer of this node in its own `term`, where the caller's is older.
-    pub(super) fn add_route<A: Ask>(&self, request: &A, answer: &mut A::Answer, term: u64) {
-        let known = request.members_version();
-        let lacks_members = known.is_some_and(|known| known < self.group.voters_version());
-        if request.route_version() < term || lacks_members {
-            self.set_route::<A>(answer, term, lacks_members);
-        }
+    /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
+    pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
+        let lacks_members =
+            (known.members_version).is_some_and(|known| known < self.group.voters_version());
+        (known.version < term || lacks_members).then(|| self.own_route(term, lacks_members))
     }
 
     #[cold]
-    fn set_route<A: Ask>(&self, answer: &mut A::Answer, term: u64, lacks_members: bool) {
+    fn own_route(&self, term: u64, with_members: bool) -> Route {
         let mut route = Route {
             version: term,
             leader: self.config.node_id,
             address: self.client_address.clone(),
             ..Route::default()
         };
-        if lacks_members {
+        if with_members {
             self.set_members(&mut route, &self.group.voters().borrow());
         }
-        A::set_route(answer, route);
+        route
     }
 
     fn set_members(&self, route: &mut Route, voters: &Voters) {
@@ -44,8 +65,8 @@ impl Shared {
         route.members = members.map(|(id, at)| self.address_of(*id, at)).collect();
     }
 
-    /// A member's client address. This node knows its own best: it may have been moved since it became
-    /// a member.
+    /// A member's client address. For this node it is the present one, which may have changed since it became a
+    /// member.
     fn address_of(&self, id: NodeId, member: &Member) -> String {
         if id == self.config.node_id {
             self.client_address.clone()
@@ -54,8 +75,8 @@ impl Shared {
         }
     }
 
-    /// Who leads and who the members are, as this node knows: at once if it knows a leader, and again
-    /// after every change. It ends with the group.
+    /// The route as this node knows it: at once if it knows a leader, and again after every change. The stream ends
+    /// with the group.
     pub fn watch_route(self: Arc<Self>) -> impl Stream<Item = Route> + Send {
         let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
         stream::unfold(

@@ -1,10 +1,11 @@
-//! Keys: what a sequence belongs to inside a namespace.
+//! Keys. Each key of a namespace has a sequence of its own.
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The longest byte-string key, in bytes.
+/// The greatest length of a byte-string key, in bytes.
 pub const KEY_NAME_BYTES_MAX: usize = 256;
 
 /// Which kind of key a namespace takes.
@@ -25,8 +26,8 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What a sequence belongs to: a book, a user, a conversation. Borrowed: the way from a message to its
-/// numbers sets no memory aside.
+/// What a sequence belongs to: a book, a user, a conversation. Borrowed from its message, so that handing
+/// out numbers allocates nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key<'a> {
     /// An unsigned 64-bit integer.
@@ -35,7 +36,52 @@ pub enum Key<'a> {
     Name(&'a [u8]),
 }
 
-/// Why a byte string is no key.
+/// A key that outlives its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedKey {
+    /// An unsigned 64-bit integer.
+    Id(u64),
+    /// A byte string.
+    Name(Bytes),
+}
+
+impl OwnedKey {
+    /// A byte-string key.
+    ///
+    /// # Errors
+    /// As [`Key::name`].
+    pub fn name(bytes: Bytes) -> Result<Self, InvalidKey> {
+        Key::name(&bytes)?;
+        Ok(OwnedKey::Name(bytes))
+    }
+
+    /// The key, borrowed.
+    pub fn as_key(&self) -> Key<'_> {
+        match self {
+            OwnedKey::Id(id) => Key::Id(*id),
+            OwnedKey::Name(name) => Key::Name(name),
+        }
+    }
+
+    /// How many bytes it holds besides its own size.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            OwnedKey::Id(_) => 0,
+            OwnedKey::Name(name) => name.len(),
+        }
+    }
+}
+
+impl From<Key<'_>> for OwnedKey {
+    fn from(key: Key<'_>) -> Self {
+        match key {
+            Key::Id(id) => OwnedKey::Id(id),
+            Key::Name(name) => OwnedKey::Name(Bytes::copy_from_slice(name)),
+        }
+    }
+}
+
+/// Why a byte string is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     /// It has no bytes.
@@ -50,7 +96,7 @@ impl<'a> Key<'a> {
     /// A byte-string key.
     ///
     /// # Errors
-    /// [`InvalidKey`] unless it has 1 to [`KEY_NAME_BYTES_MAX`] bytes.
+    /// [`InvalidKey`] if it is empty or has more than [`KEY_NAME_BYTES_MAX`] bytes.
     pub fn name(bytes: &'a [u8]) -> Result<Self, InvalidKey> {
         match bytes.len() {
             0 => Err(InvalidKey::Empty),
@@ -59,7 +105,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Which kind this key is.
+    /// The kind of this key.
     pub fn kind(&self) -> KeyKind {
         match self {
             Key::Id(_) => KeyKind::Id,

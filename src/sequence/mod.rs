@@ -1,26 +1,27 @@
-//! The domain, pure: namespaces, keys, sections, ranges, and what a log entry does to them.
+//! The domain: namespaces, keys, sections, ranges, and what a log entry does to them. Pure: no I/O, no
+//! async, no clock, and nothing else of this crate.
 //!
-//! Uses nothing of this crate: no I/O, no async, no clock. Its one invariant: `max_seq` of a
-//! section only grows, but for a *trim* by the very term that raised it, and that never below what
-//! was handed out.
+//! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the term that
+//! raised it, which never goes below what was handed out.
+//!
+//! Which file uses which: `ids` and `progression` use no other; `key` and `section` come next, then
+//! `namespace`, `command` and `apply`.
 
+mod apply;
 mod command;
+mod ids;
 mod key;
 mod namespace;
-mod range;
+mod progression;
 mod section;
 
-pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Table, Trim, apply};
-pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind};
+pub use apply::{Table, apply};
+pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
+pub use ids::{NamespaceId, NodeId, SectionId, SectionKey, SetId};
+pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use namespace::{
-    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, NamespaceId, STEP_MAX,
-    check_name, check_steps,
+    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, STEP_MAX, check_name,
+    check_steps,
 };
-pub use range::{Lattice, NUMBER_MAX, Range};
-pub use section::{Chunk, Exhausted, SectionId, SectionKey, SectionRecord};
-
-/// Identifies a node of a cluster; chosen by the operator, at least 1, never reused.
-pub type NodeId = u64;
-
-/// Identifies a set: one Raft group with the sections that it owns.
-pub type SetId = u32;
+pub use progression::{NUMBER_MAX, Progression, Range};
+pub use section::{Chunk, Exhausted, SectionRecord};

@@ -1,54 +1,55 @@
-//! Namespaces: named families of sequences with one configuration.
+//! Namespaces: named families of sequences, each with one configuration.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Key, KeyKind, Lattice, NUMBER_MAX, SectionId, SectionKey};
+use super::{
+    ids::{NamespaceId, SectionId, SectionKey},
+    key::{Key, KeyKind},
+    progression::{NUMBER_MAX, Progression},
+};
 
-/// The longest namespace name, in characters.
+/// The greatest length of a namespace's name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
-/// The greatest step that is accepted: eight million unclean leader changes, each of which may skip
-/// one, then leave numbers.
+/// The greatest step that is accepted. An unclean leader change may skip one step, so the number space
+/// lasts for eight million of them.
 pub const STEP_MAX: u64 = 1 << 40;
-
-/// Identifies a namespace inside a cluster; assigned at creation, from 1, never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct NamespaceId(pub u32);
 
 /// What an operator chooses when creating a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceConfig {
     /// 1 to 64 characters out of `A-Z a-z 0-9 . _ -`.
     pub name: String,
-    /// Which kind of keys it takes.
+    /// The kind of its keys.
     pub key_kind: KeyKind,
-    /// How many numbers one bump of `max_seq` makes available, to begin with.
+    /// How many numbers one bump of `max_seq` makes available at first.
     pub step: u64,
-    /// The least that a section's step shrinks to while little is asked of it; `None`: it does not.
+    /// The smallest step of a section, to which it shrinks while few numbers are taken. `None`: the step
+    /// does not shrink.
     pub step_min: Option<u64>,
-    /// The most that a section's step grows to while much is asked of it; `None`: it does not. It is
-    /// also the most that an unclean leader change skips.
+    /// The greatest step of a section, to which it grows while many numbers are taken. `None`: the step
+    /// does not grow. It is also the most that an unclean leader change skips.
     pub step_max: Option<u64>,
     /// The distance between two neighbouring numbers of a key.
     pub increment: u64,
     /// The first number of every key.
     pub start: u64,
-    /// No number is greater.
+    /// The greatest value that a number may have.
     pub max: u64,
-    /// How many neighbouring ids share one `max_seq`.
+    /// How many neighbouring ids share one section, and so one `max_seq`.
     pub section_size: u64,
 }
 
 /// A namespace as the cluster knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
-    /// Its id inside the cluster.
+    /// The namespace's id inside the cluster.
     pub id: NamespaceId,
-    /// Its configuration.
+    /// What the operator chose.
     pub config: NamespaceConfig,
 }
 
-/// Why a namespace configuration is not acceptable.
+/// Why a namespace's configuration is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNamespace {
     /// The name is empty.
@@ -59,22 +60,22 @@ pub enum InvalidNamespace {
         "the namespace name has {0} characters; it may have at most {NAMESPACE_NAME_CHARS_MAX}"
     )]
     LongName(usize),
-    /// The name holds a character that it may not.
+    /// The name holds a character that is not allowed.
     #[error("the namespace name {0:?} holds {1:?}; it may hold A-Z a-z 0-9 . _ - only")]
     BadCharacter(String, char),
     /// A field lies outside its range.
     #[error("{field} is {value}; it must lie between {min} and {max}")]
     OutOfRange {
-        /// Which field.
+        /// The field's name.
         field: &'static str,
-        /// What it was.
+        /// The value that was given.
         value: u64,
-        /// The smallest value that it may have.
+        /// The smallest value allowed.
         min: u64,
-        /// The greatest value that it may have.
+        /// The greatest value allowed.
         max: u64,
     },
-    /// The greatest step, `step` or `step_max`, x `increment` does not fit the number space.
+    /// `step_max` (or `step`, if there is none) x `increment` does not fit the number space.
     #[error("step {step} x increment {increment} exceeds the number space; lower one of them")]
     WideStep {
         /// The greatest step.
@@ -82,17 +83,18 @@ pub enum InvalidNamespace {
         /// The increment.
         increment: u64,
     },
-    /// Byte strings have no neighbours to share a section with.
+    /// The keys are names, and `section_size` is not 1. Byte strings have no neighbours to share a section
+    /// with.
     #[error(
         "section_size is {0}, but keys of kind name have a section each; leave section_size at 1"
     )]
     SectionedNames(u64),
 }
 
-/// Checks a namespace name alone.
+/// Checks a namespace's name.
 ///
 /// # Errors
-/// [`InvalidNamespace`] if it is empty, too long, or holds another character than it may.
+/// [`InvalidNamespace`] if the name is empty, too long, or holds a character that is not allowed.
 pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
     let length = name.chars().count();
     if length == 0 {
@@ -110,11 +112,11 @@ pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
     }
 }
 
-/// Refuses steps above [`STEP_MAX`], before they are proposed. The state machine accepts them: a bound
-/// that may change is not for replicas to apply, which may be of different releases.
+/// Refuses steps above [`STEP_MAX`] before they are proposed. The state machine accepts them: replicas
+/// may be of different releases, so they must not apply a bound that may change.
 ///
 /// # Errors
-/// [`InvalidNamespace::OutOfRange`].
+/// [`InvalidNamespace::OutOfRange`] if a step is above [`STEP_MAX`].
 pub fn check_steps(
     step: Option<u64>,
     step_min: Option<u64>,
@@ -134,8 +136,8 @@ pub fn check_steps(
 }
 
 impl NamespaceConfig {
-    /// The defaults: ids, step 10 000, increment 1, start 1, the whole number space, a section for
-    /// each key.
+    /// The defaults: ids as keys, step 10 000, increment 1, start 1, the whole number space, and a
+    /// section for each key.
     pub fn new(name: impl Into<String>) -> Self {
         NamespaceConfig {
             name: name.into(),
@@ -150,7 +152,7 @@ impl NamespaceConfig {
         }
     }
 
-    /// The namespaces that a fresh cluster comes with.
+    /// The namespaces of a fresh cluster.
     pub fn fresh_cluster() -> [NamespaceConfig; 2] {
         [
             NamespaceConfig::new("book"),
@@ -161,10 +163,11 @@ impl NamespaceConfig {
         ]
     }
 
-    /// Checks every field and how they go together.
+    /// Checks every field, and that the fields fit together.
     ///
     /// # Errors
-    /// [`InvalidNamespace`], naming the field, its value and what it may be.
+    /// [`InvalidNamespace`] if a field is out of its range or does not fit the others. The error names the
+    /// field, its value and what it may be.
     pub fn check(&self) -> Result<(), InvalidNamespace> {
         check_name(&self.name)?;
         in_range("step", self.step, 1, NUMBER_MAX)?;
@@ -190,7 +193,7 @@ impl NamespaceConfig {
         Ok(())
     }
 
-    /// Between which a section's step stays.
+    /// The smallest and the greatest step of a section.
     pub fn step_bounds(&self) -> (u64, u64) {
         (
             self.step_min.unwrap_or(self.step),
@@ -198,9 +201,9 @@ impl NamespaceConfig {
         )
     }
 
-    /// The numbers that its keys hand out.
-    pub fn lattice(&self) -> Lattice {
-        Lattice {
+    /// The numbers that the namespace's keys hand out.
+    pub fn progression(&self) -> Progression {
+        Progression {
             start: self.start,
             increment: self.increment,
             max: self.max,
@@ -239,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_and_plain() {
+    fn a_name_that_is_empty_long_or_has_a_slash_is_refused() {
         assert_eq!(check_name(""), Err(InvalidNamespace::EmptyName));
         assert_eq!(
             check_name(&"x".repeat(65)),
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_work_is_refused_with_the_field_and_its_value() {
+    fn a_configuration_that_cannot_work_is_refused_and_the_error_names_the_field_and_its_value() {
         let good = NamespaceConfig::new("book");
         assert_eq!(good.check(), Ok(()));
         let refused = |change: fn(&mut NamespaceConfig)| {
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_above_the_bound_is_refused_before_it_is_proposed_and_still_applied() {
+    fn a_step_above_the_bound_is_refused_before_it_is_proposed_but_applied_if_it_was() {
         let refused = |steps: [Option<u64>; 3]| check_steps(steps[0], steps[1], steps[2]);
         let above = Some(STEP_MAX + 1);
         for (steps, field) in [
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_ids_share_a_section() {
+    fn ids_share_a_section_with_their_neighbours_within_section_size() {
         let uid = Namespace {
             id: NamespaceId(2),
             config: NamespaceConfig::fresh_cluster()[1].clone(),

@@ -1,49 +1,34 @@
-//! Sections: the keys that share one `max_seq`, and the arithmetic of their ceilings.
+//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, trim, raise.
+//!
+//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim of the term that owns what lies
+//! above the floor.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lattice, NUMBER_MAX, NamespaceId};
+use super::progression::{NUMBER_MAX, Progression};
 
-/// Which keys of a namespace share a ceiling.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SectionKey {
-    /// The ids from this number x `section_size` on, `section_size` of them.
-    Id(u64),
-    /// The one key of this name.
-    Name(Box<[u8]>),
-}
-
-/// A section of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SectionId {
-    /// The namespace.
-    pub namespace: NamespaceId,
-    /// The keys.
-    pub key: SectionKey,
-}
-
-/// What the replicated table holds of a section.
+/// A section's record in the replicated table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SectionRecord {
-    /// The ceiling: no number above it was handed out.
+    /// The ceiling. No number above it was handed out.
     pub max_seq: u64,
-    /// What `max_seq` was when `term` first bumped it: what is not above may belong to other terms.
+    /// What `max_seq` was when `term` first bumped it. Numbers up to here may belong to earlier terms.
     pub floor: u64,
-    /// The term that last bumped it; 0 for none.
+    /// The term that last bumped the section. 0 if none did.
     pub term: u64,
-    /// How many of its numbers were unused at most after the last bump: what a crash can skip.
+    /// How many numbers were unused at most after the last bump. A crash can skip as many.
     pub unused_max: u64,
 }
 
-/// The numbers above `old`, up to and including `new`: the proposer's, and nobody else's.
+/// The numbers above `old`, up to and including `new`. They belong to the proposer of the bump alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The ceiling before the bump.
     pub old: u64,
     /// The ceiling after it.
     pub new: u64,
-    /// How many numbers the last term may have left unused, at most; 0 for every further bump
-    /// of the same term, and after a trim.
+    /// How many numbers the term before may have left unused, at most. 0 for further bumps of the same
+    /// term, and after a trim.
     pub left: u64,
 }
 
@@ -52,28 +37,30 @@ pub struct Chunk {
 pub struct Exhausted;
 
 impl SectionRecord {
-    /// Raises the ceiling by up to `numbers` (at least 1) numbers for `term`, which then has at most
-    /// `unused_max` unused. At the end of the number space the chunk is smaller than asked for.
+    /// Raises the ceiling by `numbers` (at least 1) numbers for `term`, which then has at most
+    /// `unused_max` unused. If fewer are left, the chunk is smaller.
     ///
     /// # Errors
-    /// [`Exhausted`] where not one number is left.
+    /// [`Exhausted`] if not one number is left.
     pub fn bump(
         self,
-        lattice: Lattice,
+        progression: Progression,
         term: u64,
         numbers: u64,
         unused_max: u64,
     ) -> Result<(Self, Chunk), Exhausted> {
         let old = self.max_seq;
-        let first = lattice.next_above(old).ok_or(Exhausted)?;
-        let new = lattice
+        let first = progression.first_above(old).ok_or(Exhausted)?;
+        let new = progression
             .range_above(old, numbers.max(1))
-            .map_or(lattice.at_or_below(lattice.max), |range| range.last)
+            .map_or(progression.last_at_or_below(progression.max), |range| {
+                range.last
+            })
             .max(first);
         let left = if self.term == term {
             0
         } else {
-            let of_the_term = lattice.count_between(self.floor, self.max_seq);
+            let of_the_term = progression.count_between(self.floor, self.max_seq);
             of_the_term.min(self.unused_max)
         };
         let record = SectionRecord {
@@ -82,17 +69,20 @@ impl SectionRecord {
             term,
             unused_max,
         };
+        debug_assert!(old < new && new <= progression.max, "{old} to {new}");
+        debug_assert!(record.floor <= old, "{record:?}");
         Ok((record, Chunk { old, new, left }))
     }
 
-    /// Lowers the ceiling to `used`, the greatest number that `term` handed out: what is left of
-    /// its chunks returns. `None`, and no change, unless `term` owns them. Never goes below what
-    /// earlier terms may have used.
+    /// Lowers the ceiling to `used`, the greatest number that `term` handed out, so that the rest of its
+    /// chunks can be handed out later. Never goes below the floor: earlier terms may have used what lies
+    /// there. `None`, and no change, if `term` does not own the chunks.
     pub fn trim(self, term: u64, used: u64) -> Option<Self> {
         if self.term != term || used > self.max_seq {
             return None;
         }
         let max_seq = used.max(self.floor);
+        debug_assert!(max_seq <= self.max_seq, "a trim never raises: {self:?}");
         Some(SectionRecord {
             max_seq,
             // A second trim of the same term cannot take back what this one said was used.
@@ -102,8 +92,8 @@ impl SectionRecord {
         })
     }
 
-    /// Raises the ceiling by `distance`: of what lies below nobody knows any more what was handed
-    /// out. No term can take it back.
+    /// Raises the ceiling by `distance`, because nobody knows any more which of the numbers below were
+    /// handed out. No term can lower it again.
     pub fn raised(self, distance: u64) -> Self {
         let max_seq = self.max_seq.saturating_add(distance).min(NUMBER_MAX);
         SectionRecord {
@@ -114,7 +104,7 @@ impl SectionRecord {
         }
     }
 
-    /// The last number of the section that any term but `term` may have handed out.
+    /// The last number of the section that a term other than `term` may have handed out.
     pub fn used_before(self, term: u64) -> u64 {
         if self.term == term {
             self.floor
@@ -129,7 +119,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ONES: Lattice = Lattice {
+    const ONES: Progression = Progression {
         start: 1,
         increment: 1,
         max: NUMBER_MAX,
@@ -151,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_term_may_have_left_is_what_its_last_bump_said() {
+    fn a_lost_term_may_have_left_as_many_numbers_as_its_last_bump_said() {
         let (record, _) = SectionRecord::default()
             .bump(ONES, 3, 10_000, 10_000)
             .unwrap();
@@ -163,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_gives_back_what_was_not_used_and_only_to_its_own_term() {
+    fn a_trim_returns_unused_numbers_if_the_term_owns_them() {
         let (record, _) = SectionRecord::default()
             .bump(ONES, 3, 10_000, 10_000)
             .unwrap();
@@ -177,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_does_not_reach_below_what_earlier_terms_may_have_used() {
+    fn a_trim_stops_at_the_floor_which_earlier_terms_may_have_used() {
         let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
         let (record, _) = record.bump(ONES, 4, 100, 100).unwrap();
         assert_eq!(record.trim(4, 0).unwrap().max_seq, 100);
     }
 
     #[test]
-    fn what_was_raised_is_nobodys_to_take_back() {
+    fn a_raised_ceiling_is_not_lowered_by_a_trim() {
         let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
         let raised = record.raised(1_000);
         assert_eq!(raised.max_seq, 1_100);
@@ -195,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_chunk_is_cut_at_the_maximum_and_then_the_section_is_exhausted() {
-        let tens = Lattice {
+    fn the_last_chunk_ends_at_the_max_and_then_the_section_is_exhausted() {
+        let tens = Progression {
             start: 10,
             increment: 10,
             max: 55,
@@ -209,8 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// The heart of the promise: whatever the order of bumps and trims, no two chunks that were
-        /// used overlap, and later chunks of other terms lie above everything used before.
+        /// The heart of the promise: in any order of bumps and trims, no two chunks that were used
+        /// overlap, and chunks of later terms lie above all numbers used before.
         #[test]
         fn used_numbers_never_repeat(
             steps in prop::collection::vec((1u64..5, 1u64..50, 0u64..60, any::<bool>()), 1..60)

@@ -1,11 +1,12 @@
-//! `ratchet.v1.Admin`.
+//! `ratchet.v1.Admin`: namespaces, members, status and leadership. Each method passes its request to the
+//! node, which has the leader carry it out.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, sequencer::to_client};
+use super::{deadline::budget_of, errors::to_client};
 use crate::{
     node::{Origin, Shared},
     proto::{
@@ -14,40 +15,47 @@ use crate::{
     },
 };
 
-/// The service.
-pub struct Door(pub Arc<Shared>);
+/// The service `ratchet.v1.Admin`.
+pub struct AdminService {
+    shared: Arc<Shared>,
+}
 
-impl Door {
+impl AdminService {
+    /// Creates the service of the node `shared`.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        AdminService { shared }
+    }
+
     async fn administer<Q, A>(
         &self,
         request: Request<Q>,
         wrap: impl FnOnce(Q) -> Administer,
         unwrap: impl FnOnce(Reply) -> Option<A>,
     ) -> Result<Response<A>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.0.config);
+        let deadline = Instant::now() + budget_of(&request, &self.shared.config);
         let reply = self
-            .0
+            .shared
             .administer(wrap(request.into_inner()), Origin::Client, deadline)
             .await
             .map_err(to_client)?;
         unwrap(reply)
             .map(Response::new)
-            .ok_or_else(|| Status::internal("the leader answered another question"))
+            .ok_or_else(|| Status::internal("the leader's reply does not match the request"))
     }
 }
 
-/// A method that passes its request on and expects one kind of reply.
+/// Defines the methods. Each wraps its request, passes it on, and unwraps the one kind of reply that fits.
 macro_rules! methods {
     ($($name:ident: $request:ident => $wrap:ident, $reply:ident($answer:ident);)*) => {
         #[tonic::async_trait]
-        impl Admin for Door {
+        impl Admin for AdminService {
             $(async fn $name(
                 &self,
                 request: Request<v1::$request>,
             ) -> Result<Response<v1::$answer>, Status> {
-                self.administer(request, Administer::$wrap, |reply| match reply {
-                    Reply::$reply(answer) => Some(answer),
-                    _ => None,
+                self.administer(request, Administer::$wrap, |reply| {
+                    let Reply::$reply(answer) = reply else { return None };
+                    Some(answer)
                 })
                 .await
             })*

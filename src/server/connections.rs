@@ -1,28 +1,12 @@
-//! The connections of a port: how many there are at a time, how long they may be silent, and how they
-//! end.
+//! The connections of a port: accepts them up to a limit, closes idle ones, and ends the others gracefully
+//! when the node stops.
 //!
-//! Invariant: a connection that says nothing costs no memory for longer than the limits say, and none
-//! of those that come keeps the node from accepting the next.
+//! Invariant: a silent connection is closed within the limits below, and no connection delays the accepting of
+//! the next one.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use hyper::{
-    Request, Response,
-    body::{Body, Frame, Incoming, SizeHint},
-    service::service_fn,
-};
+use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -34,32 +18,34 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::codegen::Service;
+use tonic::{body::Body, codegen::Service};
 
-/// How many calls one connection may have under way; more wait at the client.
+use super::calls::{CallBody, Calls};
+
+/// How many calls of one connection may be in progress. Further ones wait at the client.
 const CALLS_MAX: u32 = 1_024;
-/// How many calls of one connection may be taken back before they were looked at. After a stall all
-/// that came in meanwhile is read at once, and much of it may be calls whose deadlines have passed.
-/// Beyond this HTTP/2 ends the connection, and with it the calls that are still wanted. (So it does
-/// beyond some 2 300 small messages that nobody has looked at: more would not help.)
-const TAKEN_BACK_MAX: usize = 2 * CALLS_MAX as usize;
-/// How long a connection may take until it has said that it speaks HTTP/2, or what it wants.
-const GREETING: Duration = Duration::from_secs(5);
-/// How long a connection that is told to end may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// How often a connection is asked whether its other end is still there, and for how long it may not
-/// answer.
+/// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
+/// HTTP/2 ends the connection, and with it the calls that are still wanted. The limit is high because a
+/// stalled node reads everything that arrived meanwhile at once, and much of that may be calls whose
+/// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
+/// small messages that were not processed.
+const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
+/// How long a new connection may take to send HTTP/2's preface, or the headers of an HTTP/1 request.
+const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long the other end of a connection without calls may take to close it, once it was told to.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
+/// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after it has failed: it fails again at once, mostly, for want of file
-/// descriptors.
+/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
+/// at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often it is told that connections are refused.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// At most one warning about refused connections is logged in this time.
+const WARNING_EVERY: Duration = Duration::from_secs(10);
 
-/// What HTTP/2 begins with.
+/// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// For gRPC.
@@ -68,37 +54,34 @@ pub enum Protocol {
     Http1,
 }
 
-/// What holds for the connections of one port.
+/// The limits for the connections of one port, and its metrics.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The port's name, for the log.
     pub port: &'static str,
-    /// What it speaks.
+    /// The port's protocol.
     pub protocol: Protocol,
-    /// How many connections there are at most.
+    /// How many connections may be open at a time.
     pub connections_max: u64,
-    /// How long a connection without a call under way is kept; up to twice as long.
+    /// How long a connection without a call in progress is kept; it may be kept up to twice as long.
     pub idle: Duration,
-    /// How many connections there are.
+    /// How many connections are open.
     pub connections: Gauge,
-    /// How many were refused since there were too many.
+    /// How many connections were refused because of the limit.
     pub refused: Counter,
 }
 
-/// Serves `listener` with `service`, which is always ready, until `stop`; then until the calls under
-/// way are answered.
-pub async fn serve<S, B>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
+/// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
+/// the calls in progress are answered. `service` must always be ready: `poll_ready` is not called.
+pub async fn serve<S>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
-    S::Future: Send,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (serving, protocol) = (TaskTracker::new(), builder(limits.protocol));
-    let mut told: Option<Instant> = None;
+    let (serving, protocol) = (TaskTracker::new(), http_builder(limits.protocol));
+    let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -106,29 +89,29 @@ where
             accepted = listener.accept() => accepted,
         };
         let why = match accepted {
-            Ok((stream, from)) => match Seat::take(&limits) {
-                Some(seat) => {
+            Ok((stream, from)) => match Slot::take(&limits) {
+                Some(slot) => {
                     let (service, protocol) = (service.clone(), protocol.clone());
                     let (limits, stop) = (limits.clone(), stop.clone());
                     serving.spawn(async move {
-                        let _seat = seat;
-                        let served = converse(stream, service, protocol, &limits, stop);
+                        let _slot = slot;
+                        let served = serve_connection(stream, service, protocol, &limits, stop);
                         if let Err(error) = served.await {
-                            tracing::debug!(port = limits.port, %from, error, "connection failed");
+                            tracing::debug!(port = limits.port, %from, error, "a connection failed");
                         }
                     });
                     continue;
                 }
-                None => refusal(&limits, from),
+                None => refuse(&limits, from),
             },
-            Err(error) if is_the_callers(&error) => continue,
+            Err(error) if is_callers_fault(&error) => continue,
             Err(error) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                format!("no connection can be accepted: {error}")
+                format!("cannot accept connections: {error}")
             }
         };
-        if told.is_none_or(|told| told.elapsed() > TELL_EVERY) {
-            told = Some(Instant::now());
+        if warned.is_none_or(|at: Instant| at.elapsed() > WARNING_EVERY) {
+            warned = Some(Instant::now());
             tracing::warn!(port = limits.port, "{why}");
         }
     }
@@ -137,16 +120,17 @@ where
     serving.wait().await;
 }
 
-fn refusal(limits: &Limits, from: SocketAddr) -> String {
+/// Counts a refused connection. Returns the warning for the log.
+fn refuse(limits: &Limits, from: SocketAddr) -> String {
     limits.refused.inc();
     format!(
-        "refused a connection from {from}: there are {} already, as many as there may be",
+        "refused a connection from {from}: the limit of {} connections is reached",
         limits.connections_max
     )
 }
 
-/// Whether an accept failed for a reason that lies with who connected.
-fn is_the_callers(error: &io::Error) -> bool {
+/// True if an accept failed because of the other end; then the next accept needs no pause.
+fn is_callers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(
         error.kind(),
@@ -154,7 +138,8 @@ fn is_the_callers(error: &io::Error) -> bool {
     )
 }
 
-fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+/// The HTTP settings of a port.
+fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = match protocol {
         Protocol::Http2 => builder.http2_only(),
@@ -164,18 +149,21 @@ fn builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
-        .max_pending_accept_reset_streams(TAKEN_BACK_MAX)
+        .max_pending_accept_reset_streams(RESET_CALLS_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(GREETING);
+        .header_read_timeout(PREFACE_TIME_MAX);
     builder
 }
 
-/// One connection, from its first byte to its end.
-async fn converse<S, B>(
+/// Serves one connection until its other end closes it, it is idle for too long, or the node stops.
+///
+/// # Errors
+/// A text if the other end sends nothing in time, does not speak the port's protocol, or breaks it.
+async fn serve_connection<S>(
     stream: TcpStream,
     service: S,
     protocol: auto::Builder<TokioExecutor>,
@@ -183,20 +171,20 @@ async fn converse<S, B>(
     stop: CancellationToken,
 ) -> Result<(), String>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
-    S::Future: Send,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let greeting = timeout(GREETING.min(limits.idle), greeted(stream, limits.protocol));
+    let greeting = timeout(
+        PREFACE_TIME_MAX.min(limits.idle),
+        read_preface(stream, limits.protocol),
+    );
     let stream = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
         greeted = greeting => {
-            greeted.map_err(|_| "it did not say what it wants".to_owned())??
+            greeted.map_err(|_| "the other end sent nothing in time".to_owned())??
         }
     };
     let calls = Arc::new(Calls::default());
@@ -206,25 +194,28 @@ where
         let answering = service.clone().call(request);
         async move {
             let response = answering.await?;
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _call: call }))
+            Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
         }
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
-        () = calls.rested(limits.idle) => {}
+        () = calls.idle_for(limits.idle) => {}
     }
-    // The other end is told, starts nothing new, and gets the answers to what it has under way.
+    // Tells the other end to begin no further calls. Those in progress are answered.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = &mut connection => ended.map_err(|error| error.to_string()),
-        () = calls.rested(GOODBYE) => Ok(()),
+        () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(()),
     }
 }
 
-/// The stream, once its other end has said that it speaks HTTP/2.
-async fn greeted(
+/// Reads HTTP/2's preface on a port that speaks it. The stream that is returned begins with it again.
+///
+/// # Errors
+/// A text if the stream ends first, or begins with anything else.
+async fn read_preface(
     stream: TcpStream,
     protocol: Protocol,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
@@ -236,92 +227,29 @@ async fn greeted(
         let mut greeting = [0; PREFACE.len()];
         reading.read_exact(&mut greeting).await.map_err(failed)?;
         if greeting != PREFACE {
-            return Err("it does not speak HTTP/2".to_owned());
+            return Err("the other end does not speak HTTP/2".to_owned());
         }
         read = PREFACE;
     }
     Ok(tokio::io::join(read.chain(reading), writing))
 }
 
-/// A place among a port's connections; free again when dropped.
-struct Seat(Gauge);
+/// One of a port's `connections_max` connections. Free again when dropped.
+struct Slot(Gauge);
 
-impl Seat {
-    /// One place, if there is one. The connections of a port are accepted by one task.
-    fn take(limits: &Limits) -> Option<Seat> {
+impl Slot {
+    /// Takes a slot; `None` if all are taken. Not atomic: one task accepts all connections of a port.
+    fn take(limits: &Limits) -> Option<Slot> {
         let taken = limits.connections.get().unsigned_abs();
         (taken < limits.connections_max).then(|| {
             limits.connections.inc();
-            Seat(limits.connections.clone())
+            Slot(limits.connections.clone())
         })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.dec();
-    }
-}
-
-/// The calls of one connection.
-#[derive(Debug, Default)]
-struct Calls {
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-impl Calls {
-    fn begin(self: &Arc<Self>) -> Call {
-        self.begun.fetch_add(1, Relaxed);
-        Call(self.clone())
-    }
-
-    /// Waits until no call has been under way for `span`, or somewhat longer.
-    async fn rested(&self, span: Duration) {
-        let mut before = None;
-        loop {
-            let ended = self.ended.load(Relaxed);
-            let begun = self.begun.load(Relaxed);
-            if begun == ended && before == Some(begun) {
-                return;
-            }
-            before = (begun == ended).then_some(begun);
-            tokio::time::sleep(span).await;
-        }
-    }
-}
-
-/// A call under way; over when dropped.
-struct Call(Arc<Calls>);
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Relaxed);
-    }
-}
-
-/// An answer: its call is under way until it is sent, or nobody wants it any more.
-struct Answer<B> {
-    body: B,
-    _call: Call,
-}
-
-impl<B: Body + Unpin> Body for Answer<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

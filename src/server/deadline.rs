@@ -1,23 +1,25 @@
-//! The caller's deadline, out of gRPC's `grpc-timeout` header.
+//! A request's deadline: from the `grpc-timeout` header or a message's `timeout_ms` of a client, or from the
+//! `budget_ms` of a follower.
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::{Request, metadata::MetadataMap};
 
 use crate::node::Config;
 
-/// An answer must be on its way before the caller stops listening: this part of what it waits, and
-/// at most `MARGIN_MAX`, is left for that.
+/// The answer must be sent before the caller stops waiting. 1/`MARGIN_PART` of the caller's timeout, and at
+/// most `MARGIN_MAX`, is reserved for sending it.
 const MARGIN_PART: u32 = 10;
 const MARGIN_MAX: Duration = Duration::from_millis(100);
 
-/// How long to work on an answer to `request`.
+/// How long this node may work on `request`, by its `grpc-timeout` header.
 pub fn budget_of<T>(request: &Request<T>, config: &Config) -> Duration {
     budget(timeout_in(request.metadata()), config)
 }
 
-/// How long to work on an answer that the caller waits for with `patience`; callers that do not say
-/// get the configuration's time, and nobody more than its longest.
+/// How long this node may work on a request whose caller waits for `patience`. Without a timeout of the
+/// caller it is `request_timeout_ms`. It is never more than `request_timeout_max_ms`.
 pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
     let default = Duration::from_millis(config.request_timeout_ms);
     let longest = Duration::from_millis(config.request_timeout_max_ms);
@@ -25,7 +27,13 @@ pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
     patience - (patience / MARGIN_PART).min(MARGIN_MAX)
 }
 
-/// Up to 8 digits and a unit, says gRPC; anything else is as if it were not there.
+/// The deadline of a request that a follower forwarded with `budget_ms` left. The follower has subtracted
+/// the margin already.
+pub fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
+    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
+}
+
+/// Parses the `grpc-timeout` header: 1 to 8 digits and a unit. `None` if it is missing or malformed.
 fn timeout_in(metadata: &MetadataMap) -> Option<Duration> {
     let value = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
@@ -55,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_are_read_and_garbage_is_ignored() {
+    fn a_timeout_header_is_parsed_and_a_malformed_one_is_ignored() {
         assert_eq!(parsed("250m"), Some(Duration::from_millis(250)));
         assert_eq!(
             parsed("99999999H"),
@@ -68,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_leaves_before_the_caller_hangs_up() {
+    fn the_budget_is_shorter_than_the_callers_timeout() {
         let millis = |patience: Option<u64>| {
             let patience = patience.map(Duration::from_millis);
             budget(patience, &Config::default()).as_millis()
@@ -79,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_the_configuration_says() {
+    fn the_budget_never_exceeds_the_configured_maximum() {
         let config = Config {
             request_timeout_max_ms: 30_000,
             ..Config::default()

@@ -1,29 +1,31 @@
-//! File descriptors: some are kept back for the disk and the peers, so that no number of clients can
-//! keep the node from its log.
+//! The limit on client connections that follows from the process's limit on file descriptors.
+//!
+//! Invariant: [`RESERVED`] descriptors stay free for the disk and the peers. However many clients connect,
+//! the node can open its log.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::node::{Config, StartError, config::ConfigError};
 
-/// What the node needs besides clients: RocksDB's files (256 at most), peers' connections in both
-/// directions, the metrics port, snapshots, and what every process has.
+/// The descriptors that the node needs besides those of clients: RocksDB's files (256 at most), the
+/// connections to and from peers, the metrics port, snapshots, and standard streams and the like.
 const RESERVED: u64 = 512;
-/// With fewer clients than this a node is of no use.
+/// The least number of client connections that makes a node useful.
 const CLIENTS_MIN: u64 = 64;
 
-/// How many client connections there may be at a time: as many as the configuration says, and as file
-/// descriptors are left for them.
+/// How many client connections may be open at a time: `client_connections_max`, or fewer if the process may
+/// not open as many files. Raises the process's own limit first.
 ///
 /// # Errors
-/// [`ConfigError`] if the process may not even open those that the node itself needs.
+/// [`ConfigError`] if fewer than [`CLIENTS_MIN`] descriptors are left for clients.
 pub fn client_connections(config: &Config) -> Result<u64, StartError> {
     let files_max = files_max();
     let left = files_max.saturating_sub(RESERVED);
     if left < CLIENTS_MIN {
         return Err(ConfigError(format!(
             "the process may open {files_max} files; a node needs {RESERVED} for its disk and its \
-             peers, and {CLIENTS_MIN} for clients: allow more, with ulimit -n, or with LimitNOFILE= \
-             in a systemd unit"
+             peers, and at least {CLIENTS_MIN} for clients; raise the limit with ulimit -n, or with \
+             LimitNOFILE= in a systemd unit"
         ))
         .into());
     }
@@ -32,17 +34,18 @@ pub fn client_connections(config: &Config) -> Result<u64, StartError> {
         tracing::warn!(
             files_max,
             client_connections_max = config.client_connections_max,
-            "only {clients} client connections: the process may open no more files, and {RESERVED} \
-             are kept for the disk and the peers; allow more with ulimit -n, or LimitNOFILE="
+            "only {clients} client connections are possible: the process may open no more files, and \
+             {RESERVED} are reserved for the disk and the peers; raise the limit with ulimit -n, or \
+             with LimitNOFILE= in a systemd unit"
         );
     } else {
-        tracing::info!(files_max, "up to {clients} client connections");
+        tracing::info!(files_max, "up to {clients} client connections are possible");
     }
     Ok(clients)
 }
 
-/// How many files the process may open; it takes all that it may have. What is low by default is the
-/// soft limit, for the sake of programs that use select(2).
+/// How many files the process may open, after its soft limit was raised to the hard one. The soft limit is
+/// low by default only for the sake of programs that use select(2).
 fn files_max() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = Rlimit {

@@ -1,7 +1,7 @@
-//! Counts the errors that callers get.
+//! The errors that clients get: their gRPC status, and their count.
 //!
-//! Invariant: each is counted once, where it leaves this node for a caller; not at the node that a
-//! request was forwarded to.
+//! Invariant: each error is counted once, by the node that sends it to the client. A node that a request was
+//! forwarded to does not count it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,35 @@ use tonic::{
 };
 use tower::util::MapResponseLayer;
 
-use crate::{metrics::Metrics, proto::v1::NextStreamResponse};
+use crate::{
+    metrics::Metrics,
+    node::{Failure, RETRY_AFTER_MS},
+    proto::v1::NextStreamResponse,
+};
 
-/// A layer that counts calls which end in an error, whoever refused them.
+/// The header that tells a gRPC client after how many milliseconds to retry, if its policy retries at all
+/// (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// Converts a failure into the status that a client gets. If the node has no memory left for the request,
+/// the status says when to retry.
+pub fn to_client(failure: Failure) -> Status {
+    match failure {
+        Failure::Status(mut status) => {
+            if status.code() == Code::ResourceExhausted {
+                status
+                    .metadata_mut()
+                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
+            }
+            status
+        }
+        // Only a peer's request can fail this way; a client's is forwarded.
+        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
+    }
+}
+
+/// A layer that counts the calls that fail before a response begins, whether a service or a layer below
+/// this one refused them.
 pub fn counting<B>(
     metrics: Arc<Metrics>,
 ) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone> {
@@ -23,20 +49,22 @@ pub fn counting<B>(
     })
 }
 
-/// Counts a stream that ended with an error after its headers were sent.
-pub fn count_end(metrics: &Metrics, status: &Status) {
+/// Counts the error that ends a stream after its headers were sent: [`counting`] does not see it.
+pub fn count_stream_error(metrics: &Metrics, status: &Status) {
     count(metrics, status.code(), 1);
 }
 
-/// A call that failed has its code in the headers: nothing follows them.
+/// Counts a call whose response is an error. Such a response consists of headers alone, and the code is in
+/// them.
 fn count_call(metrics: &Metrics, headers: &HeaderMap) {
     if let Some(code) = headers.get("grpc-status") {
         count(metrics, Code::from_bytes(code.as_bytes()), 1);
     }
 }
 
-/// Counts the errors in a message of a stream.
-pub fn count_message(metrics: &Metrics, answer: &NextStreamResponse) {
+/// Counts the errors inside one response of a stream: that of the whole request, and one for each exhausted
+/// key.
+pub fn count_response_errors(metrics: &Metrics, answer: &NextStreamResponse) {
     if let Some(failure) = &answer.failure {
         count(metrics, Code::from_i32(failure.code), 1);
     }

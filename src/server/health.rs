@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: the node's readiness, for whoever asks by gRPC.
+//! `grpc.health.v1.Health`: the node's readiness over gRPC.
 
 use std::sync::Arc;
 
@@ -12,24 +12,25 @@ use tonic_health::pb::{
 
 use crate::node::Shared;
 
-/// The services that can be asked for; the empty name is the node as a whole. All are ready together.
+/// The services whose health can be asked for. The empty name means the whole node. They share one state: all
+/// are ready, or none.
 const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
 
-/// The service.
-pub struct Door {
+/// The service `grpc.health.v1.Health`.
+pub struct HealthService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
-    /// The health of `shared`, watched until `stop`.
+impl HealthService {
+    /// Creates the service of the node `shared`. Its watch streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        HealthService { shared, stop }
     }
 }
 
 #[tonic::async_trait]
-impl Health for Door {
+impl Health for HealthService {
     type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
 
     async fn check(
@@ -46,7 +47,7 @@ impl Health for Door {
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
         let shared = self.shared.clone();
-        // What was last said, and that it goes on.
+        // The state is the status that was sent last: only a change is sent.
         let said = stream::unfold(None, move |last| {
             let shared = shared.clone();
             async move {
@@ -81,6 +82,6 @@ fn check_service(name: &str) -> Result<(), Status> {
         return Ok(());
     }
     Err(Status::not_found(format!(
-        "there is no service {name:?} here; ask for one of {SERVICES:?}"
+        "there is no service {name:?} on this port; ask for one of {SERVICES:?}"
     )))
 }

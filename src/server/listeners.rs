@@ -1,4 +1,4 @@
-//! The sockets that a node listens on.
+//! The sockets that a node listens on, bound before anything else starts.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use crate::node::{Addresses, Config, StartError};
 
-/// One for each door.
+/// A listener for each port.
 pub struct Listeners {
     pub client: TcpListener,
     pub peer: TcpListener,
@@ -14,7 +14,10 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds them where the configuration says.
+    /// Binds the addresses of the configuration.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] if an address is in use or not this machine's. It names the setting.
     pub async fn bind(config: &Config) -> Result<Listeners, StartError> {
         Ok(Listeners {
             client: bind("listen", config.listen).await?,
@@ -26,7 +29,10 @@ impl Listeners {
         })
     }
 
-    /// Where they are.
+    /// The addresses that were bound; a configured port 0 has become a real one.
+    ///
+    /// # Errors
+    /// If the system cannot tell the address of a socket.
     pub fn addresses(&self) -> std::io::Result<Addresses> {
         Ok(Addresses {
             client: self.client.local_addr()?,

@@ -1,4 +1,5 @@
-//! `/metrics` in Prometheus' text format, and `/livez` and `/readyz` for orchestrators.
+//! The HTTP port: `/metrics` in Prometheus' text format, and the probes `/livez` and `/readyz` for
+//! orchestrators.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use axum::{
 
 use crate::node::Shared;
 
-/// What is served.
+/// The routes of the port.
 pub fn routes(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
@@ -26,18 +27,18 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], shared.metrics_text().await)
 }
 
-/// Fails once the node must stop.
+/// Fails once the node has a fault that stops it.
 async fn livez(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    verdict(shared.fault().map_or(Ok(()), Err))
+    probe(shared.fault().map_or(Ok(()), Err))
 }
 
-/// Fails while requests had better go to another node.
+/// Fails while this node cannot answer requests, so that they go to another one.
 async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    verdict(shared.readiness())
+    probe(shared.readiness())
 }
 
-fn verdict(found: Result<(), impl std::fmt::Display>) -> impl IntoResponse {
-    match found {
+fn probe(outcome: Result<(), impl std::fmt::Display>) -> impl IntoResponse {
+    match outcome {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }

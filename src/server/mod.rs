@@ -1,13 +1,26 @@
-//! The front doors: gRPC for clients, the peer protocol, Prometheus. They translate and call; there
-//! is no logic in here.
+//! The services of a node: gRPC for clients, the peer protocol, and HTTP for Prometheus and probes. They
+//! translate between messages and the node's requests, and contain no logic of their own.
 //!
-//! Uses the node. Invariant: whatever arrives, a door answers with a status and never panics.
+//! From a socket to a number:
+//!
+//! 1. `listeners.rs` binds the ports. `connections.rs` accepts a connection, if the port's limit allows it,
+//!    and serves its calls; `calls.rs` knows when it is idle.
+//! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
+//!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
+//!    `NextStream`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
+//! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
+//!    `Shared::serve` or `Shared::administer` of [`crate::node`]. The node answers, or asks the leader.
+//! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
+//!
+//! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
 mod admin;
+mod calls;
 mod connections;
 mod deadline;
 mod descriptors;
 mod errors;
+mod forwarded;
 mod health;
 mod listeners;
 mod metrics;
@@ -23,11 +36,15 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
+use tower::Layer;
 
+use admin::AdminService;
 use connections::{Limits, Protocol, serve};
+use health::HealthService;
 use listeners::Listeners;
-pub use peer::Door as PeerDoor;
-use unfinished::Counted;
+pub use peer::PeerService;
+use sequencer::SequencerService;
+use unfinished::MeteredRoutes;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -39,92 +56,104 @@ use crate::{
     },
 };
 
-/// The largest client message, in bytes.
+/// The largest message that a client may send, in bytes.
 const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How many connections the peers have with this node at most: each has up to three.
+/// How many connections peers may open. Each peer opens up to three.
 const PEER_CONNECTIONS_MAX: u64 = 128;
-/// How many scrapers and probes are connected at most.
+/// How many connections scrapers and probes may open.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
 
-/// Starts a node and opens its doors.
+/// Starts a node and serves its ports.
 ///
 /// # Errors
-/// [`StartError`].
+/// [`StartError`] if the configuration cannot work, an address cannot be bound, too few files may be opened,
+/// or the node cannot start on its data directory.
 pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
     let client_connections_max = descriptors::client_connections(&config)?;
-    // Bound, so that an address in use is found before anything is made; nobody is answered yet.
+    // Bound first, so that an address in use is found before the data directory is created. Connections wait
+    // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners
         .addresses()
         .map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
-    let doors = Doors {
+    let server = Server {
         shared: node.shared().clone(),
         stop: node.stopping(),
         client_connections_max,
     };
-    node.run("peer port", doors.clone().peers(listeners.peer));
-    node.run("client port", doors.clone().clients(listeners.client));
+    node.run("peer port", server.clone().serve_peers(listeners.peer));
+    node.run(
+        "client port",
+        server.clone().serve_clients(listeners.client),
+    );
     if let Some(listener) = listeners.metrics {
-        node.run("metrics port", doors.metrics(listener));
+        node.run("metrics port", server.serve_metrics(listener));
     }
     Ok(node)
 }
 
-/// The doors of one node.
+/// Serves the ports of one node.
 #[derive(Clone)]
-struct Doors {
+struct Server {
     shared: Arc<Shared>,
     stop: CancellationToken,
     client_connections_max: u64,
 }
 
-impl Doors {
-    /// Serves clients: the public API, health and reflection.
-    async fn clients(self, listener: TcpListener) {
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1();
-        let reflection_alpha = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1alpha();
-        let (reflection, reflection_alpha) = match (reflection, reflection_alpha) {
-            (Ok(reflection), Ok(alpha)) => (reflection, alpha),
-            (Err(error), _) | (_, Err(error)) => {
-                return self.shared.fail(format!("no reflection service: {error}"));
+impl Server {
+    /// Serves the client port: the public API, health and reflection.
+    async fn serve_clients(self, listener: TcpListener) {
+        let routes = match self.client_routes() {
+            Ok(routes) => routes,
+            Err(error) => {
+                return self
+                    .shared
+                    .fail(format!("cannot create the reflection service: {error}"));
             }
         };
-        let (shared, stop) = (self.shared.clone(), self.stop.clone());
-        let sequencer = sequencer::Door::new(shared.clone(), stop.clone());
-        let admin = AdminServer::new(admin::Door(shared.clone()));
-        let routes = Routes::new(
-            SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
-        )
-        .add_service(admin.max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
-        .add_service(HealthServer::new(health::Door::new(shared, stop)))
-        .add_service(reflection)
-        .add_service(reflection_alpha);
         let metrics = &self.shared.metrics;
         let limits = Limits {
             connections: metrics.client_connections.clone(),
             refused: metrics.client_connections_refused.clone(),
             ..self.limits("client", Protocol::Http2, self.client_connections_max)
         };
-        let routes = Counted::new(routes, self.shared.request_memory.clone());
-        let routes = tower::Layer::layer(&errors::counting(metrics.clone()), routes);
+        let routes = MeteredRoutes::new(routes, self.shared.request_memory.clone());
+        let routes = errors::counting(metrics.clone()).layer(routes);
         serve(listener, routes, limits, self.stop).await;
     }
 
-    /// Serves peers.
-    async fn peers(self, listener: TcpListener) {
-        let door = peer::Door::new(self.shared.clone(), self.stop.clone());
+    /// The services of the client port.
+    ///
+    /// # Errors
+    /// If the API's descriptors are not valid: a fault of the build.
+    fn client_routes(&self) -> Result<Routes, tonic_reflection::server::Error> {
+        let reflection = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let (shared, stop) = (&self.shared, &self.stop);
+        let sequencer = SequencerService::new(shared.clone(), stop.clone());
+        let admin = AdminService::new(shared.clone());
+        let health = HealthService::new(shared.clone(), stop.clone());
+        Ok(Routes::new(
+            SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+        )
+        .add_service(AdminServer::new(admin).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
+        .add_service(HealthServer::new(health))
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?))
+    }
+
+    /// Serves the peer port.
+    async fn serve_peers(self, listener: TcpListener) {
+        let service = PeerService::new(self.shared.clone(), self.stop.clone());
         let routes = Routes::new(
-            PeerServer::new(door)
+            PeerServer::new(service)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
@@ -132,13 +161,14 @@ impl Doors {
         serve(listener, routes.prepare(), limits, self.stop).await;
     }
 
-    /// Serves Prometheus, and orchestrators' probes.
-    async fn metrics(self, listener: TcpListener) {
+    /// Serves the metrics port: Prometheus, and orchestrators' probes.
+    async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", Protocol::Http1, METRICS_CONNECTIONS_MAX);
         let routes = metrics::routes(self.shared.clone());
-        serve(listener, routes, limits, self.stop).await;
+        serve(listener, Routes::from(routes).prepare(), limits, self.stop).await;
     }
 
+    /// The limits of a port whose connections have no metrics.
     fn limits(&self, port: &'static str, protocol: Protocol, connections_max: u64) -> Limits {
         Limits {
             port,

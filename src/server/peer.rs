@@ -1,40 +1,38 @@
-//! The peer protocol: Raft's messages, snapshots, and what followers forward.
+//! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
+//! answered in [`super::forwarded`].
+//!
+//! The simulator calls [`PeerService`] without a network, so its methods take any stream.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use futures::{
-    FutureExt, Stream, StreamExt, TryStreamExt,
-    stream::{BoxStream, FuturesUnordered},
-};
-use prost::Message;
-use tokio::{sync::mpsc, time::Instant};
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use futures::{Stream, TryStreamExt, stream::BoxStream};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::forwarded;
 use crate::{
     consensus::{Group, RaftRpc},
-    node::{Config, Failure, MERGED_BYTES_MAX, Origin, Reservation, Shared, leader_of},
+    node::Shared,
     proto::peer::{
-        AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-        ForwardRequests, HelloRequest, HelloResponse, NotLeader, RaftMessage, RaftReply,
-        SnapshotPart, administer_reply, forward_reply, forward_request, peer_server::Peer,
+        AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+        HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_server::Peer,
     },
 };
 
-/// The service.
+/// The service `ratchet.peer.v1.Peer`.
 #[derive(Clone)]
-pub struct Door {
+pub struct PeerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
-    /// The peer door of `shared`, open until `stop`.
+impl PeerService {
+    /// Creates the service of the node `shared`. Its streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        PeerService { shared, stop }
     }
 
+    /// Has the group answer one of Raft's messages.
     async fn raft(
         &self,
         rpc: RaftRpc,
@@ -42,15 +40,16 @@ impl Door {
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.shared.group;
-        let answer = group.answer(rpc, message.header.as_ref(), &message.payload);
+        let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         Ok(Response::new(RaftReply { payload }))
     }
 
-    /// Takes a snapshot in, whatever network its parts come over.
+    /// Receives a snapshot. Returns Raft's reply to its sender.
     ///
     /// # Errors
-    /// As the parts fail, or as the group refuses them.
+    /// INVALID_ARGUMENT if there are no parts, DEADLINE_EXCEEDED if the next part does not come in time, the
+    /// stream's own error if it fails, and the group's if it refuses the snapshot.
     pub async fn take_snapshot(
         &self,
         mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
@@ -58,13 +57,13 @@ impl Door {
         let group = &self.shared.group;
         let first = next_part(group, &mut parts)
             .await?
-            .ok_or_else(|| Status::invalid_argument("a snapshot without parts"))?;
-        let payload = match group.snapshot_begins(&first)? {
+            .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
+        let payload = match group.begin_snapshot(&first)? {
             Ok(mut arriving) => {
                 while let Some(part) = next_part(group, &mut parts).await? {
-                    arriving = group.snapshot_goes_on(arriving, part.payload).await?;
+                    arriving = group.write_snapshot_part(arriving, part.payload).await?;
                 }
-                group.snapshot_arrived(arriving).await?
+                group.install_snapshot(arriving).await?
             }
             Err(answer) => answer,
         };
@@ -73,29 +72,17 @@ impl Door {
         })
     }
 
-    /// Answers a stream of forwarded requests, whatever network it comes over.
-    pub fn answer_all(
+    /// Answers a stream of forwarded requests.
+    pub fn answer_forwarded(
         &self,
         requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
     ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
-        let (replies, stream) = mpsc::channel(16);
-        let serving = serve_forwarded(self.shared.clone(), requests, replies);
-        let stop = self.stop.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = serving => {}
-            }
-        });
-        let sent = ReceiverStream::new(stream);
-        sent.map_ok(|Together { replies, .. }| ForwardReplies { replies })
-            .boxed()
+        forwarded::answer_stream(self.shared.clone(), self.stop.clone(), requests)
     }
 }
 
 #[tonic::async_trait]
-impl Peer for Door {
+impl Peer for PeerService {
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 
     async fn hello(
@@ -137,51 +124,28 @@ impl Peer for Door {
         &self,
         request: Request<Streaming<ForwardRequests>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        Ok(Response::new(self.answer_all(request.into_inner())))
+        Ok(Response::new(self.answer_forwarded(request.into_inner())))
     }
 
     async fn administer(
         &self,
         request: Request<AdministerRequest>,
     ) -> Result<Response<AdministerReply>, Status> {
-        use administer_reply::Reply;
-        let message = request.into_inner();
-        self.shared.group.check_header(message.header.as_ref())?;
-        let request = message
-            .request
-            .ok_or_else(|| Status::invalid_argument("an administrative request without one"))?;
-        let deadline = deadline_in(message.budget_ms, &self.shared.config);
-        let reply = match self
-            .shared
-            .administer(request, Origin::Peer, deadline)
+        forwarded::administer(&self.shared, request.into_inner())
             .await
-        {
-            Ok(reply) => reply,
-            Err(Failure::Status(status)) => Reply::Error((&status).into()),
-            Err(Failure::NotLeader(now)) => Reply::NotLeader(NotLeader {
-                term: now.term,
-                leader: leader_of(&now),
-            }),
-        };
-        Ok(Response::new(AdministerReply { reply: Some(reply) }))
+            .map(Response::new)
     }
 }
 
-/// A reply, and its memory until it is sent.
-type Reserved = (ForwardReply, Option<Reservation>);
-
-/// The replies of one message, and their memory until it is sent.
-#[derive(Default)]
-struct Together {
-    replies: Vec<ForwardReply>,
-    _reserved: Vec<Reservation>,
-}
-
+/// The next part of a snapshot; `None` at its end.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED if it does not come in time, and the stream's own error.
 async fn next_part(
     group: &Group,
     parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
-    let patience = group.part_patience();
+    let patience = group.snapshot_part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());
     part.await.unwrap_or_else(|_| {
         Err(Status::deadline_exceeded(format!(
@@ -189,118 +153,4 @@ async fn next_part(
             patience.as_millis()
         )))
     })
-}
-
-/// Answers one follower's stream: requests at once, each reply as soon as it is there, and those
-/// that are there together in one message.
-///
-/// A request that must wait goes on as a task of the node's: while the follower does not read, nothing
-/// is polled in here.
-async fn serve_forwarded(
-    shared: Arc<Shared>,
-    mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
-    replies: mpsc::Sender<Result<Together, Status>>,
-) {
-    let mut working: FuturesUnordered<AbortOnDropHandle<Reserved>> = FuturesUnordered::new();
-    let mut ready = VecDeque::new();
-    loop {
-        while let Some(Some(done)) = working.next().now_or_never() {
-            match done {
-                Ok(reply) => ready.push_back(reply),
-                // The follower loses its stream, and its callers ask again.
-                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
-            }
-        }
-        if !ready.is_empty() {
-            let together = Ok(merge(&mut ready));
-            if replies.send(together).await.is_err() {
-                return;
-            }
-            continue;
-        }
-        tokio::select! {
-            biased;
-            Some(done) = working.next(), if !working.is_empty() => match done {
-                Ok(reply) => ready.push_back(reply),
-                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
-            },
-            message = requests.next() => {
-                let Some(Ok(message)) = message else { return };
-                if let Err(status) = shared.group.check_header(message.header.as_ref()) {
-                    // Nobody listens once the stream is gone.
-                    let _ = replies.send(Err(status)).await;
-                    return;
-                }
-                for request in message.requests {
-                    let mut answering = Box::pin(answer(shared.clone(), request));
-                    match (&mut answering).now_or_never() {
-                        Some(reply) => ready.push_back(reply),
-                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// As many replies as one message takes.
-fn merge(ready: &mut VecDeque<Reserved>) -> Together {
-    let mut together = Together::default();
-    let mut bytes = 0;
-    while bytes < MERGED_BYTES_MAX
-        && let Some((reply, reserved)) = ready.pop_front()
-    {
-        bytes += reply.encoded_len();
-        together.replies.push(reply);
-        together._reserved.extend(reserved);
-    }
-    together
-}
-
-#[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer(shared: Arc<Shared>, request: ForwardRequest) -> Reserved {
-    use forward_reply::Reply;
-    let arrived = Instant::now();
-    let mut reserved = None;
-    let deadline = deadline_in(request.budget_ms, &shared.config);
-    let answered = match request.request {
-        Some(forward_request::Request::Next(next)) => shared
-            .ask(next, Origin::Peer, deadline)
-            .await
-            .map(Reply::Next),
-        Some(forward_request::Request::NextMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            match shared.request_memory.reserve_for_answer(keys) {
-                Ok(for_answer) => {
-                    reserved = for_answer;
-                    let answer = shared.ask(many, Origin::Peer, deadline).await;
-                    answer.map(Reply::NextMany)
-                }
-                Err(status) => Err(status.into()),
-            }
-        }
-        Some(forward_request::Request::Current(current)) => shared
-            .ask(current, Origin::Peer, deadline)
-            .await
-            .map(Reply::Current),
-        None => Err(Status::invalid_argument("a forwarded request without one").into()),
-    };
-    let reply = answered.unwrap_or_else(|failure| match failure {
-        Failure::Status(status) => Reply::Error((&status).into()),
-        Failure::NotLeader(now) => Reply::NotLeader(NotLeader {
-            term: now.term,
-            leader: leader_of(&now),
-        }),
-    });
-    let spans = &shared.metrics.request_seconds;
-    spans.observe(arrived.elapsed(), 1);
-    let reply = ForwardReply {
-        id: request.id,
-        reply: Some(reply),
-    };
-    (reply, reserved)
-}
-
-fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
-    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
 }

@@ -1,79 +1,66 @@
-//! `ratchet.v1.Sequencer`.
+//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextStream` is in [`super::stream`].
 
 use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, stream::Answers};
+use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
-    node::{Ask, Failure, Origin, RETRY_AFTER_MS, Shared},
+    node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
-/// After how many milliseconds gRPC's clients retry, where they are told to retry at all (gRFC A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
-
-/// The service.
-pub struct Door {
+/// The service `ratchet.v1.Sequencer`.
+pub struct SequencerService {
     shared: Arc<Shared>,
     stop: CancellationToken,
 }
 
-impl Door {
-    /// The door of `shared`, whose streams end at `stop`.
+impl SequencerService {
+    /// Creates the service of the node `shared`. Its streams end at `stop`.
     pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Door { shared, stop }
+        SequencerService { shared, stop }
     }
 
-    async fn ask<A: Ask>(&self, request: Request<A>) -> Result<Response<A::Answer>, Status> {
+    /// Serves a call of one request and one answer: parses the message, has the node answer within the
+    /// caller's timeout, and records how long it took.
+    async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
+    where
+        Q: SequenceRequest + TryFrom<M, Error = Status>,
+        R: From<Answered<Q::Answer>>,
+    {
         let arrived = Instant::now();
-        let deadline = arrived + budget_of(&request, &self.shared.config);
-        let answer = self
-            .shared
-            .ask(request.into_inner(), Origin::Client, deadline)
-            .await;
+        let deadline = arrived + budget_of(&message, &self.shared.config);
+        let request = Q::try_from(message.into_inner())?;
+        let answer = self.shared.serve(request, Origin::Client, deadline).await;
         let spans = &self.shared.metrics.request_seconds;
         spans.observe(arrived.elapsed(), 1);
-        answer.map(Response::new).map_err(to_client)
-    }
-}
-
-/// What a client is told.
-pub fn to_client(failure: Failure) -> Status {
-    match failure {
-        Failure::Status(mut status) => {
-            if status.code() == Code::ResourceExhausted {
-                status
-                    .metadata_mut()
-                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
-            }
-            status
-        }
-        // Only a peer's request ends so.
-        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
+        answer
+            .map(|answer| Response::new(answer.into()))
+            .map_err(to_client)
     }
 }
 
 #[tonic::async_trait]
-impl Sequencer for Door {
+impl Sequencer for SequencerService {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        self.ask(request).await
+        self.serve::<_, Next, _>(request).await
     }
 
-    type NextStreamStream = Answers<Streaming<NextStreamRequest>>;
+    type NextStreamStream = ResponseStream<Streaming<NextStreamRequest>>;
 
     async fn next_stream(
         &self,
         requests: Request<Streaming<NextStreamRequest>>,
     ) -> Result<Response<Self::NextStreamStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let answers = Answers::new(self.shared.clone(), stop, requests.into_inner());
+        let answers = ResponseStream::new(self.shared.clone(), stop, requests.into_inner());
         Ok(Response::new(answers))
     }
 
@@ -81,7 +68,7 @@ impl Sequencer for Door {
         &self,
         request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
-        self.ask(request).await
+        self.serve::<_, Current, _>(request).await
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
@@ -92,6 +79,6 @@ impl Sequencer for Door {
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let routes = self.shared.clone().watch_route().take_until(stop);
-        Ok(Response::new(routes.map(Ok).boxed()))
+        Ok(Response::new(routes.map(|route| Ok(route.into())).boxed()))
     }
 }

@@ -1,11 +1,11 @@
-//! `NextStream`: the answers to a stream of messages, as a stream.
+//! `NextStream`: turns a stream of requests into the stream of their responses.
 //!
-//! A message that can be answered at once is answered where it is read. One that must wait goes on as a
-//! task of the node's: nobody polls this stream while the caller does not read, and what has taken
-//! numbers must not wait for that.
+//! A request that can be answered at once is answered where it is read. One that has to wait continues in a
+//! task of its own: this stream is not polled while the caller does not read, and numbers that were taken must
+//! not wait for that.
 //!
-//! Invariant: no more than [`UNANSWERED_MAX`] messages wait at a time, and none is read while their
-//! caller does not read answers: HTTP/2's flow control holds back whoever sends more.
+//! Invariant: at most [`UNANSWERED_MAX`] requests wait at a time, and none is read while the caller does not
+//! read responses. HTTP/2's flow control then holds back the sender.
 
 use std::{
     mem,
@@ -25,111 +25,114 @@ use tonic::Status;
 
 use super::{
     deadline::budget,
-    errors::{count_end, count_message},
-    sequencer::to_client,
+    errors::{count_response_errors, count_stream_error, to_client},
 };
 use crate::{
-    node::{Origin, Reservation, Shared},
+    node::{Failure, NextMany, Origin, Reservation, Shared},
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
-/// How many messages of one stream wait for their answers at a time, and how many keys they have when no
-/// further one is read.
+/// How many requests of one stream may wait at a time. No further one is read either while those that wait
+/// have [`UNANSWERED_KEYS_MAX`] keys.
 const UNANSWERED_MAX: usize = 64;
 const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 
-/// How long so many messages took that were answered at once is told to the metrics together.
-const BURST_MAX: u64 = 32;
+/// How many requests that were answered at once share one entry in the metrics: their duration is measured from
+/// the first one's arrival, once for all of them.
+const IMMEDIATE_MAX: u64 = 32;
 
-/// An answer in the making.
-type Answering = ReusableBoxFuture<'static, Answered>;
+/// A request that is being answered.
+type ReplyFuture = ReusableBoxFuture<'static, Reply>;
 
-/// An answer, and what is to be known of its message.
-struct Answered {
+/// The response to one request, and what it counts against the limits.
+struct Reply {
     answer: NextStreamResponse,
+    /// How many keys the request has.
     keys: usize,
-    /// The answer's memory, until it is sent.
-    reserved: Option<Reservation>,
+    /// The memory reserved for the response until it is sent.
+    reservation: Option<Reservation>,
 }
 
-/// What the messages of one stream share; counted apart from what streams share.
-struct Caller {
-    node: Arc<Shared>,
+/// One stream's reference to the node. Each request clones an `Arc` of this instead of the node's own, whose
+/// counter all streams share: cores would contend for it.
+struct NodeRef {
+    shared: Arc<Shared>,
 }
 
-/// The answers to `requests`.
-pub struct Answers<R> {
+/// The responses to a stream of requests.
+pub struct ResponseStream<R> {
     requests: R,
-    caller: Arc<Caller>,
+    node: Arc<NodeRef>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// When the first message arrived of those that were answered at once and are not told to the
-    /// metrics yet, and how many they are.
-    burst: Option<Instant>,
-    answered: u64,
-    /// Where a message is answered that need not wait: set aside once for all of them.
-    room: Answering,
-    /// They end with the stream: nobody wants the answers of a caller who is gone.
-    waiting: FuturesUnordered<AbortOnDropHandle<Answered>>,
-    /// How many keys those have.
+    /// Requests that were answered at once and are not in the metrics yet: when the first arrived, and how many
+    /// there are.
+    immediate_since: Option<Instant>,
+    immediate: u64,
+    /// The request that was read last, while it is answered. Its memory is reused for the next one.
+    reply: ReplyFuture,
+    /// The requests that wait, each in a task. The tasks are aborted with the stream: its caller is gone.
+    waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
+    /// How many keys the requests in `waiting` have.
     waiting_keys: usize,
-    /// The memory of the answer that was given last: it is sent once the next one is asked for.
-    sending: Option<Reservation>,
+    /// The memory reserved for the last response. That is sent once the next one is polled for.
+    unsent: Option<Reservation>,
     ended: bool,
 }
 
-impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
+impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers `requests` until they end or `stop` does.
     pub fn new(shared: Arc<Shared>, stop: WaitForCancellationFutureOwned, requests: R) -> Self {
         shared.metrics.streams.inc();
-        Answers {
+        ResponseStream {
             requests,
-            caller: Arc::new(Caller { node: shared }),
+            node: Arc::new(NodeRef { shared }),
             stop: Box::pin(stop),
-            burst: None,
-            answered: 0,
-            room: ReusableBoxFuture::new(std::future::pending()),
+            immediate_since: None,
+            immediate: 0,
+            reply: ReusableBoxFuture::new(std::future::pending()),
             waiting: FuturesUnordered::new(),
             waiting_keys: 0,
-            sending: None,
+            unsent: None,
             ended: false,
         }
     }
 
-    /// Tells how long the messages took that were read together and answered at once.
-    fn observe(&mut self) {
-        if let Some(arrived) = self.burst.take() {
-            let spans = &self.caller.node.metrics.request_seconds;
-            spans.observe(arrived.elapsed(), std::mem::take(&mut self.answered));
+    /// Records how long the requests took that were answered at once.
+    fn observe_immediate(&mut self) {
+        if let Some(arrived) = self.immediate_since.take() {
+            let spans = &self.node.shared.metrics.request_seconds;
+            spans.observe(arrived.elapsed(), mem::take(&mut self.immediate));
         }
     }
 
-    /// The next answer that could not be given at once; `None` while there is none to be given.
+    /// Polls the requests that wait; `None` if none does.
     fn poll_waiting(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
-            // The task panicked, or the node's runtime ends.
+            // The task panicked, or the runtime shuts down.
             let answered = answered.map_err(|error| {
                 let status = Status::internal(error.to_string());
-                count_end(&self.caller.node.metrics, &status);
+                count_stream_error(&self.node.shared.metrics, &status);
                 status
             })?;
             self.waiting_keys -= answered.keys;
-            self.sending = answered.reserved;
+            self.unsent = answered.reservation;
             Ok(answered.answer)
         }))
     }
 
-    /// Reads messages until one is answered, none is there, or too many wait.
+    /// Reads requests until one is answered at once, none has arrived, or too many wait.
     fn poll_requests(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
         while self.waiting.len() < UNANSWERED_MAX && self.waiting_keys < UNANSWERED_KEYS_MAX {
-            // Looked at once in a while: a caller who never pauses is not to keep the node from stopping.
-            if self.answered == 0 && self.stop.poll_unpin(cx).is_ready() {
+            // Checked at least once in IMMEDIATE_MAX requests: a caller that never pauses must not keep the
+            // node from stopping.
+            if self.immediate == 0 && self.stop.poll_unpin(cx).is_ready() {
                 return Poll::Ready(None);
             }
             let request = match self.requests.poll_next_unpin(cx) {
@@ -137,80 +140,84 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Answers<R> {
                 Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    self.observe();
+                    self.observe_immediate();
                     break;
                 }
             };
             let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
-            self.room.set(answer(self.caller.clone(), request, arrived));
-            if let Poll::Ready(Answered {
-                answer, reserved, ..
-            }) = self.room.poll(cx)
+            self.reply.set(answer(self.node.clone(), request, arrived));
+            if let Poll::Ready(Reply {
+                answer,
+                reservation,
+                ..
+            }) = self.reply.poll(cx)
             {
-                self.sending = reserved;
-                self.burst.get_or_insert(arrived);
-                self.answered += 1;
-                if self.answered == BURST_MAX {
-                    self.observe();
+                self.unsent = reservation;
+                self.immediate_since.get_or_insert(arrived);
+                self.immediate += 1;
+                if self.immediate == IMMEDIATE_MAX {
+                    self.observe_immediate();
                 }
                 return Poll::Ready(Some(Ok(answer)));
             }
             self.waiting_keys += keys;
-            let room = ReusableBoxFuture::new(std::future::pending());
-            let answering = mem::replace(&mut self.room, room);
-            let caller = self.caller.clone();
+            let unused = ReusableBoxFuture::new(std::future::pending());
+            let reply = mem::replace(&mut self.reply, unused);
+            let node = self.node.clone();
             let task = tokio::spawn(async move {
-                let answered = answering.await;
-                let spans = &caller.node.metrics.request_seconds;
+                let answered = reply.await;
+                let spans = &node.shared.metrics.request_seconds;
                 spans.observe(arrived.elapsed(), 1);
                 answered
             });
             self.waiting.push(AbortOnDropHandle::new(task));
+            debug_assert!(self.waiting.len() <= UNANSWERED_MAX);
         }
         Poll::Pending
     }
 }
 
-impl<R> Drop for Answers<R> {
+impl<R> Drop for ResponseStream<R> {
     fn drop(&mut self) {
-        self.caller.node.metrics.streams.dec();
+        self.node.shared.metrics.streams.dec();
     }
 }
 
-impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Answers<R> {
+impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for ResponseStream<R> {
     type Item = Result<NextStreamResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let answers = &mut *self;
-        answers.sending = None;
-        // First, or a caller who never pauses would keep them waiting.
-        if let Poll::Ready(Some(answer)) = answers.poll_waiting(cx) {
+        let stream = &mut *self;
+        stream.unsent = None;
+        // Before new requests: otherwise a caller that never pauses would keep the old ones waiting.
+        if let Poll::Ready(Some(answer)) = stream.poll_waiting(cx) {
             return Poll::Ready(Some(answer));
         }
-        if !answers.ended {
-            match answers.poll_requests(cx) {
+        if !stream.ended {
+            match stream.poll_requests(cx) {
                 Poll::Ready(Some(Ok(answer))) => return Poll::Ready(Some(Ok(answer))),
                 Poll::Ready(Some(Err(status))) => {
-                    answers.ended = true;
-                    count_end(&answers.caller.node.metrics, &status);
+                    stream.ended = true;
+                    count_stream_error(&stream.node.shared.metrics, &status);
                     return Poll::Ready(Some(Err(status)));
                 }
-                Poll::Ready(None) => answers.ended = true,
+                Poll::Ready(None) => stream.ended = true,
                 Poll::Pending => {}
             }
         }
-        // Once more: those that were just read have not asked to be woken from in there.
-        match ready!(answers.poll_waiting(cx)) {
+        // Again: the requests that were just read have no waker registered yet.
+        match ready!(stream.poll_waiting(cx)) {
             Some(answer) => Poll::Ready(Some(answer)),
-            None if answers.ended => Poll::Ready(None),
+            None if stream.ended => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 }
 
-async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instant) -> Answered {
-    let (id, shared) = (request.id, &caller.node);
+/// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
+async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant) -> Reply {
+    let (id, shared) = (request.id, &node.shared);
     let keys = request.ids.len() + request.names.len();
     let patience = match request.timeout_ms {
         0 => None,
@@ -218,21 +225,36 @@ async fn answer(caller: Arc<Caller>, request: NextStreamRequest, arrived: Instan
     };
     let deadline = arrived + budget(patience, &shared.config);
     let failed = |failure| NextStreamResponse {
-        id,
         failure: Some((&to_client(failure)).into()),
         ..NextStreamResponse::default()
     };
-    let (answer, reserved) = match shared.request_memory.reserve_for_answer(keys) {
-        Ok(reserved) => {
-            let answer = shared.ask(request, Origin::Client, deadline).await;
-            (answer.unwrap_or_else(failed), reserved)
-        }
-        Err(status) => (failed(status.into()), None),
-    };
-    count_message(&shared.metrics, &answer);
-    Answered {
+    let (answered, reservation) = serve(shared, request, keys, deadline).await;
+    let mut answer = answered.unwrap_or_else(failed);
+    answer.id = id;
+    count_response_errors(&shared.metrics, &answer);
+    Reply {
         answer,
         keys,
-        reserved,
+        reservation,
+    }
+}
+
+/// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
+async fn serve(
+    shared: &Arc<Shared>,
+    message: NextStreamRequest,
+    keys: usize,
+    deadline: Instant,
+) -> (Result<NextStreamResponse, Failure>, Option<Reservation>) {
+    let request = match NextMany::try_from(message) {
+        Ok(request) => request,
+        Err(status) => return (Err(status.into()), None),
+    };
+    match shared.request_memory.reserve_for_answer(keys) {
+        Ok(reservation) => {
+            let answer = shared.serve(request, Origin::Client, deadline).await;
+            (answer.map(NextStreamResponse::from), reservation)
+        }
+        Err(status) => (Err(status.into()), None),
     }
 }

@@ -1,9 +1,10 @@
-//! What callers have sent of messages that are not whole yet.
+//! Limits the memory of messages that have arrived in part.
 //!
-//! The first bytes of a message wait for the last ones in a buffer of the gRPC library's. A caller that
-//! never sends those holds up to a whole message's memory with each of its calls.
+//! The gRPC library buffers the beginning of a message until its end arrives. A caller that never sends the
+//! end would hold up to a whole message's memory with each of its calls.
 //!
-//! Invariant: the bytes of unfinished messages count like those of requests that wait.
+//! Invariant: the bytes of an unfinished message, if they are at least [`METERED_BYTES_MIN`], are reserved in
+//! [`RequestMemory`] like those of waiting requests.
 
 use std::{
     pin::Pin,
@@ -20,29 +21,29 @@ use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::node::{RequestMemory, Reservation};
 
-/// A message starts with a flag and its length, in four bytes.
-const HEADER: usize = 5;
-/// Shorter beginnings are not counted: most messages come whole, and are no longer.
-const BYTES_MIN: usize = 4_096;
+/// A gRPC message begins with a flag in one byte and its length in four.
+const HEADER_BYTES: usize = 5;
+/// A shorter part of a message is not metered: most messages are shorter than this, and arrive in one piece.
+const METERED_BYTES_MIN: usize = 4_096;
 
-/// Routes whose callers' unfinished messages are counted.
+/// Routes whose requests' unfinished messages are metered.
 #[derive(Clone)]
-pub struct Counted {
+pub struct MeteredRoutes {
     routes: Routes,
     memory: Arc<RequestMemory>,
 }
 
-impl Counted {
-    /// These routes.
+impl MeteredRoutes {
+    /// Meters the requests to `routes` in `memory`.
     pub fn new(routes: Routes, memory: Arc<RequestMemory>) -> Self {
-        Counted {
+        MeteredRoutes {
             routes: routes.prepare(),
             memory,
         }
     }
 }
 
-impl Service<Request<Incoming>> for Counted {
+impl Service<Request<Incoming>> for MeteredRoutes {
     type Response = <Routes as Service<Request<Incoming>>>::Response;
     type Error = <Routes as Service<Request<Incoming>>>::Error;
     type Future = <Routes as Service<Request<Incoming>>>::Future;
@@ -52,36 +53,40 @@ impl Service<Request<Incoming>> for Counted {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        self.routes.call(request.map(|body| Messages {
+        self.routes.call(request.map(|body| MeteredBody {
             body,
             memory: self.memory.clone(),
-            place: Place::default(),
-            held: None,
+            position: MessagePosition::default(),
+            reservation: None,
         }))
     }
 }
 
-/// A call's messages as they arrive.
-struct Messages {
+/// The body of one call's request: its messages as they arrive.
+struct MeteredBody {
     body: Incoming,
     memory: Arc<RequestMemory>,
-    place: Place,
-    held: Option<Reservation>,
+    position: MessagePosition,
+    reservation: Option<Reservation>,
 }
 
-impl Messages {
-    fn count(&mut self, data: &[u8]) -> Result<(), Status> {
-        let unfinished = self.place.after(data);
-        // Given back first: what was counted is part of what is.
-        self.held = None;
-        if unfinished >= BYTES_MIN {
-            self.held = Some(self.memory.reserve(unfinished)?);
+impl MeteredBody {
+    /// Reserves the memory of the message that `data` leaves unfinished.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if there is none left.
+    fn meter(&mut self, data: &[u8]) -> Result<(), Status> {
+        let unfinished = self.position.advance(data);
+        // Released first: the new reservation contains the bytes of the old one.
+        self.reservation = None;
+        if unfinished >= METERED_BYTES_MIN {
+            self.reservation = Some(self.memory.reserve(unfinished)?);
         }
         Ok(())
     }
 }
 
-impl Body for Messages {
+impl Body for MeteredBody {
     type Data = Bytes;
     type Error = tonic::codegen::StdError;
 
@@ -92,7 +97,7 @@ impl Body for Messages {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
-            && let Err(status) = self.count(data)
+            && let Err(status) = self.meter(data)
         {
             return Poll::Ready(Some(Err(status.into())));
         }
@@ -108,40 +113,41 @@ impl Body for Messages {
     }
 }
 
-/// Where in its messages a call's data ends so far.
+/// How far a call's data reaches into its present message.
 #[derive(Debug, Default)]
-struct Place {
-    /// The bytes of the present header, and how many there are.
-    header: [u8; HEADER],
-    header_here: usize,
-    /// How many bytes of the present message are there, and how many are still to come.
-    here: usize,
-    to_come: usize,
+struct MessagePosition {
+    /// The header that is arriving, and how many of its bytes have arrived.
+    header: [u8; HEADER_BYTES],
+    header_bytes: usize,
+    /// How many bytes of the present message have arrived, and how many are missing.
+    received: usize,
+    missing: usize,
 }
 
-impl Place {
-    /// How many bytes of an unfinished message there are after `data`.
-    fn after(&mut self, mut data: &[u8]) -> usize {
+impl MessagePosition {
+    /// Reads `data`. Returns how many bytes of an unfinished message have arrived; 0 between two messages.
+    fn advance(&mut self, mut data: &[u8]) -> usize {
         while !data.is_empty() {
-            if self.to_come == 0 {
-                let part = data.len().min(HEADER - self.header_here);
+            if self.missing == 0 {
+                let part = data.len().min(HEADER_BYTES - self.header_bytes);
                 let (taken, rest) = data.split_at(part);
-                self.header[self.header_here..][..part].copy_from_slice(taken);
-                self.header_here += part;
+                self.header[self.header_bytes..][..part].copy_from_slice(taken);
+                self.header_bytes += part;
                 data = rest;
-                if self.header_here == HEADER {
+                if self.header_bytes == HEADER_BYTES {
                     let [_, length @ ..] = self.header;
-                    self.to_come = u32::from_be_bytes(length) as usize;
-                    (self.header_here, self.here) = (0, 0);
+                    self.missing = u32::from_be_bytes(length) as usize;
+                    (self.header_bytes, self.received) = (0, 0);
                 }
             } else {
-                let part = data.len().min(self.to_come);
-                self.to_come -= part;
-                self.here += part;
+                let part = data.len().min(self.missing);
+                self.missing -= part;
+                self.received += part;
                 data = &data[part..];
             }
         }
-        if self.to_come == 0 { 0 } else { self.here }
+        debug_assert!(self.header_bytes < HEADER_BYTES, "a whole header is parsed");
+        if self.missing == 0 { 0 } else { self.received }
     }
 }
 
@@ -157,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unfinished_is_known_however_the_bytes_are_cut() {
+    fn the_bytes_of_an_unfinished_message_are_known_wherever_the_data_is_cut() {
         let messages: Vec<Vec<u8>> = [3, 0, 300, 1].map(message).into();
         let all = messages.concat();
         for size in [1, 2, 4, 5, 6, 7, 100, all.len()] {
-            let mut place = Place::default();
+            let mut position = MessagePosition::default();
             let mut end = 0;
             for data in all.chunks(size) {
                 end += data.len();
@@ -170,10 +176,14 @@ mod tests {
                 let expected = loop {
                     match messages.next() {
                         Some(whole) if rest >= whole.len() => rest -= whole.len(),
-                        _ => break rest.saturating_sub(HEADER),
+                        _ => break rest.saturating_sub(HEADER_BYTES),
                     }
                 };
-                assert_eq!(place.after(data), expected, "{end} bytes, {size} at a time");
+                assert_eq!(
+                    position.advance(data),
+                    expected,
+                    "{end} bytes, {size} at a time"
+                );
             }
         }
     }

@@ -1,48 +1,59 @@
-//! How values become bytes: the only place that knows bincode.
+//! How values become bytes, for the disk and for peers. Only this file knows bincode.
 //!
-//! Invariant: every value starts with the version of its format, and bytes that are not exactly one
-//! value of a known version are refused. Stored records carry a checksum as well.
+//! Invariant: encoded values start with the version of their format; bytes that are not exactly one
+//! value of the known version are refused. Stored records also carry a checksum.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::release::THIS;
+use super::error::StoreError;
+use crate::version;
 
-/// The version of the format that is written, and read.
+/// The version of the format that this release writes and reads.
 pub const VERSION: u8 = 3;
 
-/// No value is larger, in bytes: what claims to be is refused before memory is set aside for it.
+/// The largest value, in bytes. A value that claims to be larger is refused before memory is allocated
+/// for it.
 const VALUE_BYTES_MAX: usize = 64 << 20;
 
 const FORMAT: Configuration<LittleEndian, Varint, Limit<VALUE_BYTES_MAX>> =
     bincode::config::standard().with_limit::<VALUE_BYTES_MAX>();
 
-/// Why bytes are not a value, or a value cannot be bytes.
+/// Why bytes cannot be decoded, or a value not be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// There are not enough bytes for a header.
-    #[error("{0} bytes are too few")]
+    /// The bytes are fewer than a header.
+    #[error("it has {0} bytes, fewer than a header")]
     Short(usize),
-    /// Written by another release.
-    #[error("format version {0}, where release {THIS} reads version {VERSION}")]
+    /// Another release wrote the value.
+    #[error(
+        "it has format version {0}, and release {release} reads version {VERSION}",
+        release = version::VERSION
+    )]
     Version(u8),
     /// The bytes changed since they were written.
-    #[error("checksum {found:08x}, expected {expected:08x}")]
+    #[error("its checksum is {found:08x}, expected {expected:08x}")]
     Checksum {
-        /// Of the bytes as they are.
+        /// The checksum of the bytes as they are.
         found: u32,
-        /// As written.
+        /// The checksum that was written with them.
         expected: u32,
     },
-    /// More bytes than the value has.
-    #[error("{0} bytes too many")]
+    /// Bytes follow the value.
+    #[error("{0} bytes follow its end")]
     Trailing(usize),
-    /// Not a value of this type.
+    /// The bytes are not a value of this type, or the value is too large. The text is bincode's.
     #[error("{0}")]
     Format(String),
 }
 
-/// A value for a peer: version and payload (the connection has its own checksums).
+impl From<CodecError> for StoreError {
+    fn from(error: CodecError) -> Self {
+        StoreError::Invalid(format!("a record cannot be written: {error}"))
+    }
+}
+
+/// Encodes a value for a peer: version and payload. The connection has checksums of its own.
 ///
 /// # Errors
 /// [`CodecError::Format`] if the value is too large.
@@ -52,21 +63,21 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes what [`encode`] wrote.
 ///
 /// # Errors
-/// [`CodecError`].
+/// [`CodecError`] if the bytes are not exactly one value of this version.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let (&version, payload) = bytes.split_first().ok_or(CodecError::Short(0))?;
     check_version(version)?;
     read(payload)
 }
 
-/// A value for the disk: version, CRC-32 of the payload, payload.
+/// Encodes a value for the disk: version, CRC-32 of the payload, payload.
 ///
 /// # Errors
 /// [`CodecError::Format`] if the value is too large.
-pub fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+pub fn encode_record<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     let mut bytes = vec![VERSION, 0, 0, 0, 0];
     append(value, &mut bytes)?;
     let checksum = crc32fast::hash(&bytes[5..]).to_le_bytes();
@@ -74,11 +85,12 @@ pub fn seal<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Reads what [`seal`] wrote.
+/// Decodes what [`encode_record`] wrote.
 ///
 /// # Errors
-/// [`CodecError`]; a changed byte shows as [`CodecError::Checksum`].
-pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+/// [`CodecError::Checksum`] if a byte of the payload changed; other [`CodecError`]s if the bytes are not
+/// exactly one value of this version.
+pub fn decode_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let short = || CodecError::Short(bytes.len());
     let (header, payload) = bytes.split_first_chunk::<5>().ok_or_else(short)?;
     let [version, checksum @ ..] = header;
@@ -118,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_and_anything_else_is_refused() {
+    fn a_value_is_decoded_as_it_was_encoded_and_other_bytes_are_refused() {
         let value = (7u64, "seven".to_owned());
         let bytes = encode(&value).unwrap();
         assert_eq!(decode::<(u64, String)>(&bytes).unwrap(), value);
@@ -129,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_limit_is_refused_before_memory_is_set_aside() {
+    fn a_length_beyond_the_limit_is_refused_before_memory_is_allocated() {
         let mut bytes = vec![VERSION, 253];
         bytes.extend((1u64 << 60).to_le_bytes());
         assert!(matches!(
@@ -139,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_of_a_stored_record_is_noticed_wherever_it_is() {
-        let bytes = seal(&(7u64, 300u64)).unwrap();
-        assert_eq!(open::<(u64, u64)>(&bytes).unwrap(), (7, 300));
+    fn a_record_with_any_byte_changed_is_refused() {
+        let bytes = encode_record(&(7u64, 300u64)).unwrap();
+        assert_eq!(decode_record::<(u64, u64)>(&bytes).unwrap(), (7, 300));
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
-            assert!(open::<(u64, u64)>(&changed).is_err(), "byte {at}");
+            assert!(decode_record::<(u64, u64)>(&changed).is_err(), "byte {at}");
         }
-        assert_eq!(open::<u64>(&bytes[..3]), Err(CodecError::Short(3)));
+        assert_eq!(decode_record::<u64>(&bytes[..3]), Err(CodecError::Short(3)));
     }
 }

@@ -1,7 +1,7 @@
 //! The RocksDB database of one node.
 //!
-//! Invariant: what RocksDB cannot read back as it was written is an error: of a torn last write
-//! after a power cut alone, which nobody was told is on the disk, it may let go.
+//! Invariant: a record that RocksDB cannot read as it was written is an error. There is one exception:
+//! RocksDB drops a last write that a power cut tore, and nobody was told that it is on the disk.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    DBRecoveryMode, Options, WriteBatch, WriteOptions,
+    DBRecoveryMode, IteratorMode, Options, WriteBatch, WriteOptions,
     properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE},
 };
 use serde::de::DeserializeOwned;
@@ -19,64 +19,18 @@ use super::{
     codec::{self, CodecError},
     directories::Directories,
     error::StoreError,
+    layout::Family,
+    options::{StoreOptions, UnsyncedWrites},
     release,
-    store::StoreOptions,
 };
 
-/// One lookup in a hundred of a key that a file does not hold reads a block of it in vain.
+/// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// A column family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// The Raft logs.
-    Log,
-    /// Raft's hard state, and who the node is.
-    HardState,
-    /// The applied tables.
-    Applied,
-}
+/// The key and the value of a record.
+pub type KeyValue = (Box<[u8]>, Box<[u8]>);
 
-impl Family {
-    const ALL: [Family; 3] = [Family::Log, Family::HardState, Family::Applied];
-
-    fn name(self) -> &'static str {
-        match self {
-            Family::Log => "log",
-            Family::HardState => "hard_state",
-            Family::Applied => "applied",
-        }
-    }
-
-    fn descriptor(self, cache: &Cache) -> ColumnFamilyDescriptor {
-        let mut tables = BlockBasedOptions::default();
-        tables.set_block_cache(cache);
-        // In the cache, in parts: the memory has a limit however large the tables grow.
-        tables.set_cache_index_and_filter_blocks(true);
-        tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-        tables.set_partition_filters(true);
-        tables.set_pin_top_level_index_and_filter(true);
-        if self == Family::Applied {
-            // Most sections that are looked up are new, or lie in one file of many.
-            tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
-        }
-        let mut options = Options::default();
-        options.set_block_based_table_factory(&tables);
-        ColumnFamilyDescriptor::new(self.name(), options)
-    }
-}
-
-/// Where that is which was written and not synced yet: a seam.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unsynced {
-    /// With the system, which keeps it when the process dies.
-    #[default]
-    WithSystem,
-    /// In the process's memory. For simulations: a crash loses it, as a power cut would.
-    InMemory,
-}
-
-/// The database, and the lock on its directory: the lock is let go last.
+/// The database, and the lock on the data directory. The lock is released last.
 pub struct Database {
     pub(super) db: rocksdb::DB,
     dir: PathBuf,
@@ -86,8 +40,11 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens or creates the database in `dir`/db, which `newest_release` has opened at the latest.
-    /// `lock` is held as long as it is open.
+    /// Opens or creates the database in `dir`/db. `newest_release` is the newest release that has opened
+    /// the directory. `lock` is held as long as the database is open.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB cannot open it.
     pub fn open(
         dir: &Path,
         lock: File,
@@ -103,18 +60,18 @@ impl Database {
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
-        // Large files reach the disk as they are written, not all at once at their end: the log's
-        // fsyncs would wait for them.
+        // Large files reach the disk while they are written. If they did so at their end, all at once,
+        // the log's fsyncs would wait for them.
         options.set_bytes_per_sync(1 << 20);
-        if how.unsynced == Unsynced::InMemory {
+        if how.unsynced == UnsyncedWrites::InProcess {
             options.set_manual_wal_flush(true);
-            // A simulation opens hundreds of databases a minute: less is set aside for each.
+            // A simulation opens hundreds of databases a minute: each allocates less.
             options.set_max_total_wal_size(1 << 20);
             options.set_manifest_preallocation_size(64 << 10);
             options.set_max_file_opening_threads(1);
         }
         let cache = Cache::new_lru_cache(how.block_cache_bytes);
-        let families = Family::ALL.map(|family| family.descriptor(&cache));
+        let families = Family::ALL.map(|family| descriptor(family, &cache));
         let path = Self::path(dir);
         let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)
             .map_err(|error| failed(dir, &error))?;
@@ -127,7 +84,7 @@ impl Database {
         })
     }
 
-    /// Where the database of data directory `dir` is.
+    /// The directory of the database in data directory `dir`.
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("db")
     }
@@ -137,12 +94,15 @@ impl Database {
         &self.dir
     }
 
-    /// What creates directories and gives files their names.
+    /// Creates directories and renames files durably.
     pub fn directories(&self) -> &Directories {
         &self.directories
     }
 
-    /// A column family.
+    /// RocksDB's handle of a column family.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if the database does not have it.
     pub fn family(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
         self.db
             .cf_handle(family.name())
@@ -153,7 +113,10 @@ impl Database {
             })
     }
 
-    /// What a column family takes: its files, and what of it is in memory.
+    /// The size of a column family, in files and in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB does not tell.
     pub fn family_bytes(&self, family: Family) -> Result<u64, StoreError> {
         let family = self.family(family)?;
         let mut bytes = 0;
@@ -164,7 +127,10 @@ impl Database {
         Ok(bytes)
     }
 
-    /// Reads a sealed record.
+    /// Reads a record; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [`Database::decode`]; [`StoreError::Database`] if RocksDB fails.
     pub fn get<T: DeserializeOwned>(
         &self,
         family: Family,
@@ -175,26 +141,46 @@ impl Database {
             .get_pinned_cf(self.family(family)?, key)
             .map_err(|error| self.failed(&error))?;
         bytes
-            .map(|bytes| self.unseal(family, key, &bytes))
+            .map(|bytes| self.decode(family, key, &bytes))
             .transpose()
     }
 
-    /// Reads a sealed record that was found under `key`.
-    pub fn unseal<T: DeserializeOwned>(
+    /// The records of a column family, in the order of their keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails, also as an item.
+    pub fn records(
+        &self,
+        family: Family,
+        mode: IteratorMode<'_>,
+    ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
+        let records = self.db.iterator_cf(self.family(family)?, mode);
+        Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
+    }
+
+    /// Decodes a record that was found under `key`.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherRelease`] if a newer release wrote it; [`StoreError::Damaged`] if it is not what
+    /// was written.
+    pub fn decode<T: DeserializeOwned>(
         &self,
         family: Family,
         key: &[u8],
         bytes: &[u8],
     ) -> Result<T, StoreError> {
-        codec::open(bytes).map_err(|error| match error {
+        codec::decode_record(bytes).map_err(|error| match &error {
             CodecError::Version(found) => release::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),
-                found.into(),
+                (*found).into(),
                 codec::VERSION.into(),
                 Some(&self.newest_release),
             ),
-            error => self.damaged(family, key, error),
+            CodecError::Short(_)
+            | CodecError::Checksum { .. }
+            | CodecError::Trailing(_)
+            | CodecError::Format(_) => self.damaged(family, key, error),
         })
     }
 
@@ -216,7 +202,10 @@ impl Database {
         }
     }
 
-    /// Writes a batch, atomically; on the disk only once it is synced (or another one after it).
+    /// Writes a batch atomically. Without `sync` it is on the disk only after a later sync.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.set_sync(sync);
@@ -225,7 +214,10 @@ impl Database {
             .map_err(|error| self.failed(&error))
     }
 
-    /// Writes a batch past the log: on the disk only once its family is flushed.
+    /// Writes a batch past RocksDB's log. It is on the disk only after a flush of its column family.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn write_unlogged(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.disable_wal(true);
@@ -234,19 +226,25 @@ impl Database {
             .map_err(|error| self.failed(&error))
     }
 
-    /// Brings all of a family to the disk, what was written past the log as well.
+    /// Brings all records of a column family to the disk, also those written past RocksDB's log.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn flush(&self, family: Family) -> Result<(), StoreError> {
         self.db
             .flush_cf(self.family(family)?)
             .map_err(|error| self.failed(&error))
     }
 
-    /// Brings all that was written to the disk.
+    /// Brings everything that was written with RocksDB's log to the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] if RocksDB fails.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.db.flush_wal(true).map_err(|error| self.failed(&error))
     }
 
-    /// The error for RocksDB's own.
+    /// Makes a [`StoreError`] of RocksDB's error.
     pub fn failed(&self, error: &rocksdb::Error) -> StoreError {
         failed(&self.dir, error)
     }
@@ -257,4 +255,23 @@ fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
         dir: dir.to_owned(),
         message: error.to_string(),
     }
+}
+
+/// The options of a column family.
+fn descriptor(family: Family, cache: &Cache) -> ColumnFamilyDescriptor {
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(cache);
+    // Indexes and filters lie in the cache, in parts, so that memory is bounded however large the tables
+    // grow.
+    tables.set_cache_index_and_filter_blocks(true);
+    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    tables.set_partition_filters(true);
+    tables.set_pin_top_level_index_and_filter(true);
+    if family == Family::Applied {
+        // Most lookups are for new sections, or for sections that one file of many holds.
+        tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
+    }
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&tables);
+    ColumnFamilyDescriptor::new(family.name(), options)
 }

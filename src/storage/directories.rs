@@ -1,8 +1,8 @@
-//! Directories, and the names in them.
+//! Creates directories and renames files so that a power cut does not lose their names.
 //!
-//! A name is on the disk only when the directory that it stands in was synced: an fsync of the file
-//! alone does not see to it. Invariant: what is created or renamed here is found under its name after
-//! a power cut. (RocksDB does the same for the files of its own directory.)
+//! An fsync of a file does not bring its name to the disk: that takes a sync of the directory which
+//! holds the name. Invariant: what is created or renamed here is found under its name after a power
+//! cut. (RocksDB does the same for the files of its own directory.)
 
 use std::{
     fs::{self, File},
@@ -14,19 +14,22 @@ use std::{
 use super::error::StoreError;
 use crate::planted::{Bug, is_planted};
 
-/// Creates directories and gives files their names, lastingly.
+/// Creates directories and renames files durably.
 #[derive(Clone)]
 pub struct Directories {
     synced: Arc<dyn Fn(&Path) + Send + Sync>,
 }
 
 impl Directories {
-    /// `synced` is told of each directory that was synced.
+    /// `synced` is called after each sync of a directory.
     pub fn new(synced: Arc<dyn Fn(&Path) + Send + Sync>) -> Self {
         Directories { synced }
     }
 
-    /// Creates `dir`, and the directories that it is in, where they are missing.
+    /// Creates `dir` and its missing parents.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if a directory cannot be created, or its parent not be synced.
     pub fn create(&self, dir: &Path) -> Result<(), StoreError> {
         let existed = dir.is_dir();
         let parent = match dir.parent() {
@@ -35,19 +38,23 @@ impl Directories {
             None => return Ok(()),
         };
         if !existed {
-            // One that exists may be new as well: an earlier run had come so far.
             self.create(parent)?;
             fs::create_dir(dir).map_err(StoreError::io("cannot create", dir))?;
         }
+        // The parent is synced even if `dir` existed: an earlier run may have ended before its sync.
         match self.sync(parent) {
-            // It was not we who created `dir`, in a directory that we may not even read.
+            // Somebody else created `dir`, in a directory that this process may not even read.
             Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced.map_err(StoreError::io("cannot sync", parent)),
         }
     }
 
-    /// Gives a file another name in `dir`, the directory that it is in.
+    /// Renames a file inside `dir`.
+    ///
+    /// # Errors
+    /// If the rename or the sync of `dir` fails.
     pub fn rename(&self, dir: &Path, from: &Path, to: &Path) -> io::Result<()> {
+        debug_assert_eq!((from.parent(), to.parent()), (Some(dir), Some(dir)));
         fs::rename(from, to)?;
         self.sync(dir)
     }

@@ -2,35 +2,35 @@
 
 use std::{io, path::PathBuf};
 
-use super::codec::CodecError;
 use crate::sequence::NodeId;
 
-/// What to do with a node whose data directory is lost or cannot be trusted: the one advice there
-/// is, as part of a sentence. The id is not used again, since its peers may still hold something
-/// against it, or for it.
+/// What to do with a node whose data directory is lost or cannot be trusted, as part of a sentence.
+///
+/// There is no other way. The new node gets another id, because its peers may still hold a promise or
+/// an acknowledgement of the old one.
 pub fn replacing(node: NodeId) -> String {
     REPLACE.replace("ID", &node.to_string())
 }
 
-/// The same where the node is not known.
+/// The text of [`replacing`] where the node's id is not known.
 pub(super) const REPLACE: &str = "replace the node: ratchet node remove ID; start it with an empty \
     data_dir, a node_id that was never used, and --join; then ratchet node add it (README.md, \
     Replace a node)";
 
-/// Why the store cannot be used, or can no longer be.
+/// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file or directory failed.
+    /// An operation on a file or directory failed.
     #[error("{action} {path}: {source}; check the disk and the permissions", path = path.display())]
     Io {
         /// What was tried.
         action: &'static str,
-        /// On what.
+        /// On which file or directory.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// RocksDB failed; its message names the file.
+    /// RocksDB failed. Its message names the file.
     #[error(
         "the database in {dir} failed: {message}; check the disk; if the data is damaged, {REPLACE}",
         dir = dir.display()
@@ -41,53 +41,55 @@ pub enum StoreError {
         /// RocksDB's message.
         message: String,
     },
-    /// A record is not what was written.
+    /// A record or file is not what was written.
     #[error(
         "{what} in {place} is damaged: {why}; do not start this node on this data again: {REPLACE}",
         place = place.display()
     )]
     Damaged {
-        /// Which record.
+        /// Which record or file.
         what: String,
-        /// The directory or file.
+        /// The directory or file that holds it.
         place: PathBuf,
-        /// How it shows.
+        /// How the damage shows.
         why: String,
     },
-    /// The disk is nearly full: what is left is for the log.
+    /// The disk is nearly full: the rest is for the log.
     #[error(
-        "the disk of {dir} has {free} bytes left, and {needed} are needed to take a snapshot in: make \
-         room; it is sent again later",
+        "the disk of {dir} has {free} bytes left, and taking in a snapshot needs {needed}: make room; \
+         the leader sends the snapshot again later",
         dir = dir.display()
     )]
-    NoRoom {
+    DiskNearlyFull {
         /// The data directory.
         dir: PathBuf,
-        /// What is free, in bytes.
+        /// How many bytes are free.
         free: u64,
-        /// What must be, in bytes.
+        /// How many bytes must be free.
         needed: u64,
     },
-    /// A release that this one is not wrote it.
+    /// Another release wrote the data. The text says which, and what to do.
     #[error("{0}")]
     OtherRelease(String),
-    /// The directory belongs to somebody else, or lost a part.
+    /// The directory belongs to another node, lost a part, or may not be used now. The text says what
+    /// to do.
     #[error("{0}")]
     Refused(String),
-    /// An earlier write failed: nothing is written any more.
+    /// An earlier write failed, so that nothing is written any more.
     #[error("{0}")]
     Failed(String),
-    /// A value cannot be stored, or a configuration not be used.
+    /// A value cannot be stored, or a configuration cannot be used.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl StoreError {
-    /// An [`StoreError::Invalid`].
+    /// A [`StoreError::Invalid`].
     pub fn invalid(why: impl Into<String>) -> Self {
         StoreError::Invalid(why.into())
     }
 
+    /// Makes a [`StoreError::Io`] of the system's error.
     pub(super) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -98,12 +100,6 @@ impl StoreError {
             path,
             source,
         }
-    }
-}
-
-impl From<CodecError> for StoreError {
-    fn from(error: CodecError) -> Self {
-        StoreError::Invalid(format!("a record cannot be written: {error}"))
     }
 }
 

@@ -1,8 +1,8 @@
-//! Whose data directory it is.
+//! Whose data directory it is: the node's identity.
 //!
-//! The identity stands in two places: the file `NODE`, and a record in the database. Invariant: a
-//! directory in which they differ, or one is missing while there is Raft state, is refused: a voter
-//! that forgot its votes could elect a second leader.
+//! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
+//! Invariant: a directory is refused if the two differ, or if one is missing while there is Raft state. A
+//! voter that forgot its votes could elect a second leader.
 
 use std::{
     fs::{self, File},
@@ -10,21 +10,21 @@ use std::{
     path::Path,
 };
 
-use rocksdb::WriteBatch;
+use rocksdb::{IteratorMode, WriteBatch};
 use serde::{Deserialize, Serialize};
 
 use super::{
     codec,
-    database::{Database, Family},
+    database::Database,
     error::{REPLACE, StoreError},
+    layout::{Family, IDENTITY_KEY},
     release,
 };
-use crate::{random, sequence::NodeId};
+use crate::{random, sequence::NodeId, version};
 
-const FILE: &str = "NODE";
-/// Where the identity stands in the database.
-pub const RECORD: &[u8] = b"identity";
-/// The format of the whole directory.
+/// The marker's file.
+const MARKER: &str = "NODE";
+/// The version of the format of the whole directory.
 const FORMAT_VERSION: u32 = 3;
 
 /// Whose data directory it is.
@@ -32,13 +32,13 @@ const FORMAT_VERSION: u32 = 3;
 pub struct Identity {
     /// The cluster's name.
     pub cluster: String,
-    /// The node.
+    /// The node's id.
     pub node: NodeId,
-    /// Made at random with the directory; never 0.
+    /// A random number, drawn when the directory was created; never 0.
     pub incarnation: u64,
 }
 
-/// What the marker file says.
+/// The content of the marker.
 #[derive(Serialize, Deserialize)]
 pub struct Marker {
     #[serde(flatten)]
@@ -48,29 +48,33 @@ pub struct Marker {
     pub identity: Identity,
 }
 
-/// What every format of the marker says.
+/// The fields of the marker that every format has.
 #[derive(Serialize, Deserialize)]
 struct Format {
     format_version: u32,
-    /// The newest release that has opened the directory: so that an older one can name it when it finds
-    /// what it cannot read.
+    /// The newest release that has opened the directory. An older release names it in the error when it
+    /// finds a format that it cannot read.
     #[serde(default)]
     release: String,
 }
 
-/// The newest release that has opened the directory, this one included.
+/// The newest release that has opened the directory, this release included.
 pub fn newest_release(marker: Option<&Marker>) -> String {
     match marker {
-        Some(Marker { format, .. }) if release::is_later(&format.release, release::THIS) => {
+        Some(Marker { format, .. }) if release::is_later(&format.release, version::VERSION) => {
             format.release.clone()
         }
-        _ => release::THIS.to_owned(),
+        Some(_) | None => version::VERSION.to_owned(),
     }
 }
 
-/// The marker file, if there is one.
+/// Reads the marker; `None` if there is no file.
+///
+/// # Errors
+/// [`StoreError::Io`] if the file cannot be read; [`StoreError::Damaged`] if it is not a marker;
+/// [`StoreError::OtherRelease`] if its format is not the one that this release reads.
 pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
-    let path = dir.join(FILE);
+    let path = dir.join(MARKER);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -81,7 +85,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
         place: path.clone(),
         why: error.to_string(),
     };
-    // Of a format that is not known, no more is read than what every format has.
+    // Another format may have other fields: at first only those are read that every format has.
     let format: Format = serde_json::from_str(&text).map_err(damaged)?;
     if format.format_version != FORMAT_VERSION {
         let newest = (!format.release.is_empty()).then_some(format.release.as_str());
@@ -97,8 +101,16 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
     serde_json::from_str(&text).map(Some).map_err(damaged)
 }
 
-/// Refuses the directory of another cluster or node.
-pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Result<(), StoreError> {
+/// Checks that the directory belongs to this node of this cluster.
+///
+/// # Errors
+/// [`StoreError::Refused`] if it does not.
+pub fn check_owner(
+    dir: &Path,
+    found: &Identity,
+    cluster: &str,
+    node: NodeId,
+) -> Result<(), StoreError> {
     if found.cluster == cluster && found.node == node {
         return Ok(());
     }
@@ -111,37 +123,43 @@ pub fn check(dir: &Path, found: &Identity, cluster: &str, node: NodeId) -> Resul
     )))
 }
 
-/// Reconciles the marker with the database's record, creating both in a fresh directory.
-pub fn establish(
+/// Compares the marker with the database's record. Creates both in a new directory, and completes a
+/// creation that was cut short.
+///
+/// # Errors
+/// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
+/// if the disk fails.
+pub fn reconcile(
     db: &Database,
     marker: Option<Marker>,
     cluster: &str,
     node: NodeId,
 ) -> Result<Identity, StoreError> {
-    let record: Option<Identity> = db.get(Family::HardState, RECORD)?;
+    let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
     let dir = db.dir();
     match (marker, record) {
         (Some(Marker { format, identity }), Some(record)) if identity == record => {
-            check(dir, &record, cluster, node)?;
+            check_owner(dir, &record, cluster, node)?;
             if format.release != db.newest_release() {
                 write_marker(db, &record)?;
             }
             Ok(record)
         }
         (Some(_), Some(record)) => Err(StoreError::Refused(format!(
-            "data directory {}: the marker {FILE} and the database (node {} of cluster {:?}) are not \
-             of the same node; one of them was copied here: restore what belongs together",
+            "data directory {}: the marker {MARKER} and the database (node {} of cluster {:?}) are not \
+             of the same node: one of them was copied here; put back the marker and the database that \
+             belong together",
             dir.display(),
             record.node,
             record.cluster
         ))),
-        (Some(_), None) => Err(lost(dir, "the database")),
+        (Some(_), None) => Err(part_missing(dir, "the database")),
         (None, Some(record)) => {
-            check(dir, &record, cluster, node)?;
+            check_owner(dir, &record, cluster, node)?;
             if has_raft_state(db)? {
-                return Err(lost(dir, "the marker NODE"));
+                return Err(part_missing(dir, "the marker NODE"));
             }
-            // A creation that was cut short between its two steps.
+            // The creation was cut short after its first step, the record.
             write_marker(db, &record)?;
             Ok(record)
         }
@@ -154,8 +172,8 @@ pub fn establish(
             let mut batch = WriteBatch::default();
             batch.put_cf(
                 db.family(Family::HardState)?,
-                RECORD,
-                codec::seal(&identity)?,
+                IDENTITY_KEY,
+                codec::encode_record(&identity)?,
             );
             db.write(batch, true)?;
             write_marker(db, &identity)?;
@@ -164,38 +182,34 @@ pub fn establish(
     }
 }
 
-/// The error for a directory that lost a part.
-pub fn lost(dir: &Path, part: &str) -> StoreError {
+/// The error for a directory that lost a part of its content.
+pub fn part_missing(dir: &Path, part: &str) -> StoreError {
     StoreError::Refused(format!(
         "data directory {} lost its files: {part} is missing. A voter that forgot its votes could \
-         elect a second leader, so it does not start. Put back the very directory, not a backup; or {REPLACE}",
+         elect a second leader, so the node does not start. Put back this very directory, not a backup; \
+         or {REPLACE}",
         dir.display()
     ))
 }
 
+/// True if the database holds more than the identity.
 fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     let mut any = false;
     for family in [Family::Log, Family::Applied] {
-        let mut records = db
-            .db
-            .iterator_cf(db.family(family)?, rocksdb::IteratorMode::Start);
-        any |= records
-            .next()
-            .transpose()
-            .map_err(|e| db.failed(&e))?
-            .is_some();
+        let mut records = db.records(family, IteratorMode::Start)?;
+        any |= records.next().transpose()?.is_some();
     }
-    let hard_state = db
-        .db
-        .iterator_cf(db.family(Family::HardState)?, rocksdb::IteratorMode::Start);
-    for record in hard_state {
-        let (key, _) = record.map_err(|e| db.failed(&e))?;
-        any |= &*key != RECORD;
+    for record in db.records(Family::HardState, IteratorMode::Start)? {
+        let (key, _) = record?;
+        any |= &*key != IDENTITY_KEY;
     }
     Ok(any)
 }
 
-/// Writes the marker; with its name, those of all else in the data directory come to the disk.
+/// Writes the marker durably. The sync of the directory brings all other names in it to the disk, too.
+///
+/// # Errors
+/// [`StoreError::Io`] if a file cannot be written, renamed or synced.
 pub fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
     let dir = db.dir();
     let marker = Marker {
@@ -207,7 +221,7 @@ pub fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError
     };
     let text = serde_json::to_string_pretty(&marker)
         .map_err(|e| StoreError::invalid(format!("the marker cannot be written: {e}")))?;
-    let (path, temporary) = (dir.join(FILE), dir.join("NODE.tmp"));
+    let (path, temporary) = (dir.join(MARKER), dir.join("NODE.tmp"));
     let write = || {
         let mut file = File::create(&temporary)?;
         file.write_all(text.as_bytes())?;

@@ -1,42 +1,71 @@
 //! RocksDB: the Raft log, Raft's hard state, the applied `max_seq` table, snapshots.
 //!
-//! One database per node for all its sets. Uses the domain and the clock; knows openraft's types,
-//! since it keeps them. Invariants: what is acknowledged is on the disk; the table and its applied
-//! index change in one atomic write; a record that cannot be trusted is an error, never a guess; a
-//! failed fsync is final.
+//! One database per node holds the data of all its sets. This module uses the domain and the clock. It
+//! knows openraft's types, because it stores them.
+//!
+//! Invariants: what is acknowledged is on the disk; the table and its applied index change in one
+//! atomic write; a record that cannot be trusted is an error, never a guess; a failed fsync is final.
+//!
+//! The files form a line: each uses only files that stand below it.
+//!
+//! - `recovery`: makes a cluster of one out of the data directory of one surviving node.
+//! - `applied`: the applied table as the state machine writes it.
+//! - `snapshot`: a table on its way from node to node: format, sending, arriving.
+//! - `log`: Raft's log and hard state of one set, for reading (`log/reader`) and writing.
+//! - `store`: opens the data directory of a node and holds its database and its writer.
+//! - `writer`: the one thread that writes logs and votes, with one fsync for all that wait.
+//! - `recovery_record`: what a recovery did, and the record of one that was cut short.
+//! - `identity`: whose data directory it is: the file `NODE` and a record in the database.
+//! - `data_dir`: which files a data directory may hold, and the lock on it.
+//! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
+//! - `database`: the RocksDB database: options, reads, batches, errors.
+//! - `directories`: creates directories and renames files so that a power cut does not lose them.
+//! - `options`: what a store is given from outside, with the seams for tests.
+//! - `blocking`: where blocking work runs.
+//! - `free_space`: refuses what would leave too little free space for the log.
+//! - `raft_types`: openraft's types as this product uses them, on the runtime of `raft_runtime`.
+//! - `layout`: the column families and the keys in them.
+//! - `codec`: how values become bytes.
+//! - `release`: the error for a format that this release does not read.
+//! - `error`: what can go wrong, and what to do about it.
 
 mod applied;
+mod blocking;
 pub mod codec;
+mod data_dir;
 mod database;
 mod directories;
 mod error;
+mod free_space;
 mod identity;
+mod layout;
 mod log;
-mod namespaces;
+mod options;
 mod raft_runtime;
 mod raft_types;
 mod recovery;
+mod recovery_record;
 mod release;
-mod room;
 mod snapshot;
-mod snapshot_format;
 mod store;
-mod table_change;
-mod work;
+mod table;
 mod writer;
 
-pub use applied::{AppliedMeta, AppliedTable, AppliedView};
-pub use database::Unsynced;
+pub use applied::AppliedTable;
+pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
-pub use namespaces::Namespaces;
+pub use options::{StoreOptions, UnsyncedWrites};
 pub use raft_types::{
-    Entry, LogId, Member, Membership, Snapshot, SnapshotMeta, StoredMembership, Types, Vote,
+    Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };
-pub use recovery::{Margin, RaisedNamespace, Recovery, recover};
-pub use snapshot::{ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SnapshotData};
-pub use snapshot_format::PART_BYTES_MAX as SNAPSHOT_PART_BYTES_MAX;
-pub use store::{Space, Store, StoreOptions};
-pub use work::Work;
+pub use recovery::{Margin, recover};
+pub use recovery_record::{RaisedNamespace, Recovery};
+pub use snapshot::{
+    ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SNAPSHOT_PART_BYTES_MAX, Snapshot,
+    SnapshotData,
+};
+pub use store::{DiskUsage, Store};
+pub use table::{AppliedMeta, AppliedView, Namespaces};
 pub use writer::DiskHealth;

@@ -1,6 +1,8 @@
-//! The runtime that Raft runs on: tokio, with its randomness from [`random`](crate::random),
-//! [`watch`](crate::watch) for what is watched, and tasks whose panic fails the node
-//! ([`tasks`](crate::tasks)).
+//! The runtime that Raft runs on: tokio, changed in three points.
+//!
+//! - Random numbers come from [`random`](crate::random), so that a simulation decides them.
+//! - Watch channels are those of [`watch`](crate::watch), which wake their waiters in a fixed order.
+//! - A panic of one of Raft's tasks fails the node ([`tasks`](crate::tasks)).
 
 use std::{io, time::Duration};
 
@@ -12,7 +14,7 @@ use openraft::{
 
 use crate::{random::Random, tasks::Tasks, watch};
 
-/// Tokio, with randomness that a simulation can decide.
+/// Raft's runtime: see the module's documentation.
 #[derive(Debug)]
 pub struct Runtime(TokioRuntime);
 
@@ -35,7 +37,7 @@ impl AsyncRuntime for Runtime {
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        // Raft itself notices the panic of its core, and not that of a task that replicates or ticks.
+        // Raft notices a panic of its core. It does not notice one of a task that replicates or ticks.
         match Tasks::of_this_task() {
             Some(tasks) => TokioRuntime::spawn(tasks.watched("raft", future)),
             None => TokioRuntime::spawn(future),
@@ -92,7 +94,7 @@ impl AsyncRuntime for Runtime {
     }
 }
 
-/// What Raft watches, by our [`watch`].
+/// Raft's watch channels, made of [`watch`].
 pub struct Watch;
 
 impl raft_watch::Watch for Watch {
@@ -151,7 +153,7 @@ mod tests {
     use super::Runtime;
 
     #[test]
-    fn it_is_what_raft_expects() {
+    fn the_runtime_passes_openrafts_own_suite() {
         openraft::testing::runtime::Suite::<Runtime>::test_all();
     }
 }

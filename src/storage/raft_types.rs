@@ -5,15 +5,15 @@ use std::fmt;
 use openraft::type_config::alias;
 use serde::{Deserialize, Serialize};
 
-use super::{SnapshotData, raft_runtime::Runtime};
+use super::raft_runtime::Runtime;
 use crate::sequence::{Command, NodeId, Outcome};
 
 openraft::declare_raft_types!(
     /// The types of our Raft.
     ///
-    /// One leader per term, as in the Raft paper. With openraft's other kind of leader id a delayed
-    /// vote request that a leadership transfer allowed could override a leader of the same term
-    /// within its lease, because its node's id is the greater one.
+    /// The leader id allows one leader per term, as in the Raft paper. openraft's other kind lets a
+    /// candidate with a greater node id override a leader of the same term. A delayed vote request that
+    /// a leadership transfer allowed could then do so within the leader's lease.
     pub Types:
         D = Command,
         R = Outcome,
@@ -24,14 +24,15 @@ openraft::declare_raft_types!(
         AsyncRuntime = Runtime,
 );
 
-/// Where a member is, and which data directory it has.
+/// Where a member is reached, and which data directory it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Where its peers reach it, "host:port".
+    /// The address for its peers, "host:port".
     pub peer_address: String,
-    /// Where clients reach it, "host:port".
+    /// The address for clients, "host:port".
     pub client_address: String,
-    /// Made at random with its data directory: the same node with another directory is another one.
+    /// A random number, drawn when its data directory was created. A node that comes back with another
+    /// directory has another incarnation, and is not the same member.
     pub incarnation: u64,
 }
 
@@ -43,15 +44,13 @@ impl fmt::Display for Member {
 
 /// A vote.
 pub type Vote = alias::VoteOf<Types>;
-/// Where an entry stands in the log.
+/// The place of an entry in the log: term, leader and index.
 pub type LogId = alias::LogIdOf<Types>;
 /// A log entry.
 pub type Entry = alias::EntryOf<Types>;
-/// A membership: who belongs to the group, and who of them votes.
+/// The members of the group, and which of them vote.
 pub type Membership = openraft::Membership<NodeId, Member>;
-/// A membership and where it stands in the log.
+/// A membership and its place in the log.
 pub type StoredMembership = alias::StoredMembershipOf<Types>;
-/// What a snapshot covers.
+/// What a snapshot covers: the last entry and the last membership.
 pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;
-/// A snapshot.
-pub type Snapshot = alias::SnapshotOf<Types, SnapshotData>;

@@ -1,13 +1,12 @@
-//! Which release wrote what this one cannot read.
+//! The error for a format that this release does not read: it tells another release's work from damage.
 
 use std::path::Path;
 
 use super::error::{REPLACE, StoreError};
+use crate::version::VERSION;
 
-/// This release.
-pub const THIS: &str = env!("CARGO_PKG_VERSION");
-
-/// Whether release `a` came after release `b`. What is not of the form 1.2.3 comes first.
+/// True if release `a` is later than release `b`. A text that is not of the form 1.2.3 is earlier than
+/// any release.
 pub fn is_later(a: &str, b: &str) -> bool {
     parts(a) > parts(b)
 }
@@ -21,8 +20,8 @@ fn parts(release: &str) -> Option<[u64; 3]> {
 
 /// The error for a format that this release does not read.
 ///
-/// `newest` is the newest release that has opened the data directory, where that is known. It tells a
-/// newer release's work from damage: what no newer release can have written is damaged.
+/// `newest` is the newest release that has opened the data directory, if it is known. A format newer than
+/// ours is a newer release's work if a newer release was there. It is damage if none was.
 pub fn unknown_format(
     what: String,
     place: &Path,
@@ -31,11 +30,13 @@ pub fn unknown_format(
     newest: Option<&str>,
 ) -> StoreError {
     let (writer, advice) = match newest {
-        Some(newest) if found > reads && !is_later(newest, THIS) => {
+        Some(newest) if found > reads && !is_later(newest, VERSION) => {
             return StoreError::Damaged {
                 what,
                 place: place.to_owned(),
-                why: format!("it claims format version {found}, which nobody has written here"),
+                why: format!(
+                    "it has format version {found}, which no release that was here writes"
+                ),
             };
         }
         Some(newest) if found > reads => (
@@ -46,14 +47,14 @@ pub fn unknown_format(
             "a newer release",
             "install the release that wrote it, or a later one".to_owned(),
         ),
-        _ => (
+        Some(_) | None => (
             "a build from before release 0.1.0",
             format!("run that build on it, or {REPLACE}"),
         ),
     };
     StoreError::OtherRelease(format!(
         "{what} in {} was written by {writer}: it has format version {found}, and this release \
-         ({THIS}) reads version {reads}; {advice}",
+         ({VERSION}) reads version {reads}; {advice}",
         place.display()
     ))
 }
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_have_an_order() {
+    fn a_release_with_greater_numbers_is_later() {
         assert!(is_later("0.10.0", "0.9.9"));
         assert!(is_later("1.0.0", "0.1.0"));
         assert!(!is_later("0.1.0", "0.1.0"));
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greater_version_is_a_newer_releases_work_only_where_one_was_there() {
+    fn a_newer_format_is_called_damaged_unless_a_newer_release_was_there() {
         let said = |found, newest| {
             let place = Path::new("/data/db");
             unknown_format("a record".to_owned(), place, found, 2, newest).to_string()
@@ -83,12 +84,12 @@ mod tests {
             "99.1.0 or later",
             "not damaged",
             "/data/db",
-            THIS,
+            VERSION,
         ] {
             assert!(newer.contains(part), "{part:?} is not in {newer}");
         }
-        assert!(said(3, Some(THIS)).contains("is damaged"));
+        assert!(said(3, Some(VERSION)).contains("is damaged"));
         assert!(said(3, None).contains("install the release that wrote it"));
-        assert!(said(1, Some(THIS)).contains("before release 0.1.0"));
+        assert!(said(1, Some(VERSION)).contains("before release 0.1.0"));
     }
 }

@@ -1,10 +1,9 @@
-//! The one that writes logs and votes, for all sets of a node: a thread of its own, or, in a
-//! simulation, a task.
+//! The writer of logs and votes, for all sets of a node: one thread, or, in a simulation, one task.
 //!
-//! It takes all that waits, writes it as one batch, and brings it to the disk with one fsync.
-//! Invariant: after a failed write or fsync it never tries again. What a disk has once failed to
-//! sync may be lost even if the next fsync succeeds (the kernel marks the pages clean), so nothing
-//! that was or will be written can be vouched for any more.
+//! It takes all writes that wait, writes them as one batch, and brings the batch to the disk with one
+//! fsync. Invariant: after a failed write or fsync it never writes again. A failed fsync may lose data
+//! even if the next one succeeds, because the kernel marks the pages clean. So neither earlier nor later
+//! writes could be called durable.
 
 use std::{
     sync::{
@@ -19,72 +18,74 @@ use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    database::{Database, Family},
-    error::StoreError,
-    raft_types::Types,
-    store::StoreOptions,
-    work::Work,
+    blocking::BlockingExecutor, database::Database, error::StoreError, layout::Family,
+    options::StoreOptions, raft_types::Types,
 };
 use crate::{
     clock::Instant,
     planted::{Bug, is_planted},
 };
 
-/// How many writes share a batch at most.
+/// The error for a write that no writer is left to take.
+pub const STOPPED: &str = "the log's writer has stopped; restart the node";
+/// Stands in [`DiskHealth`] for no time.
+const IDLE: u64 = 0;
+/// The largest number of writes in one batch.
 const BATCH_WRITES_MAX: usize = 1_024;
 
 /// A change of the database.
 pub enum Change {
-    /// Put a record.
+    /// Writes a record: family, key, value.
     Put(Family, Vec<u8>, Vec<u8>),
-    /// Delete from a key up to, and not including, another.
+    /// Deletes a range of keys: family, first key, exclusive end.
     DeleteRange(Family, Vec<u8>, Vec<u8>),
 }
 
-/// Who waits for a write to be on the disk.
-pub enum Durable {
-    /// Nobody; it goes with the next fsync.
+/// Who waits until a write is on the disk.
+pub enum DurableWaiter {
+    /// Nobody: the write reaches the disk with a later fsync.
     Nobody,
-    /// A caller.
+    /// A caller, who awaits the other end of the channel.
     Caller(oneshot::Sender<Result<(), StoreError>>),
-    /// Raft.
+    /// Raft, by its callback.
     Raft(IOFlushed<Types>),
 }
 
-/// One write.
+/// Changes to be written together.
 pub struct Write {
-    /// What changes, in order.
+    /// The changes, in order.
     pub changes: Vec<Change>,
-    /// Told as soon as readers see it.
+    /// Told when readers see the changes.
     pub readable: Option<oneshot::Sender<Result<(), StoreError>>>,
-    /// Told when it is on the disk.
-    pub durable: Durable,
+    /// Told when the changes are on the disk.
+    pub durable: DurableWaiter,
 }
 
-/// How the disk does, for a watchdog.
+/// The state of the log's writer, for a watchdog.
 #[derive(Debug, Default)]
 pub struct DiskHealth {
+    /// Nanoseconds on the store's clock; [`IDLE`] while nothing is being written.
     pending_since: AtomicU64,
     failure: OnceLock<String>,
 }
 
 impl DiskHealth {
-    /// Since when the writer has been at one batch; `None` while it rests.
+    /// When the writer began the batch that it is writing; `None` while it writes nothing.
     pub fn oldest_pending(&self) -> Option<Instant> {
         match self.pending_since.load(Ordering::Acquire) {
-            0 => None,
+            IDLE => None,
             nanos => Some(Instant::from_nanos(nanos)),
         }
     }
 
-    /// Why nothing is written any more.
+    /// Why nothing is written any more; `None` while the writer works.
     pub fn failure(&self) -> Option<String> {
         self.failure.get().cloned()
     }
 }
 
-/// The writer's handle. Dropping it waits until what was asked for is written (but for a task: that
-/// goes on until then).
+/// The writer's handle. Dropping it waits for the thread, which first writes everything that was sent.
+/// A task is not waited for: it ends by itself after it has written everything.
 pub struct Writer {
     writes: Option<mpsc::UnboundedSender<Write>>,
     thread: Option<JoinHandle<()>>,
@@ -92,25 +93,31 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, or the task.
+    /// Starts the thread or the task.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the thread cannot be started.
     pub fn start(db: Arc<Database>, options: StoreOptions) -> Result<Self, StoreError> {
         let (writes, waiting) = mpsc::unbounded_channel();
         let health = Arc::new(DiskHealth::default());
-        let (place, tasks) = (options.work, options.tasks.clone());
-        let work = Serving {
+        let (place, tasks) = (options.blocking, options.tasks.clone());
+        let task = WriterTask {
             db: db.clone(),
             options,
             health: health.clone(),
         };
-        let serving = tasks.watched("writer of the log", work.serve(waiting));
+        let serving = tasks.watched("writer of the log", task.serve(waiting));
         let thread = match place {
-            Work::Threads => Some(
+            BlockingExecutor::Threads => Some(
                 std::thread::Builder::new()
                     .name("ratchet-log".to_owned())
                     .spawn(move || futures::executor::block_on(serving))
-                    .map_err(StoreError::io("cannot start the writer of", db.dir()))?,
+                    .map_err(StoreError::io(
+                        "cannot start the thread that writes the log in",
+                        db.dir(),
+                    ))?,
             ),
-            Work::Inline => {
+            BlockingExecutor::Inline => {
                 tokio::spawn(serving);
                 None
             }
@@ -122,12 +129,12 @@ impl Writer {
         })
     }
 
-    /// How the disk does.
+    /// The writer's state.
     pub fn health(&self) -> Arc<DiskHealth> {
         self.health.clone()
     }
 
-    /// Hands a write over. The writer lives as long as this handle, so that it is always taken.
+    /// Sends a write. If the writer is gone, those who wait for the write are told that it failed.
     pub fn send(&self, write: Write) {
         let refused = match &self.writes {
             Some(writes) => writes.send(write).err().map(|refused| refused.0),
@@ -135,7 +142,7 @@ impl Writer {
         };
         if let Some(write) = refused {
             let why = self.health.failure();
-            let why = why.unwrap_or_else(|| "the writer of the log is gone".to_owned());
+            let why = why.unwrap_or_else(|| STOPPED.to_owned());
             refuse(write, &why);
         }
     }
@@ -147,18 +154,19 @@ impl Drop for Writer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the writer of the log panicked");
+            tracing::error!("the thread that writes the log panicked");
         }
     }
 }
 
-struct Serving {
+/// What the thread or the task runs.
+struct WriterTask {
     db: Arc<Database>,
     options: StoreOptions,
     health: Arc<DiskHealth>,
 }
 
-impl Serving {
+impl WriterTask {
     async fn serve(self, mut waiting: mpsc::UnboundedReceiver<Write>) {
         let mut writes = Vec::new();
         while waiting.recv_many(&mut writes, BATCH_WRITES_MAX).await > 0 {
@@ -167,13 +175,14 @@ impl Serving {
                 writes.into_iter().for_each(|write| refuse(write, &why));
                 continue;
             }
-            let now = self.options.clock.now().as_nanos().max(1);
+            let now = self.options.clock.now().as_nanos().max(IDLE + 1);
             self.health.pending_since.store(now, Ordering::Release);
             self.write(writes).await;
-            self.health.pending_since.store(0, Ordering::Release);
+            self.health.pending_since.store(IDLE, Ordering::Release);
         }
     }
 
+    /// Writes and syncs one batch, and tells those who wait.
     async fn write(&self, mut writes: Vec<Write>) {
         let written = batch(&self.db, writes.iter().flat_map(|write| &write.changes))
             .and_then(|batch| self.db.write(batch, false));
@@ -181,12 +190,12 @@ impl Serving {
             return self.give_up(writes, &error);
         }
         for readable in writes.iter_mut().filter_map(|write| write.readable.take()) {
-            // One that stopped waiting does not need to know.
+            // An error means that the caller stopped waiting.
             let _ = readable.send(Ok(()));
         }
         if writes
             .iter()
-            .all(|write| matches!(write.durable, Durable::Nobody))
+            .all(|write| matches!(write.durable, DurableWaiter::Nobody))
         {
             return;
         }
@@ -206,16 +215,17 @@ impl Serving {
         fsyncs.observe(clock.now().since(started), 1);
         match synced {
             Ok(()) => writes.into_iter().for_each(|write| match write.durable {
-                Durable::Nobody => {}
-                Durable::Caller(caller) => {
+                DurableWaiter::Nobody => {}
+                DurableWaiter::Caller(caller) => {
                     let _ = caller.send(Ok(()));
                 }
-                Durable::Raft(raft) => raft.io_completed(Ok(())),
+                DurableWaiter::Raft(raft) => raft.io_completed(Ok(())),
             }),
             Err(error) => self.give_up(writes, &error),
         }
     }
 
+    /// Ends all writing for good: records why, and tells those who wait.
     fn give_up(&self, writes: Vec<Write>, error: &StoreError) {
         let why = format!("{error}. Nothing is written any more: this node must stop");
         tracing::error!("{why}");
@@ -226,7 +236,10 @@ impl Serving {
     }
 }
 
-/// One batch of many changes.
+/// Makes one batch of many changes.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if a column family is missing.
 pub fn batch<'c>(
     db: &Database,
     changes: impl IntoIterator<Item = &'c Change>,
@@ -245,16 +258,17 @@ pub fn batch<'c>(
     Ok(batch)
 }
 
+/// Tells those who wait for `write` that it failed.
 fn refuse(write: Write, why: &str) {
     let failed = || StoreError::Failed(why.to_owned());
     if let Some(readable) = write.readable {
         let _ = readable.send(Err(failed()));
     }
     match write.durable {
-        Durable::Nobody => {}
-        Durable::Caller(caller) => {
+        DurableWaiter::Nobody => {}
+        DurableWaiter::Caller(caller) => {
             let _ = caller.send(Err(failed()));
         }
-        Durable::Raft(raft) => raft.io_completed(Err(failed().into())),
+        DurableWaiter::Raft(raft) => raft.io_completed(Err(failed().into())),
     }
 }

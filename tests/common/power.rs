@@ -2,7 +2,7 @@
 //!
 //! A name is lost whose directory was not synced after it came there; a file that was given the name
 //! of another has the other's content again. The database keeps its log in the process's memory until
-//! it is synced (`Unsynced::InMemory`), and syncs its own directory, which is copied as it is.
+//! it is synced (`UnsyncedWrites::InProcess`), and syncs its own directory, which is copied as it is.
 
 use std::{
     collections::BTreeMap,

@@ -11,7 +11,7 @@ use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
     node::{Addresses, Config, Node, Seams},
-    server::PeerDoor,
+    server::PeerService,
 };
 
 use crate::{
@@ -175,7 +175,7 @@ impl World {
     async fn serve(self: Arc<Self>, id: Host, node: &Node) -> String {
         let doors = Doors {
             shared: node.shared().clone(),
-            peers: Arc::new(PeerDoor::new(node.shared().clone(), node.stopping())),
+            peers: Arc::new(PeerService::new(node.shared().clone(), node.stopping())),
         };
         let mut messages = self.network.open(id);
         self.trace

@@ -14,7 +14,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
     clock::Clock,
-    storage::{StoreOptions, Unsynced, Work},
+    storage::{BlockingExecutor, StoreOptions, UnsyncedWrites},
 };
 use tempfile::TempDir;
 
@@ -96,8 +96,8 @@ impl Disk {
         StoreOptions {
             directory_synced: Arc::new(move |dir| names.synced(dir)),
             before_sync: Arc::new(move || Box::pin(disk.clone().sync())),
-            work: Work::Inline,
-            unsynced: Unsynced::InMemory,
+            blocking: BlockingExecutor::Inline,
+            unsynced: UnsyncedWrites::InProcess,
             ..StoreOptions::new(clock)
         }
     }

@@ -16,7 +16,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use ratchet::{node::Shared, server::PeerDoor};
+use ratchet::{node::Shared, server::PeerService};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tonic::Status;
 
@@ -35,7 +35,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 #[derive(Clone)]
 pub struct Doors {
     pub shared: Arc<Shared>,
-    pub peers: Arc<PeerDoor>,
+    pub peers: Arc<PeerService>,
 }
 
 /// A message on its way: arrived, it does something at the receiver.

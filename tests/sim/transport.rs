@@ -121,8 +121,9 @@ impl Transport for SimTransport {
         requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
         let link = (self.from, node_at(address)?);
-        self.network
-            .open_stream(link, requests, |to, requests| to.peers.answer_all(requests))
+        self.network.open_stream(link, requests, |to, requests| {
+            to.peers.answer_forwarded(requests)
+        })
     }
 
     async fn administer(

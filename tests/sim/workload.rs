@@ -13,14 +13,12 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Ask, Failure, Origin},
+    node::{Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, SequenceRequest},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
-        v1::{
-            self, CreateNamespaceRequest, CurrentRequest, Key, NextRequest, NextStreamRequest,
-            key::Kind,
-        },
+        v1::{self, CreateNamespaceRequest},
     },
+    sequence::OwnedKey,
 };
 use ratchet_jepsen::history::{Action, History, Op, Outcome};
 use tonic::Status;
@@ -136,61 +134,47 @@ impl Client {
         action: Action,
         patience: Duration,
     ) -> Result<(u64, u64), Status> {
-        let key = Some(Key {
-            kind: Some(Kind::Id(id)),
-        });
-        let namespace = namespace.to_owned();
+        let (namespace, known) = (namespace.to_owned(), KnownRoute::default());
         match action {
             Action::Current => {
-                let request = CurrentRequest {
+                let request = Current {
                     namespace,
-                    key,
-                    route_version: 0,
-                    members_version: None,
+                    key: OwnedKey::Id(id),
+                    known,
                 };
-                let call = self.at(node, request, patience);
-                let last = call.await?.last.unwrap_or_default();
+                let last = self.at(node, request, patience).await?;
+                let last = last.unwrap_or_default();
                 Ok((last, last))
             }
-            // Half of the ranges go the way of a message for many keys.
+            // Half of the ranges are asked for as those of many keys.
             Action::Next { count } if count > 1 && count % 2 == 0 => {
-                let Some(Kind::Id(id)) = key.and_then(|key| key.kind) else {
-                    return Err(Status::invalid_argument("an id"));
-                };
-                let request = NextStreamRequest {
-                    namespace,
-                    ids: vec![id],
-                    counts: vec![count],
-                    ..NextStreamRequest::default()
-                };
-                let call = self.at(node, request, patience);
-                let answer = call.await?;
+                let keys = Keys::Ids(vec![id]);
+                let request = NextMany::new(namespace, keys, vec![count], known)?;
+                let answer = self.at(node, request, patience).await?;
                 let first = answer.firsts[0];
                 Ok((first, first + (count - 1) * answer.increment))
             }
             Action::Next { count } => {
-                let request = NextRequest {
+                let request = Next {
                     namespace,
-                    key,
-                    count: Some(count),
-                    route_version: 0,
-                    members_version: None,
+                    key: OwnedKey::Id(id),
+                    count,
+                    known,
                 };
-                let call = self.at(node, request, patience);
-                let answer = call.await?;
-                Ok((answer.first, answer.last))
+                let range = self.at(node, request, patience).await?;
+                Ok((range.first, range.last))
             }
             Action::Raise { .. } => Err(Status::unimplemented("not yet")),
         }
     }
 
     /// Has `node` answer a request.
-    async fn at<A: Ask<Answer: Send + 'static> + 'static>(
+    async fn at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
         &self,
         node: Host,
-        request: A,
+        request: Q,
         patience: Duration,
-    ) -> Result<A::Answer, Status> {
+    ) -> Result<Q::Answer, Status> {
         // As over gRPC: the answer leaves before the caller hangs up.
         let budget = patience * 9 / 10;
         let (link, network) = ((CLIENTS, node), &self.world.network);
@@ -198,8 +182,8 @@ impl Client {
             move |to, request| {
                 async move {
                     let deadline = tokio::time::Instant::now() + budget;
-                    let asked = to.shared.ask(request, Origin::Client, deadline).await;
-                    asked.map_err(status)
+                    let served = to.shared.serve(request, Origin::Client, deadline).await;
+                    served.map(|served| served.answer).map_err(status)
                 }
                 .boxed()
             }

@@ -1,20 +1,23 @@
-//! etcd.
+//! etcd: starts one, and puts keys.
 
 use bytes::Bytes;
 use tonic::transport::Channel;
 
-use super::{call, installed, until_up};
+use super::{
+    grpc::call,
+    program::{installed, until_up},
+};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
-    target::{Server, Target, Way, connect},
+    error::Error,
+    target::{Protocol, Server, Target, connect},
 };
 
 /// Starts a three-node etcd.
 ///
 /// # Errors
-/// Where it is not installed or does not start.
-pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+/// If it is not installed or does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("etcd", "apt-get install etcd-server (Debian)")?;
     let ports = free_ports(6)?;
     let founders: Vec<String> = (1..=3)
@@ -62,7 +65,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Failed> {
         }
     }
     let mut target = Target::new("etcd", servers, leader);
-    target.way = Way::Etcd;
+    target.protocol = Protocol::Etcd;
     Ok(target)
 }
 
@@ -109,7 +112,10 @@ impl Etcd {
         Etcd(tonic::client::Grpc::new(channel))
     }
 
-    /// Puts a key; the revision of the store is the number.
+    /// Puts a key. The number is the revision of the store.
+    ///
+    /// # Errors
+    /// The text of the failure.
     pub async fn put(&mut self, key: u64) -> Result<u64, String> {
         let request = PutRequest {
             key: key.to_string().into(),

@@ -1,22 +1,22 @@
-//! Redis.
+//! Redis: starts one, and increments keys.
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
 
-use super::{installed, until_up};
+use super::program::{installed, until_up};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
-    target::{Server, Target, Way},
+    error::Error,
+    target::{Protocol, Server, Target},
 };
 
-/// Starts a redis-server that keeps nothing on disk.
+/// Starts a redis-server without persistence.
 ///
 /// # Errors
-/// Where it is not installed or does not start.
-pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+/// If it is not installed or does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("redis-server", "apt-get install redis-server (Debian)")?;
     let address = free_ports(1)?[0];
     let port = address.port().to_string();
@@ -39,26 +39,32 @@ pub async fn start(directory: &Directory) -> Result<Target, Failed> {
         process: Some(process),
     };
     let mut target = Target::new("redis", vec![server], 1);
-    target.way = Way::Redis;
+    target.protocol = Protocol::Redis;
     Ok(target)
 }
 
-/// One connection to Redis, with one command under way at a time.
+/// One connection to Redis, with one command in flight at a time.
 pub struct Redis(BufReader<TcpStream>);
 
 impl Redis {
     /// Connects.
-    pub async fn connect(address: &str) -> Result<Redis, Failed> {
+    ///
+    /// # Errors
+    /// If the server cannot be connected to.
+    pub async fn connect(address: &str) -> Result<Redis, Error> {
         let connected = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
             Ok::<_, std::io::Error>(Redis(BufReader::new(stream)))
         };
         let connected = connected.await;
-        connected.map_err(|error| Failed::other(format!("redis at {address}: {error}")))
+        connected.map_err(|error| Error::other(format!("redis at {address}: {error}")))
     }
 
-    /// INCR, in Redis' own protocol.
+    /// INCR, in the protocol of Redis.
+    ///
+    /// # Errors
+    /// The text of the failure, or what Redis answered instead of a number.
     pub async fn increment(&mut self, key: u64) -> Result<u64, String> {
         let key = key.to_string();
         let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());

@@ -1,22 +1,25 @@
-//! tsoracle: timestamps out of one global sequence, by Raft.
+//! tsoracle: starts one, and takes timestamps of its one global sequence.
 
 use tonic::transport::Channel;
 
-use super::{call, installed, until_up};
+use super::{
+    grpc::call,
+    program::{installed, until_up},
+};
 use crate::{
-    Failed,
     child::{Directory, Process, free_ports},
-    target::{Server, Target, Way, connect},
+    error::Error,
+    target::{Protocol, Server, Target, connect},
 };
 
-/// How many bits of a timestamp count within a millisecond.
+/// How many bits of a timestamp count within one millisecond.
 const LOGICAL_BITS: u32 = 18;
 
 /// Starts a three-node tsoracle on openraft.
 ///
 /// # Errors
-/// Where it is not installed or does not start.
-pub async fn start(directory: &Directory) -> Result<Target, Failed> {
+/// If it is not installed or does not start.
+pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("tsoracle", "cargo install tsoracle")?;
     let ports = free_ports(9)?;
     let members = (0..3).map(|at| {
@@ -25,7 +28,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Failed> {
     });
     let members = members.collect::<Vec<_>>().join(",");
     let mut servers = Vec::new();
-    // The one that founds the cluster comes last, when the others listen.
+    // The founder of the cluster starts last, when the others listen.
     for at in (0..3).rev() {
         let mut args = vec![
             "serve".to_owned(),
@@ -50,7 +53,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Failed> {
     }
     let leader = {
         let Some(process) = servers.last().and_then(|founder| founder.process.as_ref()) else {
-            return Err(Failed::other("tsoracle has no nodes"));
+            return Err(Error::other("tsoracle has no nodes"));
         };
         // Only the leader answers.
         until_up(process, async || {
@@ -66,7 +69,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Failed> {
         .await?
     };
     let mut target = Target::new("tsoracle", servers, leader);
-    target.way = Way::TsOracle;
+    target.protocol = Protocol::TsOracle;
     Ok(target)
 }
 
@@ -95,6 +98,9 @@ impl TsOracle {
     }
 
     /// The next timestamp.
+    ///
+    /// # Errors
+    /// The text of the failure.
     pub async fn next(&mut self) -> Result<u64, String> {
         let request = GetTsRequest { count: 1 };
         let path = "/tsoracle.v1.TsoService/GetTs";

@@ -1,14 +1,28 @@
-//! The command line: one file per subcommand that is more than a call.
+//! The command line. A subcommand that is more than one call has a file of its own.
 
-mod many;
-mod single;
+mod child;
+mod controls;
+mod exit;
+mod matrix;
+mod run;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
-use ratchet_jepsen::{checker, history::History, judge::Verdict, max_wins};
+use ratchet_jepsen::{
+    checker,
+    history::History,
+    max_wins,
+    verdict::{Verdict, VerdictKind},
+};
 
-/// Proves Ratchet's promise, or breaks it.
+use exit::{block_on, failed};
+
+/// Tests under faults whether Ratchet keeps its promise.
 #[derive(Parser)]
 #[command(
     version,
@@ -21,26 +35,26 @@ struct Command {
 
 #[derive(Subcommand)]
 enum What {
-    /// One run: a cluster, callers, a nemesis, a verdict, a report.
-    Run(single::Arguments),
-    /// A run of every nemesis, and a table.
-    Matrix(many::Matrix),
-    /// A run for every planted bug, each of which must be caught.
-    Controls(many::Controls),
-    /// Judges the order of a history that was exported as JSON.
+    /// One run: a cluster, callers and faults, then a verdict and a report.
+    Run(run::Arguments),
+    /// A run of every nemesis, and a table of the verdicts.
+    Matrix(matrix::Matrix),
+    /// A run for every planted bug. Each must be caught.
+    Controls(controls::Controls),
+    /// Checks the order of a history that was exported as JSON.
     Check {
-        /// history.json of a run.
+        /// The file history.json of a run.
         history: PathBuf,
     },
     /// The reference service that broadcasts and takes the maximum.
     MaxWins {
-        /// Where it listens for clients.
+        /// The address on which it listens for clients.
         #[arg(long)]
         listen: SocketAddr,
-        /// Where it listens for peers.
+        /// The address on which it listens for peers.
         #[arg(long)]
         peer_listen: SocketAddr,
-        /// All servers' peer addresses: 1=host:port,2=host:port
+        /// The peer addresses of all servers: 1=host:port,2=host:port
         #[arg(long, value_delimiter = ',', value_parser = peer)]
         peers: Vec<SocketAddr>,
     },
@@ -53,18 +67,18 @@ fn peer(text: &str) -> Result<SocketAddr, String> {
         .map_err(|error| format!("{address:?}: {error}"))
 }
 
-/// Parses, and calls.
+/// Parses the command line and calls the subcommand.
 pub fn main() -> ExitCode {
     match Command::parse().what {
-        What::Run(arguments) => single::main(arguments),
+        What::Run(arguments) => run::main(arguments),
         What::Matrix(matrix) => matrix.main(),
         What::Controls(controls) => controls.main(),
-        What::Check { history } => check(&history).exit(),
+        What::Check { history } => check(&history).into(),
         What::MaxWins {
             listen,
             peer_listen,
             peers,
-        } => match runtime(max_wins::serve(listen, peer_listen, peers)) {
+        } => match block_on(max_wins::serve(listen, peer_listen, peers)) {
             Ok(Ok(())) => ExitCode::SUCCESS,
             Ok(Err(error)) => failed(error),
             Err(error) => failed(error),
@@ -72,20 +86,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> ExitCode {
-    let verdict = Verdict::HarnessError(error.to_string());
-    eprintln!("{verdict}");
-    verdict.exit()
-}
-
-fn runtime<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(work))
-}
-
-fn check(path: &PathBuf) -> Verdict {
+fn check(path: &Path) -> VerdictKind {
     let read = std::fs::read(path)
         .map_err(|error| error.to_string())
         .and_then(|text| {
@@ -102,5 +103,5 @@ fn check(path: &PathBuf) -> Verdict {
         },
     };
     println!("{verdict}");
-    verdict
+    verdict.kind()
 }

@@ -18,7 +18,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Writes `data` at `at`; what lies between the end and `at` becomes zeroes.
+    /// Writes `data` at `at`. Bytes between the old end and `at` become zeroes.
     pub fn write(&mut self, at: usize, data: &[u8]) {
         let length = self.bytes.len();
         let end = at + data.len();
@@ -34,7 +34,7 @@ impl Content {
         self.bytes[at..end].copy_from_slice(data);
     }
 
-    /// Cuts it off, or fills it up with zeroes.
+    /// Truncates it, or extends it with zeroes.
     pub fn resize(&mut self, to: usize) {
         let length = self.bytes.len();
         self.undo.push(Undo {
@@ -45,20 +45,20 @@ impl Content {
         self.bytes.resize(to, 0);
     }
 
-    /// From now on a power cut takes nothing of what was written so far.
+    /// Makes durable what was written so far.
     pub fn sync(&mut self) {
         if !self.poisoned {
             self.undo.clear();
         }
     }
 
-    /// An fsync fails: what it should have saved goes at the next power cut, even if a later one
+    /// An fsync fails. What it should have saved is lost at the next power cut, even if a later fsync
     /// succeeds.
     pub fn poison(&mut self) {
         self.poisoned = true;
     }
 
-    /// Undoes the writes after the first `kept`; answers how many bytes went.
+    /// Undoes all unsynced writes but the first `kept`; returns how many bytes were lost.
     pub fn lose(&mut self, kept: usize) -> u64 {
         let mut lost = 0;
         for undo in self.undo.drain(kept.min(self.undo.len())..).rev() {

@@ -1,7 +1,7 @@
 //! A directory: its names, and how to undo what was done to them since it was last synced.
 //!
-//! A name is durable once its *directory* was synced, and not before: so POSIX reads. What a power cut
-//! leaves of the other changes, a [`Loss`] says.
+//! A name is durable once its *directory* was synced, and not before: that is all that POSIX promises. A
+//! [`Loss`] decides which of the other changes survive a power cut.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,8 @@ use rand::{RngExt, rngs::StdRng};
 /// Names, and the inodes that they stand for.
 type Entries = BTreeMap<OsString, u64>;
 
-/// What happened to a directory at one moment: what its names stand for since then, `None` for
-/// nothing. A rename within the directory is one change, and outlives a power cut whole or not at all.
+/// A change of a directory at one moment: the new inode of each name, `None` for a removed one. A rename
+/// within the directory is one change, and survives a power cut whole or not at all.
 #[derive(Debug, Clone)]
 struct Change {
     at: u64,
@@ -37,15 +37,15 @@ pub struct Names {
 /// Which of the changes that were not synced a power cut takes.
 ///
 /// Real file systems promise more than POSIX, each something else. One that keeps the order of changes
-/// (ext4, XFS) leaves the first of them; that it would also make a name durable when its file is synced,
-/// it is not believed here. One that does not keep the order (btrfs) leaves any of them; that much it is
-/// believed, or no database could be opened again: they write the file that names another one only
-/// after that one was synced, and count on its name being there.
+/// (ext4, XFS) keeps the first of them. It also makes a name durable when its file is synced, but the harness
+/// does not rely on that. One that does not keep the order (btrfs) keeps any of them. There the name of a synced
+/// file does survive, or no database could be opened again: databases write the file that names another one
+/// only after that one was synced, and rely on its name being there.
 #[derive(Debug)]
 pub enum Loss {
     /// All since a moment, over the whole disk.
     Since(u64),
-    /// Any, as chance will have it, but for names of what was synced.
+    /// Any, at random, except names of what was synced.
     Any,
 }
 
@@ -68,7 +68,7 @@ impl Loss {
 }
 
 impl Names {
-    /// All names, as whoever looks finds them.
+    /// All names, as a reader sees them.
     pub fn entries(&self) -> &Entries {
         &self.entries
     }
@@ -78,7 +78,7 @@ impl Names {
         self.entries.get(name).copied()
     }
 
-    /// Makes names stand for something else, or for nothing, all at one moment.
+    /// Changes or removes names, all at one moment.
     pub fn change(&mut self, at: u64, names: Vec<(OsString, Option<u64>)>) {
         apply(&mut self.entries, &names);
         self.changes.push(Change {
@@ -88,7 +88,7 @@ impl Names {
         });
     }
 
-    /// From now on a power cut takes nothing of what was done so far.
+    /// Makes durable what was changed so far.
     pub fn sync(&mut self) {
         if !self.poisoned {
             self.durable.clone_from(&self.entries);
@@ -96,13 +96,13 @@ impl Names {
         }
     }
 
-    /// An fsync of the directory fails: what it should have saved goes at the next power cut, even if
-    /// a later one succeeds.
+    /// An fsync of the directory fails. What it should have saved is lost at the next power cut, even if a
+    /// later fsync succeeds.
     pub fn poison(&mut self) {
         self.poisoned = true;
     }
 
-    /// `ino` was synced; whether it got a name here that was not.
+    /// Notes that `ino` was synced; returns whether it has an unsynced name here.
     pub fn note_synced(&mut self, ino: u64) -> bool {
         let mut named = false;
         for change in &mut self.changes {
@@ -114,7 +114,7 @@ impl Names {
         named
     }
 
-    /// When the oldest and the newest change happened that a power cut may take.
+    /// When the oldest and the newest unsynced change happened.
     pub fn unsynced(&self) -> Option<(u64, u64)> {
         Some((self.changes.first()?.at, self.changes.last()?.at))
     }
@@ -126,7 +126,7 @@ impl Names {
         named.chain(changed.filter_map(|(_, to)| *to))
     }
 
-    /// A power cut: answers the names that are not any more what they were.
+    /// A power cut; returns the names that it changed.
     pub fn lose(&mut self, loss: &Loss, rng: &mut StdRng) -> Vec<OsString> {
         let mut left = self.durable.clone();
         for change in self.changes.drain(..) {

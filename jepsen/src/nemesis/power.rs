@@ -4,10 +4,18 @@ use std::{io, time::Duration};
 
 use rand::RngExt;
 
-use super::{Begun, Nemesis, RECOVERY, Stage, Strike, Wound, disks::no_disks};
-use crate::{client::Target, history::Action, network::Port, workload::OWN};
+use super::{
+    disks::no_faulty_disks,
+    fault::{ActiveFault, Fault, Repair},
+    injector::Injector,
+    kind::Nemesis,
+};
+use crate::network::Port;
 
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// For how long a node that is started again may run before a second power cut, in milliseconds.
+const STARTING_MAX_MS: u64 = 600;
+/// How long a node has time to fail after its first start was cut short.
+const START_FAILURE_MAX: Duration = Duration::from_secs(1);
 
 /// What power cuts took.
 #[derive(Default)]
@@ -16,42 +24,49 @@ struct Lost {
     names: Vec<String>,
 }
 
-impl Stage {
-    /// All are killed at once, and lose what they wrote and did not sync.
-    pub(super) fn cut_power(&mut self) -> Begun {
+/// Whether a power cut also takes names that were not synced.
+#[derive(Clone, Copy, PartialEq)]
+enum Names {
+    Lost,
+    Kept,
+}
+
+impl Injector {
+    /// All nodes are killed at once and lose the bytes that they had not synced.
+    pub(super) fn cut_power(&mut self) -> ActiveFault {
         let all = self.members.clone();
-        let lost = self.cut_power_of(&all, false);
-        let what = format!(
+        let lost = self.cut_power_of(&all, Names::Kept);
+        let description = format!(
             "power cut: {} unsynced bytes lost on all nodes together",
             lost.bytes
         );
-        Begun::new(what, Wound::Down(all), lost.bytes > 0)
+        ActiveFault::new(description, Repair::Start(all), lost.bytes > 0)
     }
 
-    /// One or all are killed, and lose unsynced names, too; every other time once more as they start
-    /// again, when they make files and directories.
-    pub(super) async fn lose_names(&mut self) -> io::Result<Begun> {
+    /// One node is killed, or all, and unsynced names are lost, too. Half of the time the power fails once
+    /// more while they start again, when they create files and directories.
+    pub(super) async fn lose_names(&mut self) -> io::Result<ActiveFault> {
         let victims = if self.rng.random_bool(0.5) {
             self.members.clone()
         } else {
-            vec![self.any()]
+            vec![self.random_member()]
         };
         if self.cluster.disk(victims[0]).is_none() {
-            return Ok(no_disks());
+            return Ok(no_faulty_disks());
         }
-        let mut lost = self.cut_power_of(&victims, true);
+        let mut lost = self.cut_power_of(&victims, Names::Lost);
         let twice = self.rng.random_bool(0.5);
         if twice {
             for id in &victims {
                 self.cluster.spawn(*id)?;
             }
-            let starting = self.rng.random_range(0..600);
-            tokio::time::sleep(Duration::from_millis(starting)).await;
-            let again = self.cut_power_of(&victims, true);
+            let starting_ms = self.rng.random_range(0..STARTING_MAX_MS);
+            tokio::time::sleep(Duration::from_millis(starting_ms)).await;
+            let again = self.cut_power_of(&victims, Names::Lost);
             lost.bytes += again.bytes;
             lost.names.extend(again.names);
         }
-        let what = format!(
+        let description = format!(
             "power cut{} on {victims:?}: {} unsynced bytes lost, and these names: {}",
             if twice {
                 ", and again at the start,"
@@ -61,54 +76,55 @@ impl Stage {
             lost.bytes,
             lost.names.join(" ")
         );
-        let bit = !lost.names.is_empty();
-        Ok(Begun::new(what, Wound::Down(victims), bit))
+        let took_effect = !lost.names.is_empty();
+        let repair = Repair::Start(victims);
+        Ok(ActiveFault::new(description, repair, took_effect))
     }
 
-    /// The founding nodes lose power while they make their directories.
+    /// The founding nodes lose power while they create their directories.
     ///
     /// # Errors
     /// A process cannot be started.
-    pub async fn cut_power_at_birth(&mut self) -> io::Result<Strike> {
+    pub async fn cut_power_at_first_start(&mut self) -> io::Result<Fault> {
         let from_ns = self.recorder.now();
         let all = self.members.clone();
-        let starting = self.rng.random_range(0..600);
-        tokio::time::sleep(Duration::from_millis(starting)).await;
-        let lost = self.cut_power_of(&all, true);
-        let mut broken = None;
+        let starting_ms = self.rng.random_range(0..STARTING_MAX_MS);
+        tokio::time::sleep(Duration::from_millis(starting_ms)).await;
+        let lost = self.cut_power_of(&all, Names::Lost);
+        let mut violation = None;
         for id in &all {
             self.cluster.spawn(*id)?;
         }
         for id in all {
-            if let Some(status) = self.cluster.ends(id, Duration::from_secs(1)).await {
-                broken = Some(format!("node {id} did not start again: {status}"));
+            if let Some(status) = self.cluster.wait_for_exit(id, START_FAILURE_MAX).await {
+                violation = Some(format!("node {id} did not start again: {status}"));
             }
         }
-        Ok(Strike {
+        Ok(Fault {
             nemesis: Nemesis::DiskNames,
             from_ns,
             to_ns: self.recorder.now(),
-            what: format!(
-                "power cut on all {starting} ms after their first start; names lost: {}",
+            description: format!(
+                "power cut on all {starting_ms} ms after their first start; names lost: {}",
                 lost.names.join(" ")
             ),
-            bit: !lost.names.is_empty(),
-            broken,
+            took_effect: !lost.names.is_empty(),
+            violation,
         })
     }
 
-    fn cut_power_of(&mut self, victims: &[Port], names_too: bool) -> Lost {
+    fn cut_power_of(&mut self, victims: &[Port], names: Names) -> Lost {
         for id in victims {
             self.cluster.kill(*id);
         }
-        let kept = self.rng.random_range(0..3);
+        let writes_kept = self.rng.random_range(0..3);
         let mut lost = Lost::default();
         for id in victims {
             let Some(disk) = self.cluster.disk(*id) else {
                 continue;
             };
-            lost.bytes += disk.lose_unsynced(kept);
-            if names_too {
+            lost.bytes += disk.lose_unsynced(writes_kept);
+            if names == Names::Lost {
                 let names = disk.lose_names(&mut self.rng);
                 lost.names.extend(names.iter().map(|name| {
                     let name = name.to_string_lossy();
@@ -117,38 +133,5 @@ impl Stage {
             }
         }
         lost
-    }
-
-    /// What is wrong with nodes that were down, where it is so: that they end by themselves, or that
-    /// numbers cannot be read through them.
-    pub(super) async fn unless_back(&mut self, nodes: &[Port]) -> Option<String> {
-        let mut wrong = None;
-        for id in nodes {
-            let back = tokio::time::timeout(RECOVERY, self.back(*id)).await;
-            let slow = || format!("node {id} was not back within {} s", RECOVERY.as_secs());
-            wrong = wrong.or(back.unwrap_or_else(|_| Err(slow())).err());
-        }
-        wrong
-    }
-
-    async fn back(&mut self, id: Port) -> Result<(), String> {
-        let mut client = self.cluster.client(id);
-        // Nobody asks for it: it is not in the history.
-        let nobodys = Target {
-            namespace: OWN,
-            id: u64::MAX,
-        };
-        loop {
-            if let Some(status) = self.cluster.exit(id) {
-                return Err(format!("node {id} did not come back: {status}"));
-            }
-            match client.ask(&nobodys, Action::Current).await {
-                Ok(_) => return Ok(()),
-                Err(status) if status.code() == tonic::Code::NotFound => {
-                    return Err(format!("node {id} came back without data: {status}"));
-                }
-                Err(_) => tokio::time::sleep(BETWEEN_TRIES).await,
-            }
-        }
     }
 }

@@ -1,79 +1,87 @@
-//! Kills, pauses, restarts.
+//! Processes that are killed, paused or restarted.
 
 use std::{io, time::Duration};
 
-use super::{Begun, Nemesis, Stage, Wound};
+use super::{
+    fault::{ActiveFault, Repair},
+    injector::Injector,
+    recovery::RECOVERY_MAX,
+};
 use crate::network::Port;
 
-const STOPPING: Duration = Duration::from_secs(10);
+/// How long a node that is told to stop may take to end.
+const STOPPING_MAX: Duration = Duration::from_secs(10);
 
-impl Stage {
-    pub(super) async fn begin_process(&mut self, nemesis: Nemesis) -> io::Result<Begun> {
-        Ok(match nemesis {
-            Nemesis::KillAll => {
-                let all = self.members.clone();
-                let killed = all.iter().filter(|id| self.cluster.kill(**id)).count();
-                Begun::new("kill -9 of all", Wound::Down(all), killed > 1)
-            }
-            Nemesis::KillLeader => {
-                let victim = self.leader();
-                self.killed(victim, "the leader, ")
-            }
-            Nemesis::RestartFast => {
-                let victim = self.any();
-                let killed = self.cluster.kill(victim);
-                self.cluster.spawn(victim)?;
-                let what = format!("node {victim} killed and started again at once");
-                Begun::new(what, Wound::Healed, killed)
-            }
-            Nemesis::PauseLeader => {
-                let victim = self.leader();
-                self.paused(victim, "the leader, ")
-            }
-            Nemesis::PauseOne => {
-                let victim = self.any();
-                self.paused(victim, "")
-            }
-            Nemesis::Rolling => self.roll().await?,
-            _ => {
-                let victim = self.any();
-                self.killed(victim, "")
-            }
-        })
+impl Injector {
+    pub(super) fn kill_one(&mut self) -> ActiveFault {
+        let victim = self.random_member();
+        self.kill(victim, "")
     }
 
-    fn killed(&mut self, victim: Port, who: &str) -> Begun {
+    pub(super) fn kill_leader(&mut self) -> ActiveFault {
+        let victim = self.leader();
+        self.kill(victim, "the leader, ")
+    }
+
+    fn kill(&mut self, victim: Port, role: &str) -> ActiveFault {
         let killed = self.cluster.kill(victim);
-        let what = format!("kill -9 of {who}node {victim}");
-        Begun::new(what, Wound::Down(vec![victim]), killed)
+        let description = format!("kill -9 of {role}node {victim}");
+        ActiveFault::new(description, Repair::Start(vec![victim]), killed)
     }
 
-    fn paused(&mut self, victim: Port, who: &str) -> Begun {
-        let stands = self.cluster.pause(victim);
-        let what = format!("SIGSTOP of {who}node {victim}");
-        Begun::new(what, Wound::Paused(victim), stands)
+    pub(super) fn kill_all(&mut self) -> ActiveFault {
+        let all = self.members.clone();
+        let killed = all.iter().filter(|id| self.cluster.kill(**id)).count();
+        ActiveFault::new("kill -9 of all", Repair::Start(all), killed > 1)
     }
 
-    async fn roll(&mut self) -> io::Result<Begun> {
-        let mut broken = None;
+    pub(super) fn restart_fast(&mut self) -> io::Result<ActiveFault> {
+        let victim = self.random_member();
+        let killed = self.cluster.kill(victim);
+        self.cluster.spawn(victim)?;
+        let description = format!("node {victim} killed and started again at once");
+        Ok(ActiveFault::new(description, Repair::Nothing, killed))
+    }
+
+    pub(super) fn pause_one(&mut self) -> ActiveFault {
+        let victim = self.random_member();
+        self.pause(victim, "")
+    }
+
+    pub(super) fn pause_leader(&mut self) -> ActiveFault {
+        let victim = self.leader();
+        self.pause(victim, "the leader, ")
+    }
+
+    fn pause(&mut self, victim: Port, role: &str) -> ActiveFault {
+        let paused = self.cluster.pause(victim);
+        let description = format!("SIGSTOP of {role}node {victim}");
+        ActiveFault::new(description, Repair::Resume(victim), paused)
+    }
+
+    pub(super) async fn restart_in_turn(&mut self) -> io::Result<ActiveFault> {
+        let mut violation = None;
         for id in self.members.clone() {
             self.cluster.terminate(id);
-            match self.cluster.ends(id, STOPPING).await {
+            match self.cluster.wait_for_exit(id, STOPPING_MAX).await {
                 Some(status) if status.success() => {}
-                Some(status) => broken = Some(format!("node {id}, told to stop, ended: {status}")),
+                Some(status) => {
+                    violation = Some(format!(
+                        "node {id} was told to stop and ended with {status}"
+                    ));
+                }
                 None => {
-                    broken = Some(format!("node {id} did not stop when told to"));
+                    violation = Some(format!("node {id} did not stop when told to"));
                     self.cluster.kill(id);
                 }
             }
             self.cluster.spawn(id)?;
             let since = self.recorder.now();
-            // What does not flow again is found when the strike is over.
-            let _ =
-                tokio::time::timeout(super::RECOVERY, self.recorder.answered_since(since)).await;
+            // If numbers do not flow again, the check at the end of the fault notices.
+            let _ = tokio::time::timeout(RECOVERY_MAX, self.recorder.answered_since(since)).await;
         }
-        self.handed_over += 1;
-        let what = "all nodes stopped and started in turn";
-        Ok(Begun::new(what, Wound::Healed, true).broken(broken))
+        self.graceful_changes += 1;
+        let description = "all nodes stopped and started in turn";
+        Ok(ActiveFault::new(description, Repair::Nothing, true).with_violation(violation))
     }
 }

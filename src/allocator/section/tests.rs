@@ -1,314 +1,356 @@
-//! A section as its shard uses it.
+//! A section and its keys, without the calls that wait.
+
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
 
 use super::*;
-use crate::sequence::{NamespaceId, SectionKey};
+use crate::{
+    allocator::transcript::{check, number, set, show, time},
+    sequence::{NamespaceId, SectionKey},
+};
 
-type Later = oneshot::Receiver<Handed>;
+const BUMP_TIME: Duration = Duration::from_millis(1);
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn book(step: u64) -> NamespaceConfig {
-    NamespaceConfig {
-        step,
-        ..NamespaceConfig::new("book")
-    }
-}
-
-/// A key, its section, and the time.
-struct One {
+/// A section, its keys, and the time.
+struct World {
     config: NamespaceConfig,
     section: Section,
-    cursor: Cursor,
+    cursors: BTreeMap<String, Cursor>,
     now: Instant,
 }
 
-impl One {
-    fn new(config: NamespaceConfig) -> One {
+impl World {
+    fn new(config: NamespaceConfig) -> World {
         let id = SectionId {
             namespace: NamespaceId(1),
             key: SectionKey::Id(7),
         };
-        One {
+        World {
             section: Section::new(id, &config),
-            cursor: Cursor::new(1, 0),
+            cursors: BTreeMap::new(),
             now: Instant::from_nanos(1),
             config,
         }
     }
 
-    fn take(&mut self, count: u64) -> Take {
-        match self.cursor.take(&self.config, count) {
-            Some(range) => Take::Range { range, bump: false },
-            None => self.section.take(&mut self.cursor, &self.config, count),
+    fn cursor(&mut self, key: &str) -> &mut Cursor {
+        let entry = self.cursors.entry(key.to_owned());
+        entry.or_insert_with(|| Cursor::new(1, 0))
+    }
+
+    /// Takes numbers, or tells what is missing. ` fast`: the section was not asked.
+    fn take(&mut self, key: &str, count: u64) -> String {
+        let config = self.config.clone();
+        if let Some(range) = self.cursor(key).take(&config, count) {
+            return show(range) + " fast";
+        }
+        let mut cursor = *self.cursor(key);
+        let take = self.section.take(&mut cursor, &config, count);
+        *self.cursor(key) = cursor;
+        match take {
+            Take::Range {
+                range,
+                refill: None,
+            } => show(range),
+            Take::Range {
+                range,
+                refill: Some(size),
+            } => format!("{}, bump {}", show(range), size.numbers),
+            Take::TooFew => "too few".into(),
+            Take::Exhausted { left } => format!("exhausted, {left} left"),
         }
     }
 
-    fn took(&mut self, count: u64) -> (u64, u64) {
-        match self.take(count) {
-            Take::Range { range, .. } => (range.first, range.last),
-            other => panic!("expected numbers, got {other:?}"),
+    /// Takes numbers one by one until the section wants a bump, and answers its size.
+    fn use_up(&mut self, key: &str) -> u64 {
+        loop {
+            if let Some((_, size)) = self.take(key, 1).split_once(", bump ") {
+                return number(size);
+            }
         }
     }
 
-    /// Whether taking, or waiting, asked for a bump.
-    fn bumps(&mut self, count: u64) -> bool {
-        match self.take(count) {
-            Take::Range { bump, .. } => bump,
-            Take::Wait => self.wait(count).1,
-            other => panic!("expected numbers, got {other:?}"),
-        }
-    }
-
-    /// Waits for numbers; and whether a bump must be asked for.
-    fn wait(&mut self, count: u64) -> (Later, bool) {
-        let (reply, later) = oneshot::channel();
-        let waiter = Waiter {
-            hash: 0,
-            key: OwnedKey::Id(7),
-            count,
-            reply,
-        };
-        (later, self.section.wait(waiter))
-    }
-
-    fn wish(&mut self) -> Option<Wish> {
-        let (config, cursor) = (&self.config, &mut self.cursor);
-        self.section
-            .wish(config, |section, _| section.left(cursor, config))
-    }
-
-    /// How many numbers a bump would bring.
-    fn wanted(&mut self) -> u64 {
-        self.wish().expect("a bump is wanted").numbers
-    }
-
-    fn grant(&mut self, old: u64, new: u64) {
+    fn grant(&mut self, old: u64, new: u64) -> String {
         let chunk = Chunk { old, new, left: 0 };
-        if self
-            .section
-            .grant(chunk, &self.config, self.now, SECOND / 1_000)
-        {
-            self.cursor.consult();
+        let granted = self.section.grant(chunk, &self.config, self.now, BUMP_TIME);
+        let refill_at = self.section.owned().unwrap().refill_at;
+        let mut told = format!("refill above {refill_at}");
+        if let Some(StepChange { was, step, .. }) = granted.step_change {
+            told += &format!(", step {was} to {step}");
         }
-        drop(self.section.served());
+        if granted.keys_must_ask {
+            told += ", keys must ask";
+            self.cursors.values_mut().for_each(Cursor::stop_fast_path);
+        }
+        told
     }
 
-    /// Uses up a chunk, and has the next one granted `later`.
-    fn next_chunk(&mut self, later: Duration) {
-        while !self.bumps(1) {}
+    /// Uses up a chunk, and grants the next one `later`.
+    fn next_chunk(&mut self, later: Duration) -> String {
+        let size = self.use_up("a");
         self.now = self.now.after(later);
-        let (old, wanted) = (self.section.ceiling, self.wanted());
-        self.grant(old, old + wanted * self.config.increment);
+        let ceiling = self.section.owned().unwrap().ceiling;
+        self.grant(ceiling, ceiling + size * self.config.increment)
     }
 
-    fn current(&self) -> Option<u64> {
-        let lattice = self.config.lattice();
-        self.section.current(Some(&self.cursor), lattice)
+    fn run(&mut self, words: &[&str]) -> String {
+        match words {
+            ["namespace", fields @ ..] => {
+                let mut config = NamespaceConfig::new("book");
+                set(&mut config, fields);
+                *self = World::new(config);
+                String::new()
+            }
+            ["change", fields @ ..] => {
+                set(&mut self.config, fields);
+                String::new()
+            }
+            ["take", key, count] => self.take(key, number(count)),
+            ["use", "up", key] => format!("bump {}", self.use_up(key)),
+            ["grant", old, new] => self.grant(number(old), number(new)),
+            ["grant", old, new, "after", later] => {
+                self.now = self.now.after(time(later));
+                self.grant(number(old), number(new))
+            }
+            ["next", "chunk", "after", later] => self.next_chunk(time(later)),
+            ["exhaust", max] => {
+                self.section.exhaust(number(max));
+                String::new()
+            }
+            ["current", key] => {
+                let cursor = self.cursors.get(*key);
+                let progression = self.config.progression();
+                format!("{:?}", self.section.current(cursor, progression))
+            }
+            other => panic!("unknown command {other:?}"),
+        }
     }
 }
 
-#[test]
-fn the_first_touch_bumps_once_and_whoever_comes_meanwhile_waits_for_the_same() {
-    let mut one = One::new(book(100));
-    assert!(matches!(one.take(1), Take::Wait));
-    let (first, bump) = one.wait(1);
-    assert!(bump);
-    assert!(matches!(one.take(250), Take::Wait));
-    let (_second, bump) = one.wait(250);
-    assert!(!bump);
-    let wish = one.wish().unwrap();
-    assert_eq!(
-        (wish.numbers, wish.unused_max),
-        (251, 251),
-        "enough for both"
-    );
-    assert_eq!(one.current(), None);
-    drop(first);
-    assert_eq!(one.wanted(), 250, "for those who are still there");
-    one.grant(1_000, 1_250);
-    assert_eq!(one.current(), Some(1_000));
-    assert_eq!(one.took(3), (1_001, 1_003));
-    assert_eq!(one.took(1), (1_004, 1_004));
-    assert_eq!(one.current(), Some(1_004));
+fn transcript(expected: Expect) {
+    let mut world = World::new(NamespaceConfig::new("book"));
+    check(expected, |words| world.run(words));
 }
 
 #[test]
-fn a_bump_that_nobody_waits_for_any_more_is_not_made() {
-    let mut one = One::new(book(100));
-    let (gone, bump) = one.wait(1_000_000);
-    assert!(bump);
-    drop(gone);
-    assert_eq!(one.wish(), None);
-    assert!(one.bumps(1), "the next one asks again");
+fn a_section_without_a_chunk_hands_out_nothing_and_knows_nothing() {
+    transcript(expect![[r#"
+        namespace step=100
+        take a 1 -> too few
+        current a -> None
+        current b -> None
+        grant 1000 1250 -> refill above 1244
+        current a -> Some(1000)
+        current b -> Some(1000)
+        take a 3 -> 1001..1003
+        take a 1 -> 1004..1004 fast
+        current a -> Some(1004)
+        current b -> Some(1000)
+    "#]]);
 }
 
 #[test]
-fn whoever_has_to_ask_stands_behind_those_who_wait() {
-    let mut one = One::new(book(100));
-    let _ = one.take(1);
-    one.grant(0, 100);
-    let (_later, bump) = one.wait(200);
-    assert!(bump);
-    one.cursor.consult();
-    assert!(matches!(one.take(1), Take::Wait), "although 100 are left");
-    assert_eq!(one.wanted(), 100);
-}
-
-#[test]
-fn keys_that_share_a_section_each_have_the_whole_chunk() {
-    let mut one = One::new(NamespaceConfig {
-        section_size: 100_000,
-        ..book(100)
-    });
-    let waiting: Vec<_> = [30, 250, 40].map(|count| one.wait(count)).into();
-    let wish = one.wish().unwrap();
-    assert_eq!((wish.numbers, wish.unused_max), (250, 250));
-    drop(waiting);
+fn a_key_asks_its_section_twice_in_a_step() {
+    transcript(expect![[r#"
+        namespace step=160
+        grant 0 160 -> refill above 150
+        take a 1 -> 1..1
+        take a 149 -> 2..150 fast
+        take a 1 -> 151..151, bump 151
+        take a 8 -> 152..159 fast
+        take a 1 -> 160..160 fast
+        take a 1 -> too few
+    "#]]);
 }
 
 #[test]
 fn a_chunk_that_runs_low_is_refilled_to_one_step_and_a_range_may_cross_the_seam() {
-    let mut one = One::new(book(160));
-    one.grant(0, 160);
-    assert!(!one.bumps(150));
-    assert!(one.bumps(1), "fewer than 1/16 are left");
-    assert!(!one.bumps(1), "asked for already");
-    assert_eq!(one.wanted(), 151, "with the 9 that were left, one step");
-    one.grant(160, 311);
-    assert_eq!(one.took(20), (153, 172));
+    transcript(expect![[r#"
+        namespace step=160
+        grant 0 160 -> refill above 150
+        take a 150 -> 1..150
+        take a 1 -> 151..151, bump 151
+        take a 1 -> 152..152 fast
+        # Of the 160 there are 8 left; the bump was asked for when there were 9.
+        grant 160 311 -> refill above 297
+        take a 20 -> 153..172
+    "#]]);
 }
 
 #[test]
-fn what_was_wanted_while_a_bump_was_under_way_does_not_swell_the_next_one() {
-    let mut one = One::new(book(160));
-    one.grant(0, 160);
-    assert!(one.bumps(155));
-    assert_eq!(one.wanted(), 155);
-    assert!(!one.bumps(4), "under way");
-    one.grant(160, 315);
-    assert!(one.bumps(155));
-    assert_eq!(one.wanted(), 159, "with the one that is left, one step");
+fn a_bump_is_asked_for_the_earlier_the_faster_numbers_go_within_bounds() {
+    transcript(expect![[r#"
+        namespace step=10000
+        grant 0 10000 -> refill above 9375
+        use up a -> bump 9376
+        # 1/16 of a step below the ceiling.
+        grant 10000 19376 after 3600s -> refill above 18751
+        # 10 000 numbers in 28 ms, with a bump of 1 ms.
+        namespace step=10000
+        grant 0 10000 -> refill above 9375
+        use up a -> bump 9376
+        grant 10000 19376 after 28ms -> refill above 18662
+        # 1/11 of a step below the ceiling.
+        namespace step=10000
+        grant 0 10000 -> refill above 9375
+        use up a -> bump 9376
+        grant 10000 19376 after 1ms -> refill above 18467
+    "#]]);
 }
 
 #[test]
-fn the_faster_numbers_go_the_earlier_a_bump_is_asked_for_within_bounds() {
-    let lead = |later| {
-        let mut one = One::new(book(10_000));
-        let _ = one.take(1);
-        one.grant(0, 10_000);
-        one.next_chunk(later);
-        one.section.ceiling - one.section.alert
-    };
-    assert_eq!(lead(SECOND * 3_600), 625, "1/16 of the step");
-    // 10 000 numbers in 28 ms; a bump takes 1 ms.
-    assert!((700..730).contains(&lead(SECOND * 28 / 1_000)));
-    assert_eq!(lead(SECOND / 1_000), 909, "1/11 of the step");
+fn the_step_of_a_hot_section_grows_and_shrinks_again_within_the_bounds() {
+    transcript(expect![[r#"
+        namespace step=100 step_min=60 step_max=1000
+        grant 0 100 -> refill above 94
+        next chunk after 100ms -> refill above 183, step 100 to 200
+        next chunk after 100ms -> refill above 359, step 200 to 400
+        next chunk after 100ms -> refill above 710, step 400 to 800
+        next chunk after 100ms -> refill above 1449, step 800 to 1000
+        next chunk after 100ms -> refill above 2388
+        next chunk after 100ms -> refill above 3327
+        # Neither hot nor cold.
+        next chunk after 1s -> refill above 4266
+        next chunk after 1s -> refill above 5205
+        # Cold.
+        next chunk after 10s -> refill above 6175, step 1000 to 500
+        next chunk after 10s -> refill above 6661, step 500 to 250
+        next chunk after 10s -> refill above 6905, step 250 to 125
+        next chunk after 10s -> refill above 7028, step 125 to 62
+        next chunk after 10s -> refill above 7088, step 62 to 60
+        next chunk after 10s -> refill above 7146
+        # Without bounds of its own the step stays.
+        namespace step=100
+        grant 0 100 -> refill above 94
+        next chunk after 1ms -> refill above 186
+        next chunk after 3600s -> refill above 281
+    "#]]);
 }
 
 #[test]
-fn no_more_than_a_step_ever_waits_to_be_used() {
-    let mut one = One::new(NamespaceConfig {
+fn no_more_than_a_step_is_ever_unused_after_a_bump() {
+    let mut world = World::new(NamespaceConfig {
+        step: 100,
         step_min: Some(50),
         step_max: Some(10_000),
-        ..book(100)
+        ..NamespaceConfig::new("book")
     });
-    let _ = one.take(1);
-    one.grant(0, 100);
+    world.grant(0, 100);
     for round in 0..40 {
-        let step = one.section.step;
-        one.next_chunk(if round < 20 {
-            SECOND / 100
-        } else {
-            SECOND * 60
-        });
-        let left = one.section.ceiling - one.current().unwrap();
+        let step = world.section.step;
+        let later = if round < 20 { "10ms" } else { "60s" };
+        world.next_chunk(time(later));
+        let progression = world.config.progression();
+        let current = world.section.current(world.cursors.get("a"), progression);
+        let left = world.section.owned().unwrap().ceiling - current.unwrap();
         assert_eq!(left, step, "round {round}");
     }
 }
 
 #[test]
-fn the_step_of_a_hot_section_grows_and_shrinks_again_within_the_bounds() {
-    let mut one = One::new(NamespaceConfig {
-        step_min: Some(60),
-        step_max: Some(1_000),
-        ..book(100)
-    });
-    let _ = one.take(1);
-    one.grant(0, 100);
-    let mut steps = |later| {
-        let mut after = || {
-            one.next_chunk(later);
-            one.section.step
-        };
-        [after(), after(), after(), after(), after(), after()]
-    };
-    assert_eq!(steps(SECOND / 10), [200, 400, 800, 1_000, 1_000, 1_000]);
-    assert_eq!(steps(SECOND), [1_000; 6], "neither hot nor cold");
-    assert_eq!(steps(SECOND * 10), [500, 250, 125, 62, 60, 60]);
+fn a_chunk_that_is_not_adjacent_raises_every_key_above_the_hole() {
+    transcript(expect![[r#"
+        namespace step=10
+        grant 0 10 -> refill above 10
+        take a 4 -> 1..4
+        take b 1 -> 1..1
+        grant 20 30 -> refill above 30, keys must ask
+        take a 1 -> 21..21
+        take b 1 -> 21..21
+        current c -> Some(20)
+    "#]]);
 }
 
 #[test]
-fn a_step_without_bounds_stays() {
-    let mut one = One::new(book(100));
-    let _ = one.take(1);
-    one.grant(0, 100);
-    one.next_chunk(SECOND / 1_000);
-    one.next_chunk(SECOND * 3_600);
-    assert_eq!(one.section.step, 100);
+fn numbers_begin_at_start_and_keep_the_increment() {
+    transcript(expect![[r#"
+        namespace step=10 start=5 increment=100
+        grant 0 905 -> refill above 905
+        current a -> Some(0)
+        take a 1 -> 5..5
+        take a 2 -> 105..205 fast
+        current a -> Some(205)
+        take a 18446744073709551615 -> too few
+    "#]]);
 }
 
 #[test]
-fn a_chunk_that_is_not_adjacent_lifts_every_key_above_the_hole() {
-    let mut one = One::new(book(10));
-    one.grant(0, 10);
-    assert_eq!(one.took(4), (1, 4));
-    one.grant(20, 30);
-    assert_eq!(one.took(1), (21, 21));
+fn the_end_of_the_numbers_is_told_with_what_is_left_and_no_bump_is_asked_for_again() {
+    transcript(expect![[r#"
+        namespace step=10 max=5
+        take a 1 -> too few
+        grant 0 5 -> refill above 5
+        take a 3 -> 1..3
+        exhaust 5
+        take a 3 -> exhausted, 2 left
+        take a 2 -> 4..5 fast
+        take a 1 -> exhausted, 0 left
+        # A greater max opens the section again.
+        change max=9
+        take a 1 -> too few
+        grant 5 9 -> refill above 9
+        take a 5 -> too few
+        take a 4 -> 6..9
+    "#]]);
 }
 
 #[test]
-fn numbers_lie_on_the_lattice_and_start_at_its_start() {
-    let mut one = One::new(NamespaceConfig {
-        start: 5,
-        increment: 100,
-        ..book(10)
-    });
-    one.grant(0, 905);
-    assert_eq!(one.current(), Some(0));
-    assert_eq!(one.took(1), (5, 5));
-    assert_eq!(one.took(2), (105, 205));
-    assert_eq!(one.current(), Some(205));
-    assert!(matches!(one.take(u64::MAX), Take::Wait));
+fn a_max_that_was_lowered_holds_at_once() {
+    transcript(expect![[r#"
+        namespace step=100
+        grant 0 100 -> refill above 94
+        take a 4 -> 1..4
+        change max=5
+        take a 1 -> 5..5 fast
+        take a 1 -> too few
+        exhaust 5
+        take a 1 -> exhausted, 0 left
+        # What was taken above the max stays known.
+        change max=3
+        current a -> Some(5)
+        take a 1 -> too few
+    "#]]);
 }
 
 #[test]
-fn the_end_of_the_number_space_is_told_with_what_is_left_and_no_bump_is_asked_for_again() {
-    let mut one = One::new(NamespaceConfig { max: 5, ..book(10) });
-    let _ = one.take(1);
-    one.grant(0, 5);
-    assert_eq!(one.took(3), (1, 3));
-    one.section.exhaust(5);
-    assert!(matches!(one.take(3), Take::Exhausted { left: 2 }));
-    assert!(!one.bumps(2));
-    assert!(matches!(one.take(1), Take::Exhausted { left: 0 }));
-    one.config.max = 9;
-    assert!(matches!(one.take(1), Take::Wait));
+fn a_section_exhausted_before_its_first_chunk_hands_out_nothing_and_knows_nothing() {
+    transcript(expect![[r#"
+        namespace step=10 max=5
+        exhaust 5
+        take a 1 -> exhausted, 0 left
+        current a -> None
+        change max=9
+        take a 1 -> too few
+        grant 5 9 -> refill above 9
+        take a 1 -> 6..6
+    "#]]);
 }
 
 #[test]
-fn a_maximum_that_was_lowered_holds_at_once() {
-    let mut one = One::new(book(100));
-    one.grant(0, 100);
-    assert_eq!(one.took(4), (1, 4));
-    one.config.max = 5;
-    assert_eq!(one.took(1), (5, 5));
-    assert!(matches!(one.take(1), Take::Wait));
+fn the_end_of_the_number_space_does_not_overflow() {
+    transcript(expect![[r#"
+        namespace step=10 increment=9223372036854775807
+        grant 0 1 -> refill above 1
+        take a 1 -> 1..1
+        take a 1 -> too few
+        exhaust 9223372036854775807
+        take a 1 -> exhausted, 0 left
+        namespace step=10
+        grant 9223372036854775797 9223372036854775807 -> refill above 9223372036854775807
+        take a 11 -> too few
+        take a 10 -> 9223372036854775798..9223372036854775807
+        current a -> Some(9223372036854775807)
+        exhaust 9223372036854775807
+        take a 1 -> exhausted, 0 left
+    "#]]);
 }
 
 #[test]
-fn a_section_exhausted_before_its_first_chunk_hands_out_nothing() {
-    let mut one = One::new(NamespaceConfig { max: 5, ..book(10) });
-    one.section.exhaust(5);
-    assert!(matches!(one.take(1), Take::Exhausted { left: 0 }));
-    assert_eq!(one.current(), None);
+#[cfg(debug_assertions)]
+#[should_panic(expected = "a chunk begins at the ceiling or above")]
+fn a_chunk_below_the_ceiling_is_a_bug() {
+    let mut world = World::new(NamespaceConfig::new("book"));
+    world.grant(0, 100);
+    world.grant(50, 150);
 }

@@ -1,311 +1,572 @@
-//! A shard as the memory uses it.
+//! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
 
 use super::*;
 use crate::{
-    clock::Instant,
-    sequence::{Chunk, KeyKind, NamespaceConfig, NamespaceId},
+    allocator::transcript::{check, number, set, show},
+    sequence::SectionKey,
 };
 
-/// A namespace and the one shard that all of its keys are in.
-struct One {
+/// A namespace, and the one shard that all of its keys are in.
+struct World {
     namespace: Namespace,
     hasher: Hasher,
     shard: Shard,
+    /// The calls that wait, by their number.
+    calls: BTreeMap<u64, oneshot::Receiver<Delivery>>,
+    calls_made: u64,
 }
 
-impl One {
-    fn new(change: impl FnOnce(&mut NamespaceConfig)) -> One {
-        let mut config = NamespaceConfig::new("book");
-        change(&mut config);
-        One {
+impl World {
+    fn new(config: NamespaceConfig) -> World {
+        World {
             namespace: Namespace {
                 id: NamespaceId(1),
                 config,
             },
             hasher: Hasher::default(),
             shard: Shard::default(),
+            calls: BTreeMap::new(),
+            calls_made: 0,
         }
     }
 
+    fn hash(&self, key: Key<'_>) -> u64 {
+        self.hasher.key(self.namespace.id, key)
+    }
+
     fn take(&mut self, key: Key<'_>, count: u64) -> (Answer, Option<u32>) {
-        let hash = self.hasher.key(self.namespace.id, key);
+        let hash = self.hash(key);
         self.shard
             .take(&self.hasher, hash, &self.namespace, key, count)
     }
 
-    fn took(&mut self, key: Key<'_>, count: u64) -> (u64, u64) {
-        match self.take(key, count).0 {
-            Answer::Taken(Ok(range)) => (range.first, range.last),
-            other => panic!("expected numbers, got {other:?}"),
-        }
-    }
-
-    fn current(&mut self, key: Key<'_>) -> Option<u64> {
-        let hash = self.hasher.key(self.namespace.id, key);
-        self.shard.current(hash, &self.namespace, key)
-    }
-
-    /// A call that waits.
-    fn wait(&mut self, key: Key<'_>, count: u64) -> oneshot::Receiver<Handed> {
-        match self.take(key, count).0 {
-            Answer::Later(later) => later,
-            other => panic!("expected to wait, got {other:?}"),
+    fn take_and_tell(&mut self, key: Key<'_>, count: u64) -> String {
+        let (answer, bump) = self.take(key, count);
+        let told = match answer {
+            Answer::Taken(taken) => show_taken(taken),
+            Answer::Later(later) => {
+                self.calls_made += 1;
+                self.calls.insert(self.calls_made, later);
+                format!("call {} waits", self.calls_made)
+            }
+        };
+        match bump {
+            None => told,
+            Some(place) => {
+                assert_eq!(place, self.place(key));
+                told + ", bump"
+            }
         }
     }
 
     /// The place of a key's section.
     fn place(&mut self, key: Key<'_>) -> u32 {
-        let hash = self.hasher.key(self.namespace.id, key);
-        if self
-            .shard
-            .cursors
-            .find(hash, self.namespace.id, key)
-            .is_none()
-        {
+        let hash = self.hash(key);
+        let id = self.namespace.id;
+        if self.shard.cursors.find(hash, id, key).is_none() {
             self.shard.insert(&self.hasher, hash, &self.namespace, key);
         }
-        let cursor = self.shard.cursors.find(hash, self.namespace.id, key);
+        let cursor = self.shard.cursors.find(hash, id, key);
         cursor.unwrap().section
     }
 
-    /// The chunk of a key's section, and whether a further bump is needed.
-    fn grant(&mut self, key: Key<'_>, old: u64, new: u64) -> bool {
+    fn propose(&mut self, key: Key<'_>) -> String {
         let place = self.place(key);
-        let chunk = Chunk { old, new, left: 0 };
-        let section = self.shard.section(place).unwrap();
-        let now = Instant::from_nanos(1);
-        if section.grant(chunk, &self.namespace.config, now, Duration::ZERO) {
-            self.shard.consult(place);
+        match self.shard.propose_bump(place, &self.namespace) {
+            Some(size) => format!("bump {}, at most {} unused", size.numbers, size.unused_max),
+            None => "nobody wants it".into(),
         }
-        self.serve(key)
     }
 
-    fn serve(&mut self, key: Key<'_>) -> bool {
+    fn grant(&mut self, key: Key<'_>, old: u64, new: u64) -> String {
         let place = self.place(key);
+        let chunk = Chunk { old, new, left: 0 };
+        let config = &self.namespace.config;
+        let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
+        // All chunks come at the same moment, so that steps with bounds of their own would grow.
+        let change = self.shard.grant(place, chunk, config, now, bump_time);
+        assert!(change.is_none());
+        self.serve(place)
+    }
+
+    /// Serves the calls that wait, and tells what each of them got.
+    fn serve(&mut self, place: u32) -> String {
         let mut served = Vec::new();
         let again = self.shard.serve(place, &self.namespace, &mut served);
         let metrics = Metrics::new();
         served.into_iter().for_each(|one| one.tell(&metrics));
-        again
+        let mut told = Vec::new();
+        self.calls.retain(|call, later| match later.try_recv() {
+            Ok(delivery) => {
+                told.push(format!("call {call}: {}", show_taken(delivery.accept())));
+                false
+            }
+            Err(_) => true,
+        });
+        if again {
+            told.push("bump again".into());
+        }
+        told.join(", ")
     }
 
-    fn wish(&mut self, key: Key<'_>) -> (u64, u64) {
-        let place = self.place(key);
-        let wish = self.shard.wish(place, &self.namespace).unwrap();
-        (wish.numbers, wish.unused_max)
+    fn close(&mut self) -> String {
+        let progression = self.namespace.config.progression();
+        show_used(self.shard.close(|_| Some(progression)))
     }
 
-    fn close(&mut self) -> Vec<(SectionId, u64, u64)> {
-        let lattice = self.namespace.config.lattice();
-        let used = self.shard.close(|_| Some(lattice));
-        used.into_iter()
-            .map(|used| (used.section, used.last, used.lost))
-            .collect()
+    fn run(&mut self, words: &[&str]) -> String {
+        match words {
+            ["namespace", fields @ ..] => {
+                let mut config = NamespaceConfig::new("book");
+                set(&mut config, fields);
+                *self = World::new(config);
+                String::new()
+            }
+            ["change", fields @ ..] => {
+                set(&mut self.namespace.config, fields);
+                String::new()
+            }
+            ["go", "to", "namespace", id] => {
+                self.namespace.id = NamespaceId(number(id) as u32);
+                String::new()
+            }
+            ["take", key, count] => self.take_and_tell(parse_key(key), number(count)),
+            ["hang", "up", call] => {
+                let later = self.calls.remove(&number(call));
+                drop(later.expect("the call waits"));
+                String::new()
+            }
+            ["propose", key] => self.propose(parse_key(key)),
+            ["grant", key, old, new] => self.grant(parse_key(key), number(old), number(new)),
+            ["exhaust", key, max] => {
+                let place = self.place(parse_key(key));
+                self.shard.exhaust(place, number(max));
+                self.serve(place)
+            }
+            ["current", key] => {
+                let key = parse_key(key);
+                let current = self.shard.current(self.hash(key), &self.namespace, key);
+                format!("{current:?}")
+            }
+            ["close"] => self.close(),
+            ["close", "without", "namespaces"] => show_used(self.shard.close(|_| None)),
+            other => panic!("unknown command {other:?}"),
+        }
     }
 }
 
-const KEY: Key<'static> = Key::Id(7);
+fn step_100() -> NamespaceConfig {
+    NamespaceConfig {
+        step: 100,
+        ..NamespaceConfig::new("book")
+    }
+}
 
-fn handed(mut later: oneshot::Receiver<Handed>) -> Result<(u64, u64), u64> {
-    let taken = later.try_recv().expect("served").accept();
-    taken.map(|range| (range.first, range.last))
+/// Digits are an id, anything else is a name.
+fn parse_key(word: &str) -> Key<'_> {
+    word.parse().map_or(Key::Name(word.as_bytes()), Key::Id)
+}
+
+fn show_taken(taken: Taken) -> String {
+    match taken {
+        Ok(range) => show(range),
+        Err(left) => format!("exhausted, {left} left"),
+    }
+}
+
+fn show_used(mut used: Vec<Used>) -> String {
+    used.sort_by(|a, b| a.section.cmp(&b.section));
+    let told = used.into_iter().map(|used| {
+        let section = match &used.section.key {
+            SectionKey::Id(id) => id.to_string(),
+            SectionKey::Name(name) => name.escape_ascii().to_string(),
+        };
+        let left = if used.has_left { "some" } else { "none" };
+        let Used { last, lost, .. } = used;
+        format!("section {section} used {last}, lost {lost}, {left} left")
+    });
+    match told.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "nothing".into(),
+        told => told,
+    }
+}
+
+fn transcript(expected: Expect) {
+    let mut world = World::new(NamespaceConfig::new("book"));
+    check(expected, |words| world.run(words));
 }
 
 #[test]
-fn calls_that_wait_are_served_in_the_order_of_their_arrival_and_small_ones_do_not_overtake() {
-    let mut one = One::new(|config| config.step = 100);
-    one.grant(KEY, 0, 100);
-    let large = one.wait(KEY, 1_000);
-    // Numbers are left for them; they come after all the same.
-    let small: Vec<_> = (0..50).map(|_| one.wait(KEY, 1)).collect();
-    assert_eq!(one.wish(KEY), (950, 1_050), "enough for all of them");
-    assert!(
-        one.grant(KEY, 100, 1_050),
-        "nothing is left for the next one"
-    );
-    assert_eq!(handed(large), Ok((1, 1_000)));
-    for (n, later) in (1_001..).zip(small) {
-        assert_eq!(handed(later), Ok((n, n)));
-    }
+fn the_first_touch_bumps_once_and_calls_that_come_meanwhile_wait_for_the_same_bump() {
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 1 -> call 1 waits, bump
+        take 7 250 -> call 2 waits
+        # Enough for both.
+        propose 7 -> bump 251, at most 251 unused
+        current 7 -> None
+        hang up 1
+        # For the one that still waits.
+        propose 7 -> bump 250, at most 250 unused
+        grant 7 1000 1250 -> call 2: 1001..1250, bump again
+        current 7 -> Some(1250)
+        take 7 1 -> call 3 waits
+    "#]]);
 }
 
 #[test]
-fn a_call_that_came_while_the_bump_was_under_way_is_not_overtaken_either() {
-    let mut one = One::new(|config| config.step = 100);
-    let first = one.wait(KEY, 1);
-    assert_eq!(one.wish(KEY), (100, 100));
-    let large = one.wait(KEY, 500);
-    assert!(one.grant(KEY, 0, 100), "a further bump is needed");
-    assert_eq!(handed(first), Ok((1, 1)));
-    let small = one.wait(KEY, 1);
-    assert_eq!(one.wish(KEY), (402, 501));
-    one.grant(KEY, 100, 502);
-    assert_eq!(handed(large), Ok((2, 501)));
-    assert_eq!(handed(small), Ok((502, 502)));
+fn a_bump_that_nobody_waits_for_any_more_is_not_made_and_the_next_call_asks_again() {
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 1000000 -> call 1 waits, bump
+        hang up 1
+        propose 7 -> nobody wants it
+        propose 7 -> nobody wants it
+        take 7 1 -> call 2 waits, bump
+    "#]]);
 }
 
 #[test]
 fn a_call_that_is_gone_takes_nothing() {
-    let mut one = One::new(|config| config.step = 100);
-    drop(one.wait(KEY, 60));
-    let second = one.wait(KEY, 5);
-    one.grant(KEY, 0, 100);
-    assert_eq!(handed(second), Ok((1, 5)));
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 60 -> call 1 waits, bump
+        hang up 1
+        take 7 5 -> call 2 waits
+        grant 7 0 100 -> call 2: 1..5
+    "#]]);
 }
 
 #[test]
-fn those_who_wait_at_the_end_of_the_number_space_get_what_is_left_in_their_order() {
-    let mut one = One::new(|config| (config.step, config.max) = (100, 50));
-    let waiting: Vec<_> = (0..60).map(|_| one.wait(KEY, 1)).collect();
-    assert!(one.grant(KEY, 0, 50), "ten go on waiting");
-    let place = one.place(KEY);
-    one.shard.section(place).unwrap().exhaust(50);
-    assert!(!one.serve(KEY));
-    let got: Vec<_> = waiting.into_iter().map(handed).collect();
-    for (n, got) in got.iter().enumerate() {
-        let number = n as u64 + 1;
-        let expected = if n < 50 { Ok((number, number)) } else { Err(0) };
-        assert_eq!(*got, expected);
-    }
+fn a_call_stands_behind_those_that_wait_although_enough_is_left_for_it() {
+    transcript(expect![[r#"
+        namespace step=100
+        grant 7 0 100
+        take 7 200 -> call 1 waits, bump
+        take 7 1 -> call 2 waits
+        propose 7 -> bump 101, at most 201 unused
+    "#]]);
 }
 
 #[test]
-fn a_maximum_raised_while_a_call_waits_at_the_old_one_serves_it() {
-    let mut one = One::new(|config| (config.step, config.max) = (100, 50));
-    one.grant(KEY, 0, 50);
-    assert_eq!(one.took(KEY, 50), (1, 50));
-    let later = one.wait(KEY, 1);
-    // The bump was decided under 50, and by its answer the maximum has been raised.
-    one.namespace.config.max = 1_000;
-    let place = one.place(KEY);
-    one.shard.section(place).unwrap().exhaust(50);
-    assert!(one.serve(KEY), "asks again, under the new maximum");
-    assert_eq!(one.wish(KEY), (100, 100));
-    one.grant(KEY, 50, 150);
-    assert_eq!(handed(later), Ok((51, 51)));
-    assert_eq!(one.took(KEY, 1), (52, 52));
+fn calls_that_wait_are_served_in_the_order_of_their_arrival_and_small_ones_do_not_overtake() {
+    transcript(expect![[r#"
+        namespace step=100
+        grant 7 0 100
+        take 7 1000 -> call 1 waits, bump
+        take 7 1 -> call 2 waits
+        take 7 1 -> call 3 waits
+        take 7 1 -> call 4 waits
+        # Enough for all of them: 1003, of which 100 are left.
+        propose 7 -> bump 903, at most 1003 unused
+        # Nothing is left for the next call, so that a further bump is needed.
+        grant 7 100 1003 -> call 1: 1..1000, call 2: 1001..1001, call 3: 1002..1002, call 4: 1003..1003, bump again
+    "#]]);
 }
 
 #[test]
-fn a_maximum_lowered_while_a_call_waits_is_told_at_once() {
-    let mut one = One::new(|config| config.step = 100);
-    one.grant(KEY, 0, 100);
-    assert_eq!(one.took(KEY, 100), (1, 100));
-    let later = one.wait(KEY, 1);
-    one.namespace.config.max = 60;
-    let place = one.place(KEY);
-    one.shard.section(place).unwrap().exhaust(60);
-    assert!(!one.serve(KEY), "no further entry");
-    assert_eq!(handed(later), Err(0));
+fn a_call_that_came_while_the_bump_was_under_way_is_not_overtaken_either() {
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 1 -> call 1 waits, bump
+        propose 7 -> bump 100, at most 100 unused
+        take 7 500 -> call 2 waits
+        grant 7 0 100 -> call 1: 1..1, bump again
+        # 99 are left, and the large call comes first.
+        take 7 1 -> call 3 waits
+        propose 7 -> bump 402, at most 501 unused
+        grant 7 100 502 -> call 2: 2..501, call 3: 502..502, bump again
+    "#]]);
+}
+
+#[test]
+fn a_refill_is_asked_for_once_and_fills_up_to_one_step() {
+    transcript(expect![[r#"
+        namespace step=160
+        grant 7 0 160
+        take 7 150 -> 1..150
+        take 7 1 -> 151..151, bump
+        # Asked for already.
+        take 7 1 -> 152..152
+        # With the 9 that were left when it was asked for: one step.
+        propose 7 -> bump 151, at most 160 unused
+        grant 7 160 311
+        # Across the seam.
+        take 7 20 -> 153..172
+        # Nobody waits, and enough is left.
+        propose 7 -> nobody wants it
+    "#]]);
+}
+
+#[test]
+fn a_wish_made_while_a_bump_is_under_way_does_not_swell_the_next_bump() {
+    transcript(expect![[r#"
+        namespace step=160
+        grant 7 0 160
+        take 7 155 -> 1..155, bump
+        propose 7 -> bump 155, at most 160 unused
+        take 7 4 -> 156..159
+        grant 7 160 315
+        take 7 155 -> 160..314, bump
+        # With the one that is left: one step.
+        propose 7 -> bump 159, at most 160 unused
+        # Another key of the section asks it while the bump is under way.
+        namespace step=160 section_size=100
+        grant 7 0 160
+        take 7 155 -> 1..155, bump
+        propose 7 -> bump 155, at most 160 unused
+        take 8 159 -> 1..159
+        grant 7 160 315
+        take 7 150 -> 156..305
+        take 7 5 -> 306..310, bump
+        # 155, not the 159 of key 8.
+        propose 7 -> bump 155, at most 160 unused
+    "#]]);
+}
+
+#[test]
+fn several_wishes_before_a_bump_is_proposed_become_the_largest() {
+    transcript(expect![[r#"
+        namespace step=160
+        grant 7 0 160
+        take 7 151 -> 1..151, bump
+        take 7 4 -> 152..155
+        take 7 200 -> call 1 waits
+        propose 7 -> bump 195, at most 200 unused
+    "#]]);
+}
+
+#[test]
+fn a_step_whose_bounds_were_changed_holds_for_the_next_call_that_waits() {
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 1 -> call 1 waits, bump
+        change step=300
+        propose 7 -> bump 300, at most 300 unused
+    "#]]);
+}
+
+#[test]
+fn calls_for_one_key_use_up_the_same_numbers_and_keys_that_share_a_section_do_not() {
+    transcript(expect![[r#"
+        namespace step=100 section_size=1
+        take 7 30 -> call 1 waits, bump
+        take 7 250 -> call 2 waits
+        take 7 40 -> call 3 waits
+        propose 7 -> bump 320, at most 320 unused
+        namespace step=100 section_size=100000
+        take 7 30 -> call 1 waits, bump
+        take 8 250 -> call 2 waits
+        take 9 40 -> call 3 waits
+        propose 7 -> bump 250, at most 250 unused
+    "#]]);
+}
+
+#[test]
+fn calls_that_wait_at_the_end_of_the_numbers_get_what_is_left_in_their_order() {
+    transcript(expect![[r#"
+        namespace step=100 max=3
+        take 7 1 -> call 1 waits, bump
+        take 7 1 -> call 2 waits
+        take 7 1 -> call 3 waits
+        take 7 1 -> call 4 waits
+        take 7 1 -> call 5 waits
+        propose 7 -> bump 100, at most 100 unused
+        # Two go on waiting.
+        grant 7 0 3 -> call 1: 1..1, call 2: 2..2, call 3: 3..3, bump again
+        exhaust 7 3 -> call 4: exhausted, 0 left, call 5: exhausted, 0 left
+    "#]]);
+}
+
+#[test]
+fn a_max_that_was_raised_while_a_call_waited_at_the_old_one_serves_it() {
+    transcript(expect![[r#"
+        namespace step=100 max=50
+        grant 7 0 50
+        take 7 50 -> 1..50, bump
+        take 7 1 -> call 1 waits
+        # The bump was decided under 50; the maximum is raised before its answer is there.
+        change max=1000
+        exhaust 7 50 -> bump again
+        propose 7 -> bump 100, at most 100 unused
+        grant 7 50 150 -> call 1: 51..51
+        take 7 1 -> 52..52
+    "#]]);
+}
+
+#[test]
+fn a_max_that_was_lowered_while_a_call_waited_is_told_without_a_further_bump() {
+    transcript(expect![[r#"
+        namespace step=100
+        grant 7 0 100
+        take 7 100 -> 1..100, bump
+        take 7 1 -> call 1 waits
+        change max=60
+        exhaust 7 60 -> call 1: exhausted, 0 left
+    "#]]);
 }
 
 #[test]
 fn keys_of_a_shared_section_stand_at_the_floor_and_grow_apart() {
-    let mut one = One::new(|config| config.section_size = 100);
-    one.grant(Key::Id(1), 500, 550);
-    assert_eq!(one.took(Key::Id(1), 10), (501, 510));
-    assert_eq!(one.took(Key::Id(2), 2), (501, 502));
-    assert_eq!(one.current(Key::Id(3)), Some(500));
-    assert_eq!(one.current(Key::Id(100)), None, "another section");
-    let section = one.namespace.section_of(Key::Id(1));
-    assert_eq!(one.close(), [(section, 510, 8)]);
+    transcript(expect![[r#"
+        namespace section_size=100
+        grant 1 500 550
+        take 1 10 -> 501..510, bump
+        take 2 2 -> 501..502
+        current 3 -> Some(500)
+        # Another section.
+        current 100 -> None
+        close -> section 0 used 510, lost 8, some left
+    "#]]);
 }
 
 #[test]
-fn a_chunk_that_is_not_adjacent_lifts_every_key_of_its_section() {
-    let mut one = One::new(|config| config.section_size = 100);
-    one.grant(Key::Id(1), 0, 10);
-    assert_eq!(one.took(Key::Id(1), 2), (1, 2));
-    assert_eq!(one.took(Key::Id(2), 1), (1, 1));
-    one.grant(Key::Id(3), 20, 30);
-    assert_eq!(one.took(Key::Id(1), 1), (21, 21));
-    assert_eq!(one.took(Key::Id(2), 1), (21, 21));
+fn a_chunk_that_is_not_adjacent_raises_every_key_of_its_section_and_of_no_other() {
+    transcript(expect![[r#"
+        namespace section_size=100
+        grant 1 0 10
+        grant 100 0 10
+        take 1 2 -> 1..2, bump
+        take 2 1 -> 1..1
+        take 100 1 -> 1..1, bump
+        grant 3 20 30
+        take 1 1 -> 21..21, bump
+        take 2 1 -> 21..21
+        take 100 1 -> 2..2
+    "#]]);
 }
 
 #[test]
-fn what_was_used_above_a_maximum_that_was_lowered_is_not_forgotten() {
-    let mut one = One::new(|_| ());
-    one.grant(KEY, 50, 100);
-    assert_eq!(one.took(KEY, 10), (51, 60));
-    one.namespace.config.max = 40;
-    assert_eq!(one.current(KEY), Some(60));
-    let section = one.namespace.section_of(KEY);
-    assert_eq!(one.close(), [(section, 60, 0)]);
+fn what_was_used_above_a_max_that_was_lowered_is_not_forgotten() {
+    transcript(expect![[r#"
+        grant 7 50 100
+        take 7 10 -> 51..60, bump
+        change max=40
+        current 7 -> Some(60)
+        close -> section 7 used 60, lost 0, some left
+    "#]]);
 }
 
 #[test]
-fn names_and_ids_of_one_namespace_and_the_same_key_of_two_do_not_meet() {
-    let mut one = One::new(|config| config.key_kind = KeyKind::Name);
-    let name = 7u64.to_le_bytes();
-    one.grant(Key::Name(&name), 0, 100);
-    assert_eq!(one.took(Key::Name(&name), 3), (1, 3));
-    one.namespace.id = NamespaceId(2);
-    drop(one.wait(Key::Name(&name), 1));
-    drop(one.wait(KEY, 1));
+fn closing_tells_what_was_used_of_every_section_that_got_a_chunk() {
+    transcript(expect![[r#"
+        take 7 1 -> call 1 waits, bump
+        close -> nothing
+        # Used up.
+        grant 7 0 10
+        take 7 10 -> 1..10, bump
+        close -> section 7 used 10, lost 0, none left
+        # Not used.
+        grant 7 0 10
+        close -> section 7 used 0, lost 0, some left
+        # Several, one of them without a chunk.
+        grant 7 0 10
+        grant 8 20 30
+        take 8 3 -> 21..23, bump
+        take 9 1 -> call 2 waits, bump
+        close -> section 7 used 0, lost 0, some left, section 8 used 23, lost 0, some left
+        close -> nothing
+    "#]]);
 }
 
 #[test]
-fn many_keys_stay_apart_while_the_tables_grow() {
-    let mut one = One::new(|_| ());
-    for id in 0..5_000 {
-        one.grant(Key::Id(id), id, id + 100);
-    }
-    for id in 0..5_000 {
-        assert_eq!(one.took(Key::Id(id), 1).0, id + 1);
-    }
-}
-
-#[test]
-fn closing_says_what_was_used_of_every_section_that_got_a_chunk() {
-    let mut one = One::new(|_| ());
-    let _ = one.take(KEY, 1);
-    assert_eq!(one.close(), []);
-    one.grant(KEY, 0, 10);
-    let _ = one.take(KEY, 10);
-    let section = one.namespace.section_of(KEY);
-    assert_eq!(one.close(), [(section.clone(), 10, 0)], "used up");
-    one.grant(KEY, 0, 10);
-    assert_eq!(one.close(), [(section, 0, 0)]);
+fn closing_counts_what_each_key_of_a_shared_section_loses() {
+    transcript(expect![[r#"
+        namespace section_size=100 increment=10 start=5
+        grant 1 1000 2005
+        take 1 3 -> 1005..1025, bump
+        take 2 1 -> 1005..1005
+        take 3 5 -> 1005..1045
+        # Known, and nothing taken.
+        take 4 1000 -> call 1 waits
+        close -> section 0 used 1045, lost 11, some left
+    "#]]);
 }
 
 #[test]
 fn what_was_used_in_a_namespace_that_is_not_known_is_not_told() {
-    let mut one = One::new(|_| ());
-    one.grant(KEY, 0, 10);
-    assert_eq!(one.took(KEY, 2), (1, 2));
-    assert_eq!(one.shard.close(|_| None), []);
+    transcript(expect![[r#"
+        grant 7 0 10
+        take 7 2 -> 1..2, bump
+        close without namespaces -> nothing
+    "#]]);
 }
 
 #[test]
-fn what_a_shard_holds_is_known_without_a_look_at_its_keys() {
-    let mut one = One::new(|_| ());
-    assert_eq!(one.shard.footprint().keys, 0);
-    for id in 0..1_000 {
-        let _ = one.take(Key::Id(id), 1);
+fn names_and_ids_of_one_namespace_and_the_same_key_of_two_stay_apart() {
+    transcript(expect![[r#"
+        grant seven 0 100
+        take seven 3 -> 1..3, bump
+        take 7 1 -> call 1 waits, bump
+        go to namespace 2
+        take seven 1 -> call 2 waits, bump
+        take 7 1 -> call 3 waits, bump
+        go to namespace 1
+        take seven 1 -> 4..4
+    "#]]);
+    // A name with the bytes of an id.
+    let mut world = World::new(step_100());
+    let bytes = 7u64.to_le_bytes();
+    world.grant(Key::Name(&bytes), 0, 100);
+    assert_eq!(world.take_and_tell(Key::Name(&bytes), 3), "1..3");
+    assert_eq!(world.take_and_tell(Key::Id(7), 1), "call 1 waits, bump");
+    world.namespace.id = NamespaceId(2);
+    let told = world.take_and_tell(Key::Name(&bytes), 1);
+    assert_eq!(told, "call 2 waits, bump");
+}
+
+#[test]
+fn many_keys_stay_apart_while_the_tables_grow() {
+    let mut world = World::new(step_100());
+    for id in 0..5_000 {
+        world.grant(Key::Id(id), id, id + 100);
     }
-    let ids = one.shard.footprint();
+    for id in 0..5_000 {
+        let first = id + 1;
+        let told = world.take_and_tell(Key::Id(id), 1);
+        assert_eq!(told, format!("{first}..{first}"));
+    }
+}
+
+#[test]
+fn a_section_takes_96_bytes() {
+    assert_eq!(size_of::<SectionSlot>(), 96);
+}
+
+#[test]
+fn the_footprint_is_known_without_a_look_at_the_keys() {
+    let mut world = World::new(NamespaceConfig::new("book"));
+    assert_eq!(world.shard.footprint().keys, 0);
+    for id in 0..1_000 {
+        let _ = world.take(Key::Id(id), 1);
+    }
+    let ids = world.shard.footprint();
     assert_eq!((ids.keys, ids.sections), (1_000, 1_000));
-    let least = 1_000 * (size_of::<Cursor>() + size_of::<Section>());
+    let least = 1_000 * (size_of::<Cursor>() + size_of::<SectionSlot>());
     assert!((least..4 * least).contains(&ids.bytes), "{ids:?}");
-    one.namespace.config.key_kind = KeyKind::Name;
     let name = [b'n'; 256];
-    let _ = one.take(Key::Name(&name), 1);
-    let all = one.shard.footprint();
+    let _ = world.take(Key::Name(&name), 1);
+    let all = world.shard.footprint();
     assert_eq!((all.keys, all.sections), (1_001, 1_001));
     assert!(all.bytes >= ids.bytes + 2 * name.len(), "{ids:?} {all:?}");
-    let _ = one.close();
-    let none = one.shard.footprint();
+    let _ = world.close();
+    let none = world.shard.footprint();
     assert!(none.keys == 0 && none.bytes < 1_000, "{none:?}");
 }
 
 #[test]
 fn keys_that_share_a_section_are_counted_beside_it() {
-    let mut one = One::new(|config| config.section_size = 100);
+    let mut world = World::new(NamespaceConfig {
+        section_size: 100,
+        ..NamespaceConfig::new("book")
+    });
     for id in 0..250 {
-        let _ = one.take(Key::Id(id), 1);
+        let _ = world.take(Key::Id(id), 1);
     }
-    let footprint = one.shard.footprint();
+    let footprint = world.shard.footprint();
     assert_eq!((footprint.keys, footprint.sections), (250, 3));
 }

@@ -1,6 +1,24 @@
-//! What the lease's clock counts.
+//! Transcripts of quorums and of leases. To accept what the code says today: `UPDATE_EXPECT=1`.
 
-use super::*;
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use expect_test::{Expect, expect};
+
+use super::{LeaseClock, Quorums, TermLease};
+use crate::{
+    clock::{Clock, Instant},
+    sequence::NodeId,
+};
+
+const LEASE: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct ManualClock(AtomicU64);
@@ -15,188 +33,461 @@ fn ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-fn quorums(sets: &[&[NodeId]]) -> Quorums {
-    Quorums::new(sets.iter().map(|set| set.iter().copied().collect()))
+fn quorums(log_index: u64, sets: &[&[NodeId]]) -> Quorums {
+    Quorums::new(
+        log_index,
+        sets.iter().map(|set| set.iter().copied().collect()),
+    )
 }
 
-fn clock() -> LeaseClock {
-    LeaseClock::new(
-        Arc::new(ManualClock::default()),
-        1,
-        Duration::from_millis(200),
-    )
+/// The leases of node 1, which last 200 ms. Every step writes one line: what happened, and the state of each
+/// lease that has begun. `{1, 2}+{2, 3}@7` is the joint membership of these voters at log index 7.
+struct Transcript {
+    time: Arc<ManualClock>,
+    clock: Arc<LeaseClock>,
+    leases: Vec<Arc<TermLease>>,
+    text: String,
+}
+
+impl Transcript {
+    fn new() -> Self {
+        let time = Arc::new(ManualClock::default());
+        Transcript {
+            clock: Arc::new(LeaseClock::new(time.clone(), 1, LEASE)),
+            time,
+            leases: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    fn line(&mut self, step: impl AsRef<str>, result: impl AsRef<str>) {
+        writeln!(self.text, "{} -> {}", step.as_ref(), result.as_ref()).unwrap();
+    }
+
+    fn show_leases(&mut self, step: impl AsRef<str>) {
+        let states: Vec<String> = self.leases.iter().map(|lease| state(lease)).collect();
+        let all = match states.as_slice() {
+            [] => "no lease".to_owned(),
+            states => states.join(", "),
+        };
+        self.line(step, all);
+    }
+
+    fn lead(&mut self, term: u64, in_force: &Quorums) {
+        let lease = self.clock.begin(term, in_force.clone());
+        if !self.leases.iter().any(|known| Arc::ptr_eq(known, &lease)) {
+            self.leases.push(lease);
+        }
+        self.show_leases(format!("lead term {term} with {}", text(in_force)));
+    }
+
+    fn ack(&mut self, term: u64, peer: NodeId, sent: u64) {
+        self.clock.record_ack(term, peer, ms(sent));
+        self.show_leases(format!("ack {peer} in term {term}, sent at {sent}ms"));
+    }
+
+    fn propose(&mut self, in_force: &Quorums, voters: &[NodeId]) {
+        let voters: BTreeSet<NodeId> = voters.iter().copied().collect();
+        let step = format!("propose {voters:?} while {} in force", text(in_force));
+        self.clock.propose(in_force.clone(), voters);
+        self.show_leases(step);
+    }
+
+    fn settle(&mut self, in_force: &Quorums) {
+        self.clock.settle(in_force.clone());
+        self.show_leases(format!("settle on {}", text(in_force)));
+    }
+
+    fn void_before(&mut self, term: u64) {
+        self.clock.void_before(term);
+        self.show_leases(format!("Raft adopts term {term}"));
+    }
+
+    fn void(&mut self) {
+        self.clock.void();
+        self.show_leases("give the term up");
+    }
+
+    /// Asks the latest lease.
+    fn at(&mut self, now: u64) {
+        let lease = self.leases.last().expect("no lease has begun");
+        let answer = match lease.is_valid(ms(now)) {
+            true => "answer",
+            false => "do not answer",
+        };
+        self.line(format!("at {now}ms"), answer);
+    }
+
+    fn silence(&mut self, now: u64, peer: NodeId) {
+        self.time.0.store(now, Ordering::Relaxed);
+        let silence = match self.clock.silence(peer) {
+            None => "unknown".to_owned(),
+            Some(silence) => {
+                let since = match silence.in_term {
+                    true => "its last acknowledgement",
+                    false => "the term began",
+                };
+                format!("{:?} since {since}", silence.lasts)
+            }
+        };
+        self.line(format!("silence of {peer} at {now}ms"), silence);
+    }
+
+    fn check(self, expected: Expect) {
+        expected.assert_eq(&self.text);
+    }
+}
+
+fn text(quorums: &Quorums) -> String {
+    let sets: Vec<String> = quorums.sets().map(|voters| format!("{voters:?}")).collect();
+    format!("{}@{}", sets.join("+"), quorums.log_index())
+}
+
+fn state(lease: &TermLease) -> String {
+    let term = lease.term();
+    if lease.is_void() {
+        format!("term {term} void")
+    } else if lease.deadline() == Instant::NEVER {
+        format!("term {term} valid for ever")
+    } else if lease.deadline() < ms(1) {
+        format!("term {term} not valid")
+    } else {
+        let until = lease.deadline().since(Instant::default());
+        format!("term {term} valid until {}ms", until.as_millis())
+    }
+}
+
+#[test]
+fn a_quorum_is_a_majority_of_every_voter_set() {
+    let mut text = String::new();
+    let mut agree = |sets: &[&[NodeId]], nodes: &[NodeId]| {
+        let agrees = quorums(0, sets).agree(&nodes.iter().copied().collect());
+        writeln!(text, "{nodes:?} of {sets:?} -> {agrees}").unwrap();
+    };
+    agree(&[&[1]], &[]);
+    agree(&[&[1]], &[1]);
+    agree(&[&[1, 2]], &[1]);
+    agree(&[&[1, 2]], &[1, 2]);
+    agree(&[&[1, 2, 3]], &[1]);
+    agree(&[&[1, 2, 3]], &[1, 3]);
+    agree(&[&[1, 2, 3]], &[1, 8, 9]);
+    agree(&[&[1, 2, 3, 4]], &[1, 2]);
+    agree(&[&[1, 2, 3, 4]], &[1, 2, 4]);
+    agree(&[&[1, 2, 3, 4, 5]], &[1, 2]);
+    agree(&[&[1, 2, 3, 4, 5]], &[1, 2, 5]);
+    agree(&[&[1, 2, 3], &[3, 4, 5]], &[1, 2, 3]);
+    agree(&[&[1, 2, 3], &[3, 4, 5]], &[1, 3, 4]);
+    agree(&[], &[1]);
+    agree(&[&[]], &[1]);
+    expect![[r#"
+        [] of [[1]] -> false
+        [1] of [[1]] -> true
+        [1] of [[1, 2]] -> false
+        [1, 2] of [[1, 2]] -> true
+        [1] of [[1, 2, 3]] -> false
+        [1, 3] of [[1, 2, 3]] -> true
+        [1, 8, 9] of [[1, 2, 3]] -> false
+        [1, 2] of [[1, 2, 3, 4]] -> false
+        [1, 2, 4] of [[1, 2, 3, 4]] -> true
+        [1, 2] of [[1, 2, 3, 4, 5]] -> false
+        [1, 2, 5] of [[1, 2, 3, 4, 5]] -> true
+        [1, 2, 3] of [[1, 2, 3], [3, 4, 5]] -> false
+        [1, 3, 4] of [[1, 2, 3], [3, 4, 5]] -> true
+        [1] of [] -> false
+        [1] of [[]] -> false
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn a_majority_has_reached_what_its_slowest_node_has_reached() {
+    let mut text = String::new();
+    let mut reached = |sets: &[&[NodeId]], points: &[(NodeId, u32)]| {
+        let of = |node| points.iter().find(|(id, _)| *id == node).map(|(_, at)| *at);
+        let reached = quorums(0, sets).majority_reached(of);
+        writeln!(text, "{points:?} of {sets:?} -> {reached:?}").unwrap();
+    };
+    reached(&[&[1, 2, 3]], &[(1, 90)]);
+    reached(&[&[1, 2, 3]], &[(1, 90), (2, 50)]);
+    reached(&[&[1, 2, 3]], &[(1, 90), (2, 50), (3, 70)]);
+    reached(&[&[1, 2, 3, 4]], &[(1, 90), (2, 50), (3, 70)]);
+    reached(&[&[1, 2, 3, 4, 5]], &[(1, 90), (2, 50), (3, 70), (4, 60)]);
+    reached(&[&[1, 2, 3], &[3, 4, 5]], &[(1, 90), (2, 50), (3, 70)]);
+    reached(
+        &[&[1, 2, 3], &[3, 4, 5]],
+        &[(1, 90), (2, 50), (3, 70), (5, 20)],
+    );
+    reached(&[], &[(1, 90)]);
+    expect![[r#"
+        [(1, 90)] of [[1, 2, 3]] -> None
+        [(1, 90), (2, 50)] of [[1, 2, 3]] -> Some(50)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3]] -> Some(70)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3, 4]] -> Some(50)
+        [(1, 90), (2, 50), (3, 70), (4, 60)] of [[1, 2, 3, 4, 5]] -> Some(60)
+        [(1, 90), (2, 50), (3, 70)] of [[1, 2, 3], [3, 4, 5]] -> None
+        [(1, 90), (2, 50), (3, 70), (5, 20)] of [[1, 2, 3], [3, 4, 5]] -> Some(20)
+        [(1, 90)] of [] -> None
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
 fn the_lease_runs_from_the_sending_of_what_a_majority_acknowledged() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    assert!(!lease.is_valid(ms(0)), "nobody has spoken");
-    clock.credit(3, 2, ms(1_000));
-    assert!(lease.is_valid(ms(1_199)));
-    assert!(!lease.is_valid(ms(1_200)));
-    clock.credit(3, 3, ms(900));
-    assert_eq!(
-        lease.deadline(),
-        ms(1_200),
-        "an older one does not shorten it"
-    );
+    let mut t = Transcript::new();
+    t.lead(3, &quorums(0, &[&[1, 2, 3]]));
+    t.at(0);
+    t.ack(3, 2, 1_000);
+    t.at(1_199);
+    t.at(1_200);
+    // An older acknowledgement does not shorten it, of this peer or of another.
+    t.ack(3, 3, 900);
+    t.ack(3, 2, 950);
+    t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        at 1199ms -> answer
+        at 1200ms -> do not answer
+        ack 3 in term 3, sent at 900ms -> term 3 valid until 1200ms
+        ack 2 in term 3, sent at 950ms -> term 3 valid until 1200ms
+    "#]]);
 }
 
 #[test]
 fn of_five_voters_the_second_fastest_peer_counts() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3, 4, 5]]));
-    clock.credit(3, 2, ms(1_000));
-    assert!(!lease.is_valid(ms(0)));
-    clock.credit(3, 3, ms(500));
-    assert_eq!(lease.deadline(), ms(700));
-    clock.credit(3, 4, ms(800));
-    assert_eq!(lease.deadline(), ms(1_000));
+    let mut t = Transcript::new();
+    t.lead(3, &quorums(0, &[&[1, 2, 3, 4, 5]]));
+    t.ack(3, 2, 1_000);
+    t.at(0);
+    t.ack(3, 3, 500);
+    t.ack(3, 4, 800);
+    t.check(expect![[r#"
+        lead term 3 with {1, 2, 3, 4, 5}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 3 in term 3, sent at 500ms -> term 3 valid until 700ms
+        ack 4 in term 3, sent at 800ms -> term 3 valid until 1000ms
+    "#]]);
 }
 
 #[test]
 fn a_joint_membership_needs_both_majorities() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3], &[3, 4, 5]]));
-    clock.credit(3, 2, ms(1_000));
-    assert!(!lease.is_valid(ms(0)));
-    clock.credit(3, 4, ms(100));
-    clock.credit(3, 5, ms(90));
-    assert_eq!(lease.deadline(), ms(290));
+    let mut t = Transcript::new();
+    t.lead(3, &quorums(0, &[&[1, 2, 3], &[3, 4, 5]]));
+    t.ack(3, 2, 1_000);
+    t.at(0);
+    t.ack(3, 4, 100);
+    t.ack(3, 5, 90);
+    t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}+{3, 4, 5}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 4 in term 3, sent at 100ms -> term 3 not valid
+        ack 5 in term 3, sent at 90ms -> term 3 valid until 290ms
+    "#]]);
 }
 
 #[test]
 fn a_sole_voters_lease_never_ends_until_another_membership_is_proposed() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1]]));
-    assert!(lease.is_valid(ms(u64::from(u32::MAX))));
-    clock.propose(quorums(&[&[1]]), BTreeSet::from([1, 2]));
-    assert!(!lease.is_valid(ms(0)));
-    clock.credit(3, 2, ms(1_000));
-    assert_eq!(lease.deadline(), ms(1_200));
+    let mut t = Transcript::new();
+    let sole = quorums(0, &[&[1]]);
+    t.lead(3, &sole);
+    t.at(u64::from(u32::MAX));
+    t.propose(&sole, &[1, 2]);
+    t.at(0);
+    t.ack(3, 2, 1_000);
+    t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        at 4294967295ms -> answer
+        propose {1, 2} while {1}@0 in force -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+    "#]]);
 }
 
 #[test]
-fn acknowledgements_of_another_term_extend_nothing() {
-    let clock = clock();
-    clock.credit(2, 2, ms(1_000));
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    assert!(!lease.is_valid(ms(0)));
-    clock.credit(2, 2, ms(1_100));
-    assert!(!lease.is_valid(ms(0)));
-    clock.credit(4, 2, ms(1_100));
-    assert!(!lease.is_valid(ms(0)));
+fn an_acknowledgement_of_another_term_extends_nothing() {
+    let mut t = Transcript::new();
+    t.ack(2, 2, 1_000);
+    t.lead(3, &quorums(0, &[&[1, 2, 3]]));
+    t.at(0);
+    t.ack(2, 2, 1_100);
+    t.at(0);
+    t.ack(4, 2, 1_100);
+    t.at(0);
+    t.check(expect![[r#"
+        ack 2 in term 2, sent at 1000ms -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 2, sent at 1100ms -> term 3 not valid
+        at 0ms -> do not answer
+        ack 2 in term 4, sent at 1100ms -> term 3 not valid
+        at 0ms -> do not answer
+    "#]]);
 }
 
 #[test]
-fn those_that_came_before_the_term_was_noticed_count() {
-    let clock = clock();
-    clock.credit(3, 2, ms(1_000));
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    assert_eq!(lease.deadline(), ms(1_200));
+fn an_acknowledgement_that_came_before_the_term_was_noticed_counts() {
+    let mut t = Transcript::new();
+    t.ack(3, 2, 1_000);
+    t.lead(3, &quorums(0, &[&[1, 2, 3]]));
+    t.check(expect![[r#"
+        ack 2 in term 3, sent at 1000ms -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 valid until 1200ms
+    "#]]);
 }
 
 #[test]
 fn a_void_lease_stays_void() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    clock.credit(3, 2, ms(1_000));
-    clock.void_before(3);
-    assert!(lease.is_valid(ms(1_000)), "of the same term");
-    clock.void_before(4);
-    assert!(lease.is_void());
-    clock.credit(3, 2, ms(2_000));
-    assert!(!lease.is_valid(ms(2_000)));
-    let again = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    assert!(again.is_void(), "the same term does not start over");
-    let next = clock.begin(5, quorums(&[&[1, 2, 3]]));
-    assert!(!next.is_void());
+    let mut t = Transcript::new();
+    let three = quorums(0, &[&[1, 2, 3]]);
+    t.lead(3, &three);
+    t.ack(3, 2, 1_000);
+    // It is the same term.
+    t.void_before(3);
+    t.at(1_000);
+    t.void_before(4);
+    t.ack(3, 2, 2_000);
+    t.at(2_000);
+    // The same term does not start over.
+    t.lead(3, &three);
+    t.lead(5, &three);
+    t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        Raft adopts term 3 -> term 3 valid until 1200ms
+        at 1000ms -> answer
+        Raft adopts term 4 -> term 3 void
+        ack 2 in term 3, sent at 2000ms -> term 3 void
+        at 2000ms -> do not answer
+        lead term 3 with {1, 2, 3}@0 -> term 3 void
+        lead term 5 with {1, 2, 3}@0 -> term 3 void, term 5 not valid
+    "#]]);
 }
 
 #[test]
-fn a_lease_that_is_begun_after_a_later_term_was_seen_is_void() {
-    let clock = clock();
-    clock.credit(3, 2, ms(1_000));
-    clock.void_before(4);
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    assert!(lease.is_void());
-    assert!(!clock.begin(4, quorums(&[&[1, 2, 3]])).is_void());
+fn a_lease_that_begins_after_a_later_term_was_seen_is_void() {
+    let mut t = Transcript::new();
+    let three = quorums(0, &[&[1, 2, 3]]);
+    t.ack(3, 2, 1_000);
+    t.void_before(4);
+    t.lead(3, &three);
+    t.lead(4, &three);
+    t.check(expect![[r#"
+        ack 2 in term 3, sent at 1000ms -> no lease
+        Raft adopts term 4 -> no lease
+        lead term 3 with {1, 2, 3}@0 -> term 3 void
+        lead term 4 with {1, 2, 3}@0 -> term 3 void, term 4 not valid
+    "#]]);
 }
 
 #[test]
 fn a_new_term_voids_the_last_one() {
-    let clock = clock();
-    let old = clock.begin(3, quorums(&[&[1]]));
-    clock.begin(5, quorums(&[&[1]]));
-    assert!(old.is_void());
+    let mut t = Transcript::new();
+    let sole = quorums(0, &[&[1]]);
+    t.lead(3, &sole);
+    t.lead(5, &sole);
+    t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        lead term 5 with {1}@0 -> term 3 void, term 5 valid for ever
+    "#]]);
 }
 
 #[test]
-fn a_proposed_majority_counts_until_what_is_in_force_is_known() {
-    let clock = clock();
-    let lease = clock.begin(3, quorums(&[&[1, 2, 3]]));
-    clock.credit(3, 2, ms(1_000));
-    assert_eq!(lease.deadline(), ms(1_200));
-    clock.propose(quorums(&[&[1, 2, 3]]), BTreeSet::from([1, 2, 3, 4]));
-    assert!(!lease.is_valid(ms(0)), "two of four are no majority");
-    clock.settle(quorums(&[&[1, 2, 3]]));
-    assert_eq!(lease.deadline(), ms(1_200), "it was refused");
+fn a_proposed_majority_is_needed_until_the_membership_in_force_is_known() {
+    let mut t = Transcript::new();
+    let three = quorums(0, &[&[1, 2, 3]]);
+    t.lead(3, &three);
+    t.ack(3, 2, 1_000);
+    // Two of four are no majority.
+    t.propose(&three, &[1, 2, 3, 4]);
+    t.at(0);
+    // It was refused.
+    t.settle(&three);
+    t.check(expect![[r#"
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 1000ms -> term 3 valid until 1200ms
+        propose {1, 2, 3, 4} while {1, 2, 3}@0 in force -> term 3 not valid
+        at 0ms -> do not answer
+        settle on {1, 2, 3}@0 -> term 3 valid until 1200ms
+    "#]]);
 }
 
 #[test]
 fn a_watcher_that_lags_does_not_bring_an_earlier_membership_back() {
-    let clock = clock();
-    let before = quorums(&[&[1]]);
-    let lease = clock.begin(3, before.clone());
-    clock.propose(before.clone(), BTreeSet::from([1, 2]));
-    let joint = Quorums {
-        at: 7,
-        ..quorums(&[&[1], &[1, 2]])
-    };
-    clock.settle(joint);
-    assert!(!lease.is_valid(ms(0)));
-    clock.begin(3, before.clone());
-    assert!(
-        !lease.is_valid(ms(0)),
-        "the membership of entry 7 is in force"
-    );
+    let mut t = Transcript::new();
+    let sole = quorums(0, &[&[1]]);
+    t.lead(3, &sole);
+    t.propose(&sole, &[1, 2]);
+    t.settle(&quorums(7, &[&[1], &[1, 2]]));
+    t.at(0);
+    // The watcher has not seen entry 7.
+    t.lead(3, &sole);
+    t.at(0);
     // A term that begins later may have another log.
-    assert!(clock.begin(4, before).is_valid(ms(0)));
+    t.lead(4, &sole);
+    t.at(0);
+    t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        propose {1, 2} while {1}@0 in force -> term 3 not valid
+        settle on {1}+{1, 2}@7 -> term 3 not valid
+        at 0ms -> do not answer
+        lead term 3 with {1}@0 -> term 3 not valid
+        at 0ms -> do not answer
+        lead term 4 with {1}@0 -> term 3 void, term 4 valid for ever
+        at 0ms -> answer
+    "#]]);
 }
 
 #[test]
-fn leases_that_begin_after_a_refusal_are_valid() {
-    let clock = clock();
-    let old = clock.begin(3, quorums(&[&[1]]));
-    let shown = clock.show(1_000);
-    assert!(old.is_void(), "while Raft judges, nothing may be answered");
-    assert!(clock.begin(4, quorums(&[&[1]])).is_void(), "nor in between");
-    shown.refused();
-    assert!(!clock.begin(5, quorums(&[&[1]])).is_void());
-    drop(clock.show(1_000));
-    assert!(clock.begin(6, quorums(&[&[1]])).is_void(), "not refused");
-    assert!(!clock.begin(1_000, quorums(&[&[1]])).is_void());
+fn a_lease_that_begins_after_a_rejected_term_is_valid() {
+    let mut t = Transcript::new();
+    let sole = quorums(0, &[&[1]]);
+    t.lead(3, &sole);
+    let clock = t.clock.clone();
+    let pending = clock.void_while_pending(1_000);
+    t.show_leases("Raft is told of term 1000");
+    t.lead(4, &sole);
+    pending.rejected();
+    t.show_leases("Raft rejects term 1000");
+    t.lead(5, &sole);
+    t.void_before(1_000);
+    t.lead(6, &sole);
+    t.lead(1_000, &sole);
+    t.check(expect![[r#"
+        lead term 3 with {1}@0 -> term 3 valid for ever
+        Raft is told of term 1000 -> term 3 void
+        lead term 4 with {1}@0 -> term 3 void, term 4 void
+        Raft rejects term 1000 -> term 3 void, term 4 void
+        lead term 5 with {1}@0 -> term 3 void, term 4 void, term 5 valid for ever
+        Raft adopts term 1000 -> term 3 void, term 4 void, term 5 void
+        lead term 6 with {1}@0 -> term 3 void, term 4 void, term 5 void, term 6 void
+        lead term 1000 with {1}@0 -> term 3 void, term 4 void, term 5 void, term 6 void, term 1000 valid for ever
+    "#]]);
 }
 
 #[test]
 fn a_peer_is_silent_since_it_last_answered_or_since_the_term_began() {
-    let time = Arc::new(ManualClock::default());
-    let clock = LeaseClock::new(time.clone(), 1, Duration::from_millis(200));
-    assert_eq!(clock.silence(2), None, "nobody leads");
-    time.0.store(1_000, Ordering::Relaxed);
-    clock.begin(3, quorums(&[&[1, 2, 3]]));
-    time.0.store(5_000, Ordering::Relaxed);
-    clock.credit(3, 2, ms(4_900));
-    let silence = |millis, in_term| {
-        let lasts = Duration::from_millis(millis);
-        Some(Silence { lasts, in_term })
-    };
-    assert_eq!(clock.silence(2), silence(100, true));
-    assert_eq!(clock.silence(3), silence(4_000, false));
-    // A later term's answers say nothing of this one's.
-    clock.credit(4, 2, ms(4_950));
-    assert_eq!(clock.silence(2), silence(4_000, false));
-    clock.void();
-    assert_eq!(clock.silence(2), None, "the term is given up");
+    let mut t = Transcript::new();
+    t.silence(1_000, 2);
+    t.lead(3, &quorums(0, &[&[1, 2, 3]]));
+    t.ack(3, 2, 4_900);
+    t.silence(5_000, 2);
+    t.silence(5_000, 3);
+    // Answers of a later term say nothing about this one.
+    t.ack(4, 2, 4_950);
+    t.silence(5_000, 2);
+    t.void();
+    t.silence(5_000, 2);
+    t.check(expect![[r#"
+        silence of 2 at 1000ms -> unknown
+        lead term 3 with {1, 2, 3}@0 -> term 3 not valid
+        ack 2 in term 3, sent at 4900ms -> term 3 valid until 5100ms
+        silence of 2 at 5000ms -> 100ms since its last acknowledgement
+        silence of 3 at 5000ms -> 4s since the term began
+        ack 2 in term 4, sent at 4950ms -> term 3 not valid
+        silence of 2 at 5000ms -> 4s since the term began
+        give the term up -> term 3 void
+        silence of 2 at 5000ms -> unknown
+    "#]]);
 }

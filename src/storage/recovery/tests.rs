@@ -1,13 +1,21 @@
-//! Recoveries that are cut short, and logs that were not applied.
+//! Recoveries that are cut short, entries that were not applied, and margins that do not fit.
 
-use openraft::entry::RaftEntry;
+use openraft::{EntryPayload, entry::RaftEntry};
 use tempfile::TempDir;
 
-use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{margin::RaisePlan, *};
 use crate::{
-    clock::BootClock,
-    sequence::{Bump, Namespace, SectionId, SectionKey, Trim},
-    storage::{Store, StoreOptions},
+    sequence::{
+        Bump, Command, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionKey,
+        SectionRecord, Trim,
+    },
+    storage::{
+        Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
+        layout::{generation_prefix, log_key, meta_key, namespace_key, section_key, vote_key},
+        table::{AppliedMeta, Generation},
+    },
 };
 
 const SET: SetId = 1;
@@ -27,15 +35,15 @@ fn section(id: u64) -> SectionId {
     }
 }
 
-/// The directory of node 1 of three: sections 0 to `sections` at 100 in a table up to entry 5, and
-/// entries 6 and on that nobody applied.
+/// The directory of node 1 of three. Its table holds `sections` sections at 100 and all entries up to 5.
+/// The log holds the entries from 6 on, not applied.
 fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path()).unwrap();
-    let (db, seal) = (&store.db, codec::seal::<SectionRecord>);
+    let (db, seal) = (&store.db, codec::encode_record::<SectionRecord>);
     let mut batch = WriteBatch::default();
     let applied = db.family(Family::Applied).unwrap();
-    let prefix = applied::prefix(SET, 0);
+    let prefix = generation_prefix(SET, 0);
     let book = Namespace {
         id: NamespaceId(1),
         config: NamespaceConfig {
@@ -49,8 +57,8 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         config: NamespaceConfig::new("uid"),
     };
     for namespace in [book, uid] {
-        let key = applied::namespace_key(&prefix, namespace.id);
-        batch.put_cf(applied, key, codec::seal(&namespace).unwrap());
+        let key = namespace_key(&prefix, namespace.id);
+        batch.put_cf(applied, key, codec::encode_record(&namespace).unwrap());
     }
     for number in 0..sections {
         let record = SectionRecord {
@@ -59,7 +67,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
             term: 3,
             unused_max: 10,
         };
-        let key = applied::section_key(&prefix, &section(number));
+        let key = section_key(&prefix, &section(number));
         batch.put_cf(applied, key, seal(&record).unwrap());
     }
     let members = BTreeMap::from([1, 2, 3].map(|id| (id, Member::default())));
@@ -69,48 +77,53 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         last_applied: Some(id(5)),
         membership: StoredMembership::new(Some(id(1)), membership),
     };
-    batch.put_cf(applied, applied::meta_key(SET), codec::seal(&meta).unwrap());
+    batch.put_cf(applied, meta_key(SET), codec::encode_record(&meta).unwrap());
     for (at, command) in (6..).zip(unapplied) {
         let entry = Entry::new(id(at), EntryPayload::Normal(command));
         let log = db.family(Family::Log).unwrap();
-        batch.put_cf(log, log::log_key(SET, at), codec::seal(&entry).unwrap());
+        batch.put_cf(log, log_key(SET, at), codec::encode_record(&entry).unwrap());
     }
     let hard_state = db.family(Family::HardState).unwrap();
-    let vote = codec::seal(&Vote::new_committed(4, 2)).unwrap();
-    batch.put_cf(hard_state, log::vote_key(SET), vote);
+    let vote = codec::encode_record(&Vote::new_committed(4, 2)).unwrap();
+    batch.put_cf(hard_state, vote_key(SET), vote);
     db.write(batch, true).unwrap();
     drop(store);
     dir
 }
 
-/// The database alone, as a recovery opens it.
+/// Opens the database as a recovery does.
 fn database(dir: &Path) -> Result<Database, StoreError> {
     let options = StoreOptions::new(Arc::new(BootClock));
     let newest = identity::newest_release(identity::read_marker(dir)?.as_ref());
-    Database::open(dir, store::lock(dir)?, newest, &options)
+    Database::open(dir, data_dir::lock(dir)?, newest, &options)
+}
+
+fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreError> {
+    let dir = survivor.db.dir();
+    steps(margin_steps).plan(&survivor.namespaces, &survivor.greatest_steps, dir)
 }
 
 fn steps(steps: u64) -> Margin {
     Margin {
-        steps,
-        of: BTreeMap::new(),
+        default_steps: steps,
+        steps_by_namespace: BTreeMap::new(),
     }
 }
 
-/// The ceiling of a section in the table in use.
+/// The ceiling of a section in the table in use; 0 if the section has none.
 fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
     let meta: AppliedMeta = store
         .db
-        .get(Family::Applied, &applied::meta_key(SET))
+        .get(Family::Applied, &meta_key(SET))
         .unwrap()
         .unwrap();
-    let key = applied::section_key(&applied::prefix(SET, meta.generation), &section(of));
+    let key = section_key(&generation_prefix(SET, meta.generation), &section(of));
     let record: Option<SectionRecord> = store.db.get(Family::Applied, &key).unwrap();
     record.map_or(0, |record| record.max_seq)
 }
 
 #[test]
-fn ceilings_are_raised_and_the_old_members_are_gone() {
+fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     let dir = directory(3, Vec::new());
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
     let book = &done.namespaces[0];
@@ -120,19 +133,20 @@ fn ceilings_are_raised_and_the_old_members_are_gone() {
     assert_eq!(ceiling(&store, 1), 600);
     let vote: Vote = store
         .db
-        .get(Family::HardState, &log::vote_key(SET))
+        .get(Family::HardState, &vote_key(SET))
         .unwrap()
         .unwrap();
     assert_eq!(vote, Vote::new(5, 1));
-    let namespaces = applied::read_namespaces(&store.db, &applied::prefix(SET, 1)).unwrap();
+    let generation = Generation::new(&store.db, SET, 1);
+    let namespaces = generation.read_namespaces().unwrap();
     assert_eq!(namespaces.by_name("book").unwrap().config.start, 501);
     assert!(LogReader::of(&store.db, SET).last().unwrap().is_none());
 }
 
-/// Perhaps they were committed: numbers of the bumps may have been handed out. What was given back
-/// may have been handed out by others.
+/// The entries may have been committed. Numbers of the bumps may have been handed out. Numbers that the
+/// trim gave back may have been handed out by the other nodes.
 #[test]
-fn bumps_that_were_not_applied_count_and_trims_do_not() {
+fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
         section: section(of),
         numbers,
@@ -151,8 +165,8 @@ fn bumps_that_were_not_applied_count_and_trims_do_not() {
         ],
     );
     let margin = Margin {
-        steps: 50,
-        of: BTreeMap::from([("late".to_owned(), 1)]),
+        default_steps: 50,
+        steps_by_namespace: BTreeMap::from([("late".to_owned(), 1)]),
     };
     let done = recover(dir.path(), SET, &margin, false).unwrap();
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
@@ -160,12 +174,12 @@ fn bumps_that_were_not_applied_count_and_trims_do_not() {
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 0), 600);
     assert_eq!(ceiling(&store, 1), 1_600);
-    assert_eq!(ceiling(&store, 7), 520, "of a section that was new");
+    assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
 }
 
-/// Perhaps it was never committed, and the others went on with the greater step.
+/// The entry may never have been committed, and the other nodes went on with the greater step.
 #[test]
-fn a_smaller_step_at_the_end_of_the_log_does_not_make_the_margin_smaller() {
+fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
     let smaller = Command::UpdateNamespace {
         name: "book".to_owned(),
         step: Some(1),
@@ -178,13 +192,13 @@ fn a_smaller_step_at_the_end_of_the_log_does_not_make_the_margin_smaller() {
     assert_eq!(done.namespaces[0].raised_by, 500);
 }
 
-/// A leader would create the namespace anew, and begin at 1.
+/// A leader would create the missing namespace again, and begin at 1.
 #[test]
-fn a_copy_from_before_the_first_namespaces_is_refused() {
+fn a_copy_without_one_of_the_first_namespaces_is_refused() {
     let dir = directory(0, Vec::new());
     let store = open(dir.path()).unwrap();
     let mut batch = WriteBatch::default();
-    let key = applied::namespace_key(&applied::prefix(SET, 0), NamespaceId(2));
+    let key = namespace_key(&generation_prefix(SET, 0), NamespaceId(2));
     batch.delete_cf(store.db.family(Family::Applied).unwrap(), key);
     store.db.write(batch, true).unwrap();
     drop(store);
@@ -198,15 +212,16 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     let dir = directory(3, Vec::new());
     let before = open(dir.path()).unwrap().identity().clone();
     let raise = || -> Result<(), StoreError> {
-        let db = database(dir.path())?;
-        let copy = Copy::read(&Arc::new(db), SET, before.clone(), &steps(50))?.raise(false);
-        copy.map(drop)
+        let db = Arc::new(database(dir.path())?);
+        let survivor = Survivor::read(&db, SET, before.clone())?;
+        let plan = plan(&survivor, 50)?;
+        raised_table::raise(&survivor, &plan, false).map(drop)
     };
     raise().unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((store.identity(), ceiling(&store, 1)), (&before, 100));
     drop(store);
-    // Another run, with another margin, finds nothing of the first.
+    // Another run, with another margin, starts from the unraised ceilings.
     recover(dir.path(), SET, &steps(1), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 1), 110);
@@ -220,13 +235,14 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let switch = || -> Result<Pending, StoreError> {
         let db = database(dir.path())?;
         let db = Arc::new(db);
-        let copy = Copy::read(&db, SET, before.clone(), &steps(50))?;
-        copy.switch(copy.raise(false)?)
+        let survivor = Survivor::read(&db, SET, before.clone())?;
+        let plan = plan(&survivor, 50)?;
+        switch::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
     };
     let pending = switch().unwrap();
     let refused = open(dir.path()).err().expect("refused").to_string();
     assert!(refused.contains("ratchet recover"), "{refused}");
-    // The marker was written, and then the power went.
+    // The marker was written, and then the power was cut.
     let db = database(dir.path()).unwrap();
     identity::write_marker(&db, &pending.identity).unwrap();
     drop(db);
@@ -235,7 +251,11 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let done = recover(dir.path(), SET, &steps(7), false).unwrap();
     assert!(would == done && done.completed_only);
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 600, "raised once, as it began");
+    assert_eq!(
+        ceiling(&store, 1),
+        600,
+        "raised once, by the first run's margin"
+    );
     assert_eq!(store.identity(), &pending.identity);
 }
 
@@ -253,6 +273,6 @@ fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
     assert_eq!(
         ceiling(&store, 0),
         100_090,
-        "a greater max makes room above it"
+        "the ceiling is raised beyond what is left under max"
     );
 }

@@ -1,0 +1,142 @@
+//! Records what the workers of a round see: latencies, counts, errors, and whether numbers grow.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+use crate::load::Load;
+
+/// Latencies are kept in this many histograms, so that workers rarely wait for a lock.
+const STRIPES: usize = 16;
+
+/// The record of a round, shared by its workers.
+pub struct Recorder {
+    /// What the workers request.
+    pub load: Load,
+    /// True once the workers are to stop.
+    pub stop: AtomicBool,
+    latencies: Vec<Mutex<Histogram<u64>>>,
+    numbers: Vec<AtomicU64>,
+    /// The number of failed requests, and the first error.
+    pub errors: Mutex<(u64, Option<String>)>,
+    /// Why the run was aborted.
+    pub aborted: Mutex<Option<String>>,
+    /// The greatest number received of each key; empty if numbers are not checked.
+    floors: Vec<AtomicU64>,
+}
+
+/// An empty histogram of latencies.
+pub fn histogram() -> Histogram<u64> {
+    // Three significant digits, up to a minute.
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that fit")
+}
+
+impl Recorder {
+    /// An empty record. `is_checked`: numbers must grow.
+    pub fn new(load: &Load, is_checked: bool) -> Recorder {
+        let keys = if is_checked { load.keys } else { 0 };
+        Recorder {
+            load: load.clone(),
+            stop: AtomicBool::new(false),
+            latencies: (0..STRIPES).map(|_| Mutex::new(histogram())).collect(),
+            numbers: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            errors: Mutex::default(),
+            aborted: Mutex::default(),
+            floors: (0..keys).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Records an answer with `numbers` numbers. Latency counts from `since`.
+    pub fn record(&self, worker: usize, since: Instant, numbers: u64) {
+        let nanos = since.elapsed().as_nanos() as u64;
+        self.latencies[worker % STRIPES]
+            .lock()
+            .saturating_record(nanos);
+        self.numbers[worker % STRIPES].fetch_add(numbers, Relaxed);
+    }
+
+    /// Records a failed request.
+    pub fn fail(&self, why: String) {
+        let mut errors = self.errors.lock();
+        errors.0 += 1;
+        errors.1.get_or_insert(why);
+    }
+
+    /// Aborts the run.
+    pub fn abort(&self, why: String) {
+        self.aborted.lock().get_or_insert(why);
+        self.stop.store(true, Relaxed);
+    }
+
+    /// The greatest number received of a key, to be read before a request is sent.
+    pub fn floor(&self, key: u64) -> u64 {
+        let floor = self.floors.get(key as usize);
+        floor.map_or(0, |floor| floor.load(Relaxed))
+    }
+
+    /// Checks that a number is greater than `floor`, which was read before the request was sent. Aborts the
+    /// run if not.
+    pub fn check(&self, key: u64, floor: u64, number: u64) {
+        let Some(known) = self.floors.get(key as usize) else {
+            return;
+        };
+        known.fetch_max(number, Relaxed);
+        if number <= floor {
+            self.abort(format!("DISORDER: key {key} got {number} after {floor}"));
+        }
+    }
+
+    /// Takes the latencies recorded since the last time. `spare` saves an allocation.
+    pub fn drain(&self, spare: &mut Histogram<u64>) -> Histogram<u64> {
+        let mut all = histogram();
+        for latencies in &self.latencies {
+            spare.clear();
+            std::mem::swap(&mut *latencies.lock(), spare);
+            // It cannot fail: all histograms have the same bounds.
+            let _ = all.add(&*spare);
+        }
+        all
+    }
+
+    /// The number of numbers received so far.
+    pub fn count(&self) -> u64 {
+        self.numbers
+            .iter()
+            .map(|numbers| numbers.load(Relaxed))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_not_above_one_received_before_the_request_aborts_the_run() {
+        let load = Load {
+            connections: 1,
+            in_flight: 1,
+            tasks: 1,
+            batch: 1,
+            keys: 2,
+            rate: None,
+            seed: 1,
+        };
+        let recorder = Recorder::new(&load, true);
+        recorder.check(1, recorder.floor(1), 7);
+        recorder.check(1, 0, 5);
+        assert_eq!(
+            *recorder.aborted.lock(),
+            None,
+            "requested before 7 was received"
+        );
+        recorder.check(1, recorder.floor(1), 7);
+        let aborted = recorder.aborted.lock().clone();
+        assert_eq!(aborted.as_deref(), Some("DISORDER: key 1 got 7 after 7"));
+        assert!(recorder.stop.load(Relaxed));
+    }
+}

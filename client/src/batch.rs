@@ -1,0 +1,287 @@
+//! Makes one message of many requests, and shares its answer out. Pure: no I/O, and time is an argument.
+//!
+//! Requests for one key are merged into one range. They get its numbers in the order in which they were
+//! made.
+//!
+//! Invariant: numbers of a merged range go to its requests alone, without a hole between them. Every
+//! request gets numbers above the key's high-water mark at the time the batch was made.
+//!
+//! No order holds between requests for one key that are in flight in several ranges. This happens if a
+//! range would grow too large, if batches overtake each other, or if a request is sent again. Each of the
+//! requests may then get the lower numbers.
+
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use crate::{
+    api::{Exhausted, Failure, NextStreamRequest, NextStreamResponse},
+    error::Error,
+    high_water_marks::HighWaterMarks,
+    key::Key,
+    namespaces::{NamespaceId, Namespaces},
+    numbers::Numbers,
+    request::{Coalesce, PendingRequest, fail_requests},
+};
+
+/// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
+/// server would sensibly have.
+const RANGE_NUMBERS_MAX: u64 = 10_000;
+/// A request whose deadline is nearer than this has expired: no message could be answered in the time.
+const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
+
+/// The requests of one message, while they wait for its answer.
+pub struct Batch {
+    namespace: NamespaceId,
+    requests: Vec<PendingRequest>,
+    /// For each request, the place of its range in the message.
+    places: Vec<u32>,
+    /// For each place, the high-water mark of its key when the batch was made.
+    floors: Vec<u64>,
+}
+
+/// What remains to be done after a batch was answered.
+#[derive(Default)]
+pub struct Leftover {
+    /// Requests to send again.
+    pub retry: Vec<PendingRequest>,
+    /// The failure, if the server or its leader is to blame and another server should be asked.
+    pub server_failure: Option<Status>,
+}
+
+impl Batch {
+    /// Makes a batch of requests for keys of one namespace and one kind, and fills `message` with their
+    /// keys and counts.
+    pub fn new(
+        requests: Vec<PendingRequest>,
+        marks: &HighWaterMarks,
+        message: &mut NextStreamRequest,
+    ) -> Batch {
+        let namespace = requests.first().map(|first| first.namespace);
+        let namespace = namespace.unwrap_or_default();
+        let mut places = Vec::with_capacity(requests.len());
+        let mut floors = Vec::new();
+        let mut ranges: HashMap<&Key, u32> = HashMap::with_capacity(requests.len());
+        let mut one_each = true;
+        for request in &requests {
+            debug_assert_eq!(request.namespace, namespace, "one namespace in a batch");
+            let range = match request.coalesce {
+                Coalesce::IntoRange => ranges.get(&request.key).copied(),
+                Coalesce::IntoBatch | Coalesce::Never => None,
+            };
+            let range = range.filter(|&place| {
+                let count = &mut message.counts[place as usize];
+                let fits = count.saturating_add(request.count) <= RANGE_NUMBERS_MAX;
+                *count += if fits { request.count } else { 0 };
+                fits
+            });
+            one_each &= range.is_none() && request.count == 1;
+            let place = range.unwrap_or_else(|| {
+                let place = message.counts.len() as u32;
+                if request.coalesce == Coalesce::IntoRange {
+                    ranges.insert(&request.key, place);
+                }
+                message.counts.push(request.count);
+                match &request.key {
+                    Key::Id(id) => message.ids.push(*id),
+                    Key::Name(name) => message.names.push(name.clone()),
+                }
+                floors.push(marks.get(&(namespace, request.key.clone())));
+                place
+            });
+            places.push(place);
+        }
+        debug_assert!(
+            message.ids.is_empty() || message.names.is_empty(),
+            "one kind of key in a batch"
+        );
+        debug_assert_eq!(message.counts.len(), floors.len());
+        debug_assert_eq!(places.len(), requests.len());
+        if one_each {
+            // On the wire, no counts mean one number of each key.
+            message.counts.clear();
+        }
+        drop(ranges);
+        Batch {
+            namespace,
+            requests,
+            places,
+            floors,
+        }
+    }
+
+    /// The namespace of all keys.
+    pub fn namespace(&self) -> NamespaceId {
+        self.namespace
+    }
+
+    /// The earliest deadline of the requests.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.requests.iter().map(|request| request.deadline).min()
+    }
+
+    /// The requests, to send them again.
+    pub fn into_requests(self) -> Vec<PendingRequest> {
+        self.requests
+    }
+
+    /// Answers the requests from the answer to their message.
+    pub fn complete(
+        self,
+        answer: NextStreamResponse,
+        server: &str,
+        namespaces: &Namespaces,
+        marks: &mut HighWaterMarks,
+        now: Instant,
+    ) -> Leftover {
+        if let Some(failure) = answer.failure {
+            return self.fail_all(failure.into_status(), server, now);
+        }
+        if answer.firsts.len() != self.floors.len() {
+            let (keys, firsts) = (self.floors.len(), answer.firsts.len());
+            let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
+            return self.fail_all(Status::internal(odd), server, now);
+        }
+        if answer.increment == 0 {
+            let odd = Status::internal("it answered with numbers whose increment is 0");
+            return self.fail_all(odd, server, now);
+        }
+        let exhausted = answer.exhausted.map(|told| self.exhausted_places(told));
+        let mut leftover = Leftover::default();
+        // For each place, the next number to give out.
+        let mut next = answer.firsts;
+        for (request, place) in self.requests.into_iter().zip(self.places) {
+            if let Some(exhausted) = &exhausted
+                && let Some(&(left, is_shared)) = exhausted.places.get(&place)
+            {
+                if is_shared && request.count <= left {
+                    // Enough is left for this request. Only the leader knows for how many of the others.
+                    leftover.retry.push(PendingRequest {
+                        coalesce: Coalesce::IntoBatch,
+                        ..request
+                    });
+                } else {
+                    let status = exhausted.status(request.count, left);
+                    request.answer(Err(Error::status(server, &status)));
+                }
+                continue;
+            }
+            let (first, floor) = (next[place as usize], self.floors[place as usize]);
+            if first <= floor {
+                request.answer(Err(Error::Disorder {
+                    server: server.to_owned(),
+                    namespace: namespaces.name_of(self.namespace),
+                    last: floor,
+                    number: first,
+                }));
+                continue;
+            }
+            let numbers = range(first, request.count, answer.increment);
+            next[place as usize] = numbers.last.saturating_add(answer.increment);
+            marks.record((self.namespace, request.key.clone()), numbers.last);
+            request.answer(Ok(numbers));
+        }
+        leftover
+    }
+
+    /// What a server told of used-up keys, with how many requests share each place.
+    fn exhausted_places(&self, told: Exhausted) -> ExhaustedPlaces {
+        let mut sharers = vec![0u32; self.floors.len()];
+        for place in &self.places {
+            sharers[*place as usize] += 1;
+        }
+        // A server may name a place that was not in the message; no request shares that.
+        let is_shared = |place: u32| sharers.get(place as usize).is_some_and(|n| *n > 1);
+        let places = told.places.into_iter().zip(told.left);
+        ExhaustedPlaces {
+            places: places
+                .map(|(place, left)| (place, (left, is_shared(place))))
+                .collect(),
+            failure: told.failure.map(Failure::into_status),
+        }
+    }
+
+    /// Ends a batch that failed as a whole: each request is answered with the failure, or sent again.
+    pub fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
+        let is_shared = self.requests.len() > 1;
+        match status.code() {
+            Code::Unavailable => Leftover {
+                retry: self.requests,
+                server_failure: Some(status),
+            },
+            // The message had the time of its most urgent request; the others may have time left.
+            Code::DeadlineExceeded => {
+                let (expired, retry) = (self.requests.into_iter())
+                    .partition(|request| request.deadline <= now + EXPIRY_MARGIN);
+                fail_requests(expired, server, &status);
+                Leftover {
+                    retry,
+                    server_failure: Some(status),
+                }
+            }
+            // At least one request is wrong. Sent alone, each learns whether it is the one.
+            Code::InvalidArgument if is_shared => Leftover {
+                retry: (self.requests.into_iter())
+                    .map(|request| PendingRequest {
+                        coalesce: Coalesce::Never,
+                        ..request
+                    })
+                    .collect(),
+                server_failure: None,
+            },
+            Code::InvalidArgument
+            | Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::DataLoss
+            | Code::Unauthenticated => {
+                fail_requests(self.requests, server, &status);
+                Leftover::default()
+            }
+        }
+    }
+}
+
+/// The `count` numbers from `first` on. Saturates, so that no answer of a server overflows.
+fn range(first: u64, count: u64, increment: u64) -> Numbers {
+    let span = count.saturating_sub(1).saturating_mul(increment);
+    Numbers {
+        first,
+        last: first.saturating_add(span),
+        increment,
+    }
+}
+
+/// The places of a batch whose keys have fewer numbers left than were asked for.
+struct ExhaustedPlaces {
+    /// For each place: how many numbers are left, and whether several requests share the place.
+    places: HashMap<u32, (u64, bool)>,
+    failure: Option<Status>,
+}
+
+impl ExhaustedPlaces {
+    /// The failure of a request for `count` numbers of a key with `left` numbers left.
+    fn status(&self, count: u64, left: u64) -> Status {
+        let failure = self.failure.as_ref();
+        let code = failure.map_or(Code::OutOfRange, Status::code);
+        let text = failure.map_or("the numbers of the namespace are used up", Status::message);
+        Status::new(
+            code,
+            format!("count is {count}, and {left} numbers are left: {text}"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The requests that wait to be sent, and how many of them one batch carries. Pure: time is an argument.
+//!
+//! Invariant: a queue has one turn if a request waits in it, and none otherwise.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use tokio::time::Instant;
+
+use crate::{
+    key::Key,
+    namespaces::NamespaceId,
+    request::{Coalesce, PendingRequest},
+};
+
+/// The largest number of requests in one batch.
+pub const BATCH_REQUESTS_MAX: usize = 8_192;
+/// The largest number of bytes of all keys in one batch. A server takes messages of 1 MiB.
+const BATCH_KEY_BYTES_MAX: usize = 512 << 10;
+
+/// What one message can carry: keys of one namespace, and either ids (false) or names (true).
+type QueueKey = (NamespaceId, bool);
+
+/// The requests that wait to be sent: one queue for each namespace and kind of key, served in turns.
+#[derive(Default)]
+pub struct RequestQueues {
+    queues: HashMap<QueueKey, VecDeque<PendingRequest>>,
+    /// The queues that are not empty, in the order in which they are served.
+    turns: VecDeque<QueueKey>,
+}
+
+impl RequestQueues {
+    /// Adds a request at the end of its queue.
+    pub fn push(&mut self, request: PendingRequest) {
+        self.queue(&request).push_back(request);
+    }
+
+    /// Puts requests back at the front of their queues, in the given order.
+    pub fn requeue(&mut self, requests: Vec<PendingRequest>) {
+        for request in requests.into_iter().rev() {
+            self.queue(&request).push_front(request);
+        }
+    }
+
+    /// True if no request waits.
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Takes the requests of the next batch: the front of the queue whose turn it is, up to the limits of
+    /// a batch. `None` if no request waits.
+    pub fn next_batch(&mut self) -> Option<Vec<PendingRequest>> {
+        let turn = self.turns.pop_front()?;
+        let queue = self.queues.get_mut(&turn)?;
+        let requests: Vec<PendingRequest> = queue.drain(..batch_len(queue)).collect();
+        if !queue.is_empty() {
+            self.turns.push_back(turn);
+        }
+        debug_assert!(!requests.is_empty(), "an empty queue had a turn");
+        self.check();
+        Some(requests)
+    }
+
+    /// Takes out the requests whose deadline has come, and tells the next deadline.
+    pub fn take_expired(&mut self, now: Instant) -> (Vec<PendingRequest>, Option<Instant>) {
+        let (mut expired, mut next) = (Vec::new(), None::<Instant>);
+        for queue in self.queues.values_mut() {
+            // Deadlines grow along a queue: requests that were put back are older than those behind them.
+            let over = queue.iter().take_while(|request| request.deadline <= now);
+            let over = over.count();
+            expired.extend(queue.drain(..over));
+            let first = queue.front().map(|request| request.deadline);
+            next = next.into_iter().chain(first).min();
+        }
+        self.turns
+            .retain(|turn| self.queues.get(turn).is_some_and(|queue| !queue.is_empty()));
+        self.check();
+        (expired, next)
+    }
+
+    /// The queue of a request. The caller adds the request: an empty queue gets its turn here.
+    fn queue(&mut self, request: &PendingRequest) -> &mut VecDeque<PendingRequest> {
+        let turn = (request.namespace, matches!(request.key, Key::Name(_)));
+        let queue = self.queues.entry(turn).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(turn);
+        }
+        queue
+    }
+
+    fn check(&self) {
+        debug_assert_eq!(
+            self.turns.len(),
+            self.queues
+                .values()
+                .filter(|queue| !queue.is_empty())
+                .count(),
+            "turns and queues that are not empty"
+        );
+    }
+}
+
+/// How many requests from the front of a queue go into one batch; at least 1, if there is one.
+fn batch_len(queue: &VecDeque<PendingRequest>) -> usize {
+    if queue
+        .front()
+        .is_some_and(|first| first.coalesce == Coalesce::Never)
+    {
+        return 1;
+    }
+    let mut bytes = 0;
+    let fits = |request: &&PendingRequest| {
+        bytes += request.key.bytes();
+        bytes <= BATCH_KEY_BYTES_MAX && request.coalesce != Coalesce::Never
+    };
+    let front = queue.iter().take(BATCH_REQUESTS_MAX);
+    front.take_while(fits).count().max(1)
+}

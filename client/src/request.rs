@@ -1,0 +1,48 @@
+//! A request for numbers, who waits for it, and how it may be merged with others.
+
+use tokio::{sync::oneshot, time::Instant};
+use tonic::Status;
+
+use crate::{error::Error, key::Key, namespaces::NamespaceId, numbers::Numbers};
+
+/// A request that is not answered yet.
+pub struct PendingRequest {
+    /// The namespace of the key.
+    pub namespace: NamespaceId,
+    /// The key.
+    pub key: Key,
+    /// How many numbers are wanted.
+    pub count: u64,
+    /// When the caller gives up.
+    pub deadline: Instant,
+    /// How the request may be merged with others.
+    pub coalesce: Coalesce,
+    /// Where the caller waits for the answer.
+    pub reply: oneshot::Sender<Result<Numbers, Error>>,
+}
+
+/// How a request may be merged with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coalesce {
+    /// It may share one range with other requests for its key.
+    IntoRange,
+    /// It gets a range of its own, in a batch with other requests.
+    IntoBatch,
+    /// It gets a batch of its own.
+    Never,
+}
+
+impl PendingRequest {
+    /// Answers the request.
+    pub fn answer(self, answer: Result<Numbers, Error>) {
+        // Sending fails only if the caller has stopped waiting.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// Answers all `requests` with the same failure.
+pub fn fail_requests(requests: Vec<PendingRequest>, server: &str, status: &Status) {
+    for request in requests {
+        request.answer(Err(Error::status(server, status)));
+    }
+}

@@ -1,0 +1,166 @@
+//! The servers of a cluster, and a connection to each.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::{address::is_host_and_port, api::Route, error::Error, members::Members};
+
+/// How long a connection in use may be silent before it is checked with an HTTP/2 ping, and how long the
+/// ping may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// The known servers of a cluster, and a connection to each.
+pub struct ServerPool {
+    members: Mutex<Members>,
+    /// Whether to learn the members from answers, and to follow the leader.
+    follow_leader: bool,
+    timeout: Duration,
+    channels: Mutex<HashMap<Arc<str>, Channel>>,
+}
+
+impl ServerPool {
+    /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt.
+    /// Requests are given up after `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port".
+    pub fn new(
+        given: &[String],
+        timeout: Duration,
+        follow_leader: bool,
+    ) -> Result<ServerPool, Error> {
+        if given.is_empty() {
+            return Err(Error::Invalid("no server is given".to_owned()));
+        }
+        let servers = ServerPool {
+            members: Mutex::new(Members::new(given)),
+            follow_leader,
+            timeout,
+            channels: Mutex::default(),
+        };
+        match given.iter().find(|server| !is_host_and_port(server)) {
+            Some(server) => Err(invalid(server)),
+            None => Ok(servers),
+        }
+    }
+
+    /// How long a request may take, retries included.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether the client learns the members and follows the leader.
+    pub fn follows_leader(&self) -> bool {
+        self.follow_leader
+    }
+
+    /// The number of known servers; at least 1.
+    pub fn count(&self) -> usize {
+        self.members.lock().all().len()
+    }
+
+    /// All known servers.
+    pub fn all(&self) -> Vec<Arc<str>> {
+        self.members.lock().all().to_vec()
+    }
+
+    /// The server to ask next.
+    pub fn current(&self) -> Arc<str> {
+        self.members.lock().current().clone()
+    }
+
+    /// Moves on to the next server, if `failed` is the current one.
+    pub fn advance_past(&self, failed: &str) {
+        self.members.lock().advance_past(failed);
+    }
+
+    /// The version of the known members, to send with a request; `None` if the members are not wanted.
+    pub fn members_version(&self) -> Option<u64> {
+        self.follow_leader.then(|| self.members.lock().version())
+    }
+
+    /// Takes in the members that a server reported. True if the list of servers changes.
+    pub fn learn(&self, route: &Route) -> bool {
+        let mut members = self.members.lock();
+        if !self.follow_leader || !members.learn(route) {
+            return false;
+        }
+        let is_known = |server: &Arc<str>| members.all().contains(server);
+        self.channels.lock().retain(|server, _| is_known(server));
+        true
+    }
+
+    /// Accepts any membership next, even an older one.
+    pub fn forget_members_version(&self) {
+        self.members.lock().forget_version();
+    }
+
+    /// Adds to a failure without an answer that this client asks the given servers alone, if so.
+    pub fn explain(&self, status: Status) -> Status {
+        if self.follow_leader || !is_absence(status.code()) {
+            return status;
+        }
+        let (all, why) = (self.all().join(", "), status.message());
+        let message = format!(
+            "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
+        );
+        Status::new(status.code(), message)
+    }
+
+    /// The connection to a server. It is made at its first use, on the runtime of the caller, and again
+    /// after it broke.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `server` is not of the form "host:port".
+    pub fn channel(&self, server: &str) -> Result<Channel, Error> {
+        let mut channels = self.channels.lock();
+        if let Some(channel) = channels.get(server) {
+            return Ok(channel.clone());
+        }
+        let endpoint =
+            Endpoint::from_shared(format!("http://{server}")).map_err(|_| invalid(server))?;
+        let channel = endpoint
+            .connect_timeout(self.timeout.min(Duration::from_secs(1)))
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .connect_lazy();
+        channels.insert(server.into(), channel.clone());
+        Ok(channel)
+    }
+}
+
+fn invalid(server: &str) -> Error {
+    Error::Invalid(format!(
+        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600"
+    ))
+}
+
+/// True if a code means that no server answered.
+fn is_absence(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::DeadlineExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_host_or_port_is_refused_by_name() {
+        let new = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
+            ServerPool::new(&servers, Duration::from_secs(5), true).map(drop)
+        };
+        assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
+        for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {
+            let refused = new(&["a:1", wrong]).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{wrong:?}")), "{refused}");
+        }
+        assert!(new(&[]).unwrap_err().to_string().contains("no server"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Unary calls: everything but taking numbers. Any server can answer them.
+//!
+//! Invariant: a call that changes something is repeated at another server only if the first one cannot
+//! have received it.
+
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status, transport::Channel};
+
+use crate::{error::Error, server_pool::ServerPool};
+
+impl ServerPool {
+    /// Asks one server after the other until one answers or refuses, or the time is up. A silent server
+    /// costs its share of the time. A call that `changes` something has all the time at one server, and
+    /// is not repeated after silence: the change may have been made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none
+    /// answers in time.
+    pub async fn call<Q, A, F>(
+        &self,
+        changes: bool,
+        request: Q,
+        ask: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let deadline = Instant::now() + self.timeout();
+        let mut untried = self.count() as u32;
+        loop {
+            let server = self.current();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = if changes { left } else { left / untried };
+            let mut message = Request::new(request.clone());
+            message.set_timeout(share);
+            let (asked, channel) = (Instant::now(), self.channel(&server)?);
+            let answer = tokio::time::timeout(share, ask(channel, message)).await;
+            let status = match answer {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                // tonic reports its own timeout as `Cancelled`, and so a call whose connection broke.
+                // The elapsed time tells them apart.
+                Ok(Err(status)) if status.code() != Code::Cancelled || asked.elapsed() < share => {
+                    status
+                }
+                Ok(Err(_)) | Err(_) => {
+                    Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
+                }
+            };
+            let was_heard = !never_connected(&status);
+            let status = unbroken(status);
+            let elsewhere = match status.code() {
+                // The change may have been made, unless the server never received the call.
+                Code::Unavailable => !changes || !was_heard,
+                Code::DeadlineExceeded => !changes,
+                _ => false,
+            };
+            untried -= 1;
+            if !elsewhere || untried == 0 {
+                return Err(Error::status(&server, &self.explain(status)));
+            }
+            self.advance_past(&server);
+        }
+    }
+}
+
+/// Turns the status that the transport makes of a broken connection into UNAVAILABLE: no server answered.
+/// The transport says UNKNOWN, INTERNAL or CANCELLED, as a server may too; only the transport's has a
+/// source.
+fn unbroken(status: Status) -> Status {
+    let is_of_transport = std::error::Error::source(&status).is_some();
+    match status.code() {
+        Code::Unknown | Code::Internal | Code::Cancelled if is_of_transport => {
+            Status::unavailable(format!("the connection broke: {}", status.message()))
+        }
+        _ => status,
+    }
+}
+
+/// True if the request cannot have reached the server, since there was no connection.
+fn never_connected(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::{StatusRequest, admin_client::AdminClient};
+
+    #[tokio::test]
+    async fn a_refused_connection_is_distinguished_from_a_lost_answer() {
+        // The port was bound and released: no one listens on it.
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = nobody.local_addr().unwrap();
+        drop(nobody);
+        let servers =
+            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true).unwrap();
+        let channel = servers.channel(&address.to_string()).unwrap();
+        let call = AdminClient::new(channel).status(StatusRequest {}).await;
+        let status = call.expect_err("nobody can have answered");
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(never_connected(&status));
+        assert!(!never_connected(&Status::unavailable("no leader is known")));
+    }
+
+    #[test]
+    fn a_broken_connection_is_reported_as_unavailable() {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let broken = Status::from_error(Box::new(reset));
+        assert_eq!(broken.code(), Code::Unknown);
+        assert_eq!(unbroken(broken).code(), Code::Unavailable);
+        let own = unbroken(Status::internal("a fault of the server"));
+        assert_eq!(own.code(), Code::Internal);
+    }
+}

@@ -1,0 +1,146 @@
+//! `ratchet-jepsen controls`: a run for every planted bug.
+
+use std::{env, io, path::PathBuf, process::ExitCode, time::Instant};
+
+use clap::Args;
+use ratchet_jepsen::verdict::VerdictKind;
+
+use super::{
+    child::{output, run},
+    exit::failed,
+};
+
+/// A run for every planted bug.
+#[derive(Args)]
+pub struct Controls {
+    /// The program with planted bugs; by default `ratchet-planted` beside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Run only these controls.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each control is tried at most, each time with another seed.
+    #[arg(long, default_value_t = 3)]
+    tries: u64,
+    /// Where the reports go, one directory for each control.
+    #[arg(long, default_value = "jepsen-report/controls")]
+    out: PathBuf,
+}
+
+/// A planted bug, and the arguments of the run that catches it.
+struct Control {
+    bug: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const CONTROLS: &[Control] = &[
+    Control {
+        bug: "no-fence",
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
+    },
+    Control {
+        bug: "fence-before-taking",
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
+    },
+    Control {
+        bug: "lease-not-shortened",
+        arguments: &["--nemesis=cut-in-steps", "--workload=hot-key"],
+    },
+    Control {
+        bug: "no-vote-refusal",
+        arguments: &["--nemesis=restart-in-lease", "--workload=hot-key"],
+    },
+    Control {
+        bug: "chunk-from-local-read",
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
+    },
+    Control {
+        bug: "lease-from-pipelined-acknowledgements",
+        arguments: &["--nemesis=late-answers", "--workload=hot-key"],
+    },
+    Control {
+        bug: "open-during-transfer",
+        arguments: &["--nemesis=transfer-slow", "--workload=hot-key"],
+    },
+    Control {
+        bug: "ceiling-missing-from-snapshot",
+        arguments: &["--nemesis=snapshot-storm"],
+    },
+    Control {
+        bug: "write-not-synced",
+        arguments: &["--nemesis=power-cut"],
+    },
+    Control {
+        bug: "names-not-synced",
+        arguments: &["--nemesis=disk-names"],
+    },
+];
+
+impl Controls {
+    /// Runs all controls.
+    pub fn main(self) -> ExitCode {
+        match self.table() {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(1),
+            Err(error) => failed(error),
+        }
+    }
+
+    /// Whether all were caught.
+    fn table(self) -> io::Result<bool> {
+        println!("| control | run | caught after, s | all, s |");
+        println!("| --- | --- | --- | --- |");
+        let planted = env::current_exe()?.with_file_name("ratchet-planted");
+        let binary = self.binary.clone().unwrap_or(planted);
+        let binary = format!("--binary={}", binary.display());
+        let mut all = true;
+        for control in CONTROLS {
+            let program = [format!("--bug={}", control.bug), binary.clone()];
+            all &= self.row(control.bug, &program, control.arguments)?;
+        }
+        let ancestor = ["--nemesis=none", "--workload=hot-key"];
+        all &= self.row("max-wins", &["--product=max-wins".to_owned()], &ancestor)?;
+        Ok(all)
+    }
+
+    /// Whether a control was caught, or is not to be run.
+    fn row(&self, name: &str, program: &[String], arguments: &[&str]) -> io::Result<bool> {
+        if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
+            return Ok(true);
+        }
+        let began = Instant::now();
+        let shown = arguments.join(" ");
+        for seed in 1..=self.tries {
+            let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+            let mut arguments: Vec<String> = arguments.chain(program.iter().cloned()).collect();
+            arguments.extend([
+                format!("--seed={seed}"),
+                "--seconds=30".to_owned(),
+                "--until-violation".to_owned(),
+            ]);
+            let out = self.out.join(name);
+            let (verdict, summary) = run(&arguments, &out)?;
+            match verdict {
+                VerdictKind::Violation => {
+                    let took = began.elapsed().as_secs_f64();
+                    // A violation that shows in the verdict only was caught at the end.
+                    let caught = summary["caught_after_s"].as_f64().unwrap_or(took);
+                    println!("| {name} | `{shown} --seed={seed}` | {caught:.1} | {took:.1} |");
+                    return Ok(true);
+                }
+                VerdictKind::Pass | VerdictKind::Unknown => {}
+                VerdictKind::HarnessError => {
+                    let word = verdict.word();
+                    println!("| {name} | `{shown}` | {word}, see {} | |", out.display());
+                    eprintln!("{name}:\n{}", output(&out));
+                    return Ok(false);
+                }
+            }
+        }
+        println!(
+            "| {name} | `{shown}` | NOT CAUGHT in {} tries | |",
+            self.tries
+        );
+        Ok(false)
+    }
+}

@@ -1,0 +1,193 @@
+//! `ratchet-jepsen matrix`: a run of every nemesis.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, ValueEnum};
+use ratchet_jepsen::{cluster::Fence, nemesis::Nemesis, verdict::VerdictKind, workload::Workload};
+use serde_json::Value;
+
+use super::{
+    child::{output, run},
+    exit::failed,
+};
+
+/// How many keys the runs with many keys have.
+const MANY_KEYS: u64 = 200_000;
+/// The nemeses that run under both fences: clocks are part of the argument of one fence only, and under the
+/// other fence all answers wait for a majority.
+const BOTH_FENCES: [Nemesis; 4] = [
+    Nemesis::ClockRate,
+    Nemesis::PeersCut,
+    Nemesis::PauseLeader,
+    Nemesis::SlowReader,
+];
+/// A composed run that takes this long must answer 100 000 operations and change the leader 30 times.
+const LONG_SECONDS: u64 = 300;
+
+/// A run of every nemesis.
+#[derive(Args)]
+pub struct Matrix {
+    /// For how long each run injects faults.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// For how long the composed run injects faults.
+    #[arg(long, default_value_t = 300)]
+    composed_seconds: u64,
+    /// The seed of all random choices of the harness.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run only these nemeses.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Nemesis>,
+    /// The program under test; by default the one beside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Where the reports go, one directory for each run.
+    #[arg(long, default_value = "jepsen-report")]
+    out: PathBuf,
+}
+
+/// One run of the matrix.
+struct Row {
+    nemesis: Nemesis,
+    fence: Fence,
+    /// The workload, of [`MANY_KEYS`] keys; `None` for the usual one.
+    many_keys: Option<Workload>,
+}
+
+impl Row {
+    /// The nemesis as the table shows it.
+    fn name(&self) -> String {
+        let nemesis = value(self.nemesis);
+        match self.many_keys {
+            None => nemesis,
+            Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),
+        }
+    }
+
+    fn dir(&self) -> String {
+        let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
+        match self.many_keys {
+            None => dir,
+            Some(workload) => format!("{dir}-{}", value(workload)),
+        }
+    }
+
+    fn arguments(&self, seed: u64, seconds: u64, binary: Option<&Path>) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--nemesis={}", value(self.nemesis)),
+            format!("--fence={}", value(self.fence)),
+            format!("--seconds={seconds}"),
+            format!("--seed={seed}"),
+        ];
+        if self.nemesis == Nemesis::Composed && seconds >= LONG_SECONDS {
+            arguments.extend(["--ops-min=100000".to_owned(), "--changes-min=30".to_owned()]);
+        }
+        if let Some(workload) = self.many_keys {
+            arguments.push(format!("--workload={}", value(workload)));
+            arguments.push(format!("--keys={MANY_KEYS}"));
+        }
+        arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
+        arguments
+    }
+}
+
+impl Matrix {
+    /// Runs all rows. The exit code is that of the worst verdict.
+    pub fn main(self) -> ExitCode {
+        match self.table() {
+            Ok(worst) => worst.into(),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn table(self) -> io::Result<VerdictKind> {
+        println!(
+            "| nemesis | fence | answered | leader changes | faults (took effect) | longest outage, ms | \
+             verdict |"
+        );
+        println!("| --- | --- | --- | --- | --- | --- | --- |");
+        let mut worst = VerdictKind::Pass;
+        for row in self.rows() {
+            worst = worst.max(self.run(&row)?);
+        }
+        Ok(worst)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for nemesis in Nemesis::value_variants().iter().copied() {
+            if !self.only.is_empty() && !self.only.contains(&nemesis) {
+                continue;
+            }
+            let mut add = |fence, many_keys| {
+                rows.push(Row {
+                    nemesis,
+                    fence,
+                    many_keys,
+                });
+            };
+            add(Fence::Lease, None);
+            if BOTH_FENCES.contains(&nemesis) {
+                add(Fence::Quorum, None);
+            }
+            if nemesis == Nemesis::KillLeader {
+                add(Fence::Lease, Some(Workload::ManyKeys));
+                add(Fence::Lease, Some(Workload::Skewed));
+            }
+        }
+        rows
+    }
+
+    fn run(&self, row: &Row) -> io::Result<VerdictKind> {
+        let seconds = if row.nemesis == Nemesis::Composed {
+            self.composed_seconds
+        } else {
+            self.seconds
+        };
+        let out = self.out.join(row.dir());
+        let try_once = |seed: u64, seconds: u64| {
+            let arguments = row.arguments(seed, seconds, self.binary.as_deref());
+            run(&arguments, &out)
+        };
+        let (mut verdict, mut summary) = try_once(self.seed, seconds)?;
+        if verdict == VerdictKind::Unknown {
+            // Too little happened. Try once more, with other faults and for twice as long.
+            (verdict, summary) = try_once(self.seed + 1, 2 * seconds)?;
+        }
+        let cell = |field: &str| cell(&summary, field);
+        println!(
+            "| {} | {} | {} | {} | {} ({}) | {} | {} |",
+            row.name(),
+            value(row.fence),
+            cell("answered"),
+            cell("leader_changes"),
+            cell("faults"),
+            cell("took_effect"),
+            cell("longest_outage_ms"),
+            verdict.word()
+        );
+        if verdict != VerdictKind::Pass {
+            // Where the reports are thrown away, this is all that is left.
+            eprintln!("{}, {}:\n{}", row.name(), value(row.fence), output(&out));
+        }
+        Ok(verdict)
+    }
+}
+
+fn cell(summary: &Value, field: &str) -> String {
+    match &summary[field] {
+        Value::Null => "-".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+/// A variant's name on the command line.
+fn value(variant: impl ValueEnum) -> String {
+    let possible = variant.to_possible_value();
+    possible.map_or_else(String::new, |possible| possible.get_name().to_owned())
+}

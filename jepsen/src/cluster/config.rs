@@ -1,0 +1,57 @@
+//! What a cluster consists of.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::network::Port;
+
+/// What is under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Product {
+    /// `ratchet`.
+    Ratchet,
+    /// The reference service that broadcasts and takes the maximum.
+    MaxWins,
+}
+
+/// The fence that the nodes use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Fence {
+    /// A lease, by the clock.
+    Lease,
+    /// A majority, asked after the numbers were taken.
+    Quorum,
+}
+
+/// What a cluster consists of.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// What is under test.
+    pub product: Product,
+    /// The program.
+    pub binary: PathBuf,
+    /// How many nodes found the cluster.
+    pub nodes: Port,
+    /// How many nodes can be added during the run.
+    pub spare: Port,
+    /// The fence of the nodes.
+    pub fence: Fence,
+    /// The planted bug, for a program that has planted bugs.
+    pub bug: Option<String>,
+    /// How many bytes of the applied log are kept.
+    pub log_keep_bytes: u64,
+    /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
+    pub isolated: bool,
+    /// Whether nodes keep their data on disks that can fail.
+    pub faulty_disks: bool,
+    /// The seed of all random choices.
+    pub seed: u64,
+}
+
+impl ClusterConfig {
+    /// The greatest id that a node can have.
+    pub fn room(&self) -> Port {
+        self.nodes + self.spare
+    }
+}

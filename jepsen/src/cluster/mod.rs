@@ -1,0 +1,9 @@
+//! The processes under test: real ones, each isolated as if on a machine of its own, as far as this machine
+//! allows.
+
+mod config;
+mod process;
+mod processes;
+
+pub use config::{ClusterConfig, Fence, Product};
+pub use processes::{Cluster, METRICS_PORT};

@@ -1,0 +1,306 @@
+//! The nodes of a cluster, with their addresses, disks and clocks.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::{
+    config::{ClusterConfig, Fence, Product},
+    process::Process,
+};
+use crate::{
+    client::Client,
+    clock::{self, Clock},
+    disk::Disk,
+    network::{self, Network, Port},
+};
+
+const CLIENT_PORT: u16 = 7_600;
+const PEER_PORT: u16 = 7_601;
+/// The port of a node's metrics, at the address where it answers callers.
+pub const METRICS_PORT: u16 = 7_602;
+
+/// One node.
+pub struct Node {
+    process: Process,
+    disk: Option<Disk>,
+    data_dir: PathBuf,
+    /// Its clocks, where the preload works.
+    pub clock: Option<Clock>,
+    is_founder: bool,
+}
+
+/// A cluster. Dropping it kills its processes.
+pub struct Cluster {
+    /// What it consists of.
+    pub config: ClusterConfig,
+    /// Its network; `None` on loopback addresses, where links cannot fail.
+    pub network: Option<Network>,
+    nodes: BTreeMap<Port, Node>,
+    dir: PathBuf,
+    preload: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// Creates all nodes with their network, disks and clocks, and starts the founding ones.
+    ///
+    /// # Errors
+    /// The network, a disk or a clock's file cannot be created here, or the program cannot be run.
+    pub fn start(config: ClusterConfig, dir: &Path) -> io::Result<Cluster> {
+        let network = config
+            .isolated
+            .then(|| Network::start(config.room(), config.seed))
+            .transpose()?;
+        let preload = clock::build(dir)
+            .inspect_err(|error| eprintln!("clocks cannot be changed here: {error}"))
+            .ok();
+        let mut cluster = Cluster {
+            network,
+            nodes: BTreeMap::new(),
+            dir: dir.to_owned(),
+            preload,
+            config,
+        };
+        for id in 1..=cluster.config.room() {
+            let node = cluster.create_node(id)?;
+            cluster.nodes.insert(id, node);
+        }
+        for id in 1..=cluster.config.nodes {
+            cluster.spawn(id)?;
+        }
+        Ok(cluster)
+    }
+
+    fn create_node(&self, id: Port) -> io::Result<Node> {
+        let mount = self.dir.join(format!("disk-{id}"));
+        fs::create_dir_all(&mount)?;
+        let disk = self
+            .config
+            .faulty_disks
+            .then(|| Disk::mount(&mount))
+            .transpose()?;
+        let clock = match &self.preload {
+            Some(_) => Some(Clock::new(self.dir.join(format!("clock-{id}")))?),
+            None => None,
+        };
+        Ok(Node {
+            process: Process::NotStarted,
+            disk,
+            data_dir: mount.join("data"),
+            clock,
+            is_founder: id <= self.config.nodes,
+        })
+    }
+
+    fn host(&self, id: Port) -> IpAddr {
+        if self.network.is_some() {
+            network::address(id).into()
+        } else {
+            let process = (std::process::id() % (250 * 250)) as u16;
+            let (high, low) = ((process / 250) as u8, (process % 250) as u8);
+            Ipv4Addr::new(127, 2 + high % 90, low, id).into()
+        }
+    }
+
+    /// Where callers reach a node.
+    pub fn address(&self, id: Port) -> SocketAddr {
+        (self.host(id), CLIENT_PORT).into()
+    }
+
+    /// Where a node's peers reach it.
+    pub fn peer_address(&self, id: Port) -> SocketAddr {
+        (self.host(id), PEER_PORT).into()
+    }
+
+    /// A connection to a node.
+    pub fn client(&self, id: Port) -> Client {
+        Client::new(self.address(id))
+    }
+
+    /// The file with a node's log.
+    pub fn log(&self, id: Port) -> PathBuf {
+        self.dir.join(format!("node-{id}.log"))
+    }
+
+    fn founders(&self) -> String {
+        let founders = 1..=self.config.nodes;
+        let founders: Vec<String> = founders
+            .map(|id| format!("{id}={}", self.peer_address(id)))
+            .collect();
+        founders.join(",")
+    }
+
+    fn max_wins_arguments(&self, id: Port) -> Vec<String> {
+        vec![
+            "max-wins".to_owned(),
+            format!("--listen={}", self.address(id)),
+            format!("--peer-listen={}", self.peer_address(id)),
+            format!("--peers={}", self.founders()),
+        ]
+    }
+
+    fn ratchet_arguments(&self, id: Port) -> Vec<String> {
+        let node = &self.nodes[&id];
+        let metrics = SocketAddr::from((self.host(id), METRICS_PORT));
+        let fence = match self.config.fence {
+            Fence::Lease => "lease",
+            Fence::Quorum => "quorum",
+        };
+        let membership = if node.is_founder {
+            format!("--peers={}", self.founders())
+        } else {
+            "--join".to_owned()
+        };
+        vec![
+            "start".to_owned(),
+            "--cluster=jepsen".to_owned(),
+            format!("--node-id={id}"),
+            format!("--listen={}", self.address(id)),
+            format!("--peer-listen={}", self.peer_address(id)),
+            format!("--metrics-listen={metrics}"),
+            format!("--data-dir={}", node.data_dir.display()),
+            format!("--fence={fence}"),
+            format!("--log-keep-bytes={}", self.config.log_keep_bytes),
+            membership,
+        ]
+    }
+
+    /// A node's whole command line: its network namespace, its environment, the program, its arguments.
+    fn command_line(&self, id: Port) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        if self.network.is_some() {
+            words.extend(["ip", "netns", "exec"].map(str::to_owned));
+            words.push(network::namespace(id));
+        }
+        words.push("env".to_owned());
+        if let (Some(library), Some(clock)) = (&self.preload, &self.nodes[&id].clock) {
+            words.push(format!("LD_PRELOAD={}", library.display()));
+            words.push(format!("RATCHET_JEPSEN_CLOCK={}", clock.path().display()));
+        }
+        if let Some(bug) = &self.config.bug {
+            words.push(format!("RATCHET_PLANTED_BUG={bug}"));
+        }
+        words.push(self.config.binary.display().to_string());
+        words.extend(match self.config.product {
+            Product::MaxWins => self.max_wins_arguments(id),
+            Product::Ratchet => self.ratchet_arguments(id),
+        });
+        words
+    }
+
+    /// Starts a node's process, unless it is alive.
+    ///
+    /// # Errors
+    /// The node's log cannot be opened, or the program cannot be run.
+    pub fn spawn(&mut self, id: Port) -> io::Result<()> {
+        if self.node(id).process.is_alive() {
+            return Ok(());
+        }
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log(id))?;
+        let words = self.command_line(id);
+        let child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        self.node(id).process = Process::Running(child);
+        Ok(())
+    }
+
+    /// A node.
+    pub fn node(&mut self, id: Port) -> &mut Node {
+        self.nodes.get_mut(&id).expect("nodes are never removed")
+    }
+
+    /// A node's disk; `None` where disks do not fail.
+    pub fn disk(&self, id: Port) -> Option<&Disk> {
+        self.nodes[&id].disk.as_ref()
+    }
+
+    /// A node's data directory.
+    pub fn data_dir(&self, id: Port) -> &Path {
+        &self.nodes[&id].data_dir
+    }
+
+    /// How a node's process ended, if it did.
+    pub fn exit_status(&mut self, id: Port) -> Option<ExitStatus> {
+        self.node(id).process.exit_status()
+    }
+
+    /// Waits until a node's process ends by itself; `None` if it does not within `limit`.
+    pub async fn wait_for_exit(&mut self, id: Port, limit: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.exit_status(id) {
+                return Some(status);
+            }
+            if Instant::now() > end {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// kill -9. Waits until the process has ended; returns whether that is what ended it.
+    pub fn kill(&mut self, id: Port) -> bool {
+        let node = self.node(id);
+        let killed = node.process.kill();
+        // The disk answers in order: when it answers this, all that the process asked for is done.
+        let _ = fs::metadata(&node.data_dir);
+        killed
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&mut self, id: Port) {
+        self.node(id).process.terminate();
+    }
+
+    /// SIGSTOP. Returns whether the process is paused now.
+    pub fn pause(&mut self, id: Port) -> bool {
+        self.node(id).process.pause()
+    }
+
+    /// SIGCONT.
+    pub fn resume(&mut self, id: Port) {
+        self.node(id).process.resume();
+    }
+
+    /// Whether nodes have clocks of their own.
+    pub fn has_clocks(&self) -> bool {
+        self.preload.is_some()
+    }
+
+    /// Whether a node's process really reads its own clock.
+    pub async fn uses_its_clock(&mut self, id: Port) -> bool {
+        let readings = |node: &Node| node.clock.as_ref().and_then(|clock| clock.readings().ok());
+        let before = readings(&self.nodes[&id]);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        before.is_some() && readings(&self.nodes[&id]) > before
+    }
+
+    /// The ids of all nodes whose process is alive.
+    pub fn running(&mut self) -> Vec<Port> {
+        let nodes = self.nodes.iter_mut();
+        let alive = nodes.filter_map(|(id, node)| node.process.is_alive().then_some(*id));
+        alive.collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let all: Vec<Port> = self.nodes.keys().copied().collect();
+        for id in all {
+            self.kill(id);
+        }
+    }
+}

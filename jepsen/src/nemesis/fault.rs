@@ -1,0 +1,78 @@
+//! A fault while it lasts, and the record of it.
+
+use super::kind::Nemesis;
+use crate::{network::Port, slow_reader::SlowReaders};
+
+/// What must be done to end a fault.
+pub(super) enum Repair {
+    /// The fault is over already.
+    Nothing,
+    /// Start these nodes.
+    Start(Vec<Port>),
+    /// Resume this paused node.
+    Resume(Port),
+    /// Make all links perfect.
+    HealLinks,
+    /// Reset the clocks of this node.
+    ResetClock(Port),
+    /// Make all links perfect and reset the clocks of this node.
+    HealLinksAndResetClock(Port),
+    /// Make the disk of this node work.
+    ResetDisk(Port),
+    /// End these streams.
+    EndSlowReaders(SlowReaders),
+}
+
+/// A fault that was injected.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Its kind.
+    pub nemesis: Nemesis,
+    /// When it began, in nanoseconds since the start of the run.
+    pub from_ns: u64,
+    /// When it was over.
+    pub to_ns: u64,
+    /// What was done, and to which node.
+    pub description: String,
+    /// Whether it is certain that the fault happened.
+    pub took_effect: bool,
+    /// What the product did that it must not do.
+    pub violation: Option<String>,
+}
+
+/// A fault that has begun and is not repaired yet.
+pub(super) struct ActiveFault {
+    pub(super) description: String,
+    pub(super) repair: Repair,
+    pub(super) took_effect: bool,
+    pub(super) violation: Option<String>,
+}
+
+impl ActiveFault {
+    pub(super) fn new(
+        description: impl Into<String>,
+        repair: Repair,
+        took_effect: bool,
+    ) -> ActiveFault {
+        ActiveFault {
+            description: description.into(),
+            repair,
+            took_effect,
+            violation: None,
+        }
+    }
+
+    /// A fault that cannot be injected on this machine.
+    pub(super) fn impossible(reason: &str) -> ActiveFault {
+        ActiveFault::new(reason, Repair::Nothing, false)
+    }
+
+    pub(super) fn with_violation(mut self, violation: Option<String>) -> ActiveFault {
+        self.violation = violation;
+        self
+    }
+
+    pub(super) fn take_repair(&mut self) -> Repair {
+        std::mem::replace(&mut self.repair, Repair::Nothing)
+    }
+}

@@ -1,0 +1,179 @@
+//! The faults that a run can ask for, and what each needs from the cluster.
+
+use clap::ValueEnum;
+
+/// The faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+pub enum Nemesis {
+    /// No fault.
+    None,
+    /// kill -9 of any node.
+    KillOne,
+    /// kill -9 of the leader.
+    KillLeader,
+    /// kill -9 of all nodes at once.
+    KillAll,
+    /// kill -9 of any node, which is started again at once, within a lease.
+    RestartFast,
+    /// SIGSTOP of the leader for longer than its lease, with requests in its sockets.
+    PauseLeader,
+    /// SIGSTOP of any node.
+    PauseOne,
+    /// The leader is cut off from its peers and from clients.
+    PartitionLeader,
+    /// A minority is cut off from the majority.
+    PartitionHalves,
+    /// Each node reaches its two neighbours only.
+    PartitionRing,
+    /// One node receives nothing from its peers, or its peers receive nothing from it.
+    PartitionOneWay,
+    /// The leader is cut off from its peers; clients still reach it.
+    PeersCut,
+    /// The leader's clock is slow, and it is cut off from one follower, then from the other. A candidate
+    /// keeps asking the second follower for its vote, and gets it the moment that follower's promise ends.
+    CutInSteps,
+    /// Like cut-in-steps, but the second follower is killed and started again within the lease.
+    RestartInLease,
+    /// Like cut-in-steps, but the second follower's answers take longer than a lease, and still arrive
+    /// when the leader's messages to it no longer do.
+    LateAnswers,
+    /// Some links are slow.
+    SlowLinks,
+    /// Some links lose, duplicate and reorder packets.
+    FlakyLinks,
+    /// One node's clocks run at another rate: within what the lease survives under the `lease` fence, from
+    /// half to double speed under the `quorum` fence.
+    ClockRate,
+    /// One node's wall clock jumps by up to an hour.
+    WallClock,
+    /// fsync fails with EIO; the node must stop by itself.
+    DiskSync,
+    /// The disk is full; the node must stop by itself.
+    DiskFull,
+    /// On the leader, fsync takes longer than a lease.
+    DiskSlow,
+    /// All nodes are killed at once and lose what they had not synced.
+    PowerCut,
+    /// Like power-cut, on one node or on all. Names of files and directories are lost, too, unless their
+    /// directory was synced.
+    DiskNames,
+    /// A follower loses the end of its log.
+    WalTruncate,
+    /// One bit of a follower's log is flipped.
+    WalFlip,
+    /// A follower's data directory is removed.
+    DirWiped,
+    /// A follower's data directory is replaced by an older copy.
+    DirOld,
+    /// A follower is away while so much is logged that it can catch up by a snapshot only.
+    SnapshotStorm,
+    /// A node is added, another one removed.
+    Membership,
+    /// The leadership is handed over.
+    Transfer,
+    /// The leadership is handed over while the old leader hears from its peers with a delay.
+    TransferSlow,
+    /// All nodes are stopped and started in turn.
+    Rolling,
+    /// On every node, callers send on streams and do not read the answers while the leadership is handed
+    /// over; the other callers must not notice.
+    SlowReader,
+    /// Two faults at a time, drawn at random.
+    Composed,
+}
+
+/// The step of the namespaces under which a fault shows most.
+#[derive(Clone, Copy)]
+enum Step {
+    /// For most faults: they show most where bumps are frequent.
+    Small,
+    /// For deposed leaders: they cannot bump any more, so that they give themselves away only as long as
+    /// their chunk lasts.
+    Large,
+    /// Large for even seeds, small for odd ones.
+    BySeed,
+}
+
+/// What a run must know of a nemesis before it starts.
+#[derive(Clone, Copy)]
+struct Profile {
+    step: Step,
+    changes_leader: bool,
+    uses_up_nodes: bool,
+    log_keep_bytes: u64,
+}
+
+const STEP_SMALL: u64 = 200;
+const STEP_LARGE: u64 = 100_000;
+
+const PLAIN: Profile = Profile {
+    step: Step::Small,
+    changes_leader: false,
+    uses_up_nodes: false,
+    log_keep_bytes: 50_000,
+};
+const CHANGES_LEADER: Profile = Profile {
+    changes_leader: true,
+    ..PLAIN
+};
+/// The applied log is kept short: a node that was away needs a snapshot.
+const SHORT_LOG: Profile = Profile {
+    log_keep_bytes: 1_500,
+    ..PLAIN
+};
+
+impl Nemesis {
+    fn profile(self) -> Profile {
+        use Nemesis::*;
+        match self {
+            None | KillOne | RestartFast | PartitionRing | SlowLinks | FlakyLinks | WallClock
+            | DiskSync | DiskFull => PLAIN,
+            KillLeader | KillAll | DiskSlow | PowerCut | Transfer | Rolling | SlowReader => {
+                CHANGES_LEADER
+            }
+            PauseLeader | PartitionLeader | PeersCut | CutInSteps | RestartInLease
+            | LateAnswers | TransferSlow => Profile {
+                step: Step::Large,
+                ..CHANGES_LEADER
+            },
+            PauseOne | PartitionHalves | PartitionOneWay | ClockRate => Profile {
+                step: Step::Large,
+                ..PLAIN
+            },
+            Composed => Profile {
+                step: Step::BySeed,
+                ..CHANGES_LEADER
+            },
+            WalTruncate | WalFlip | DirWiped | DirOld | Membership => Profile {
+                uses_up_nodes: true,
+                ..PLAIN
+            },
+            SnapshotStorm | DiskNames => SHORT_LOG,
+        }
+    }
+
+    /// Whether each of its faults uses up a node that has never run.
+    pub fn uses_up_nodes(self) -> bool {
+        self.profile().uses_up_nodes
+    }
+
+    /// How many bytes of the applied log the nodes keep. A node that lags further behind gets a snapshot.
+    pub fn log_keep_bytes(self) -> u64 {
+        self.profile().log_keep_bytes
+    }
+
+    /// The step of the namespaces under which it shows most.
+    pub fn step(self, seed: u64) -> u64 {
+        match self.profile().step {
+            Step::Small => STEP_SMALL,
+            Step::Large => STEP_LARGE,
+            Step::BySeed if seed.is_multiple_of(2) => STEP_LARGE,
+            Step::BySeed => STEP_SMALL,
+        }
+    }
+
+    /// Whether it always changes the leader.
+    pub fn changes_leader(self) -> bool {
+        self.profile().changes_leader
+    }
+}

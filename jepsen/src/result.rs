@@ -1,0 +1,125 @@
+//! What a run was asked for, and what came of it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::{
+    cluster::ClusterConfig,
+    history::{History, Op, Outcome, longest_silence},
+    monitor::Leadership,
+    nemesis::{Fault, Nemesis},
+    verdict::Verdict,
+    workload::Workload,
+};
+
+/// What a run is asked for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cluster.
+    pub cluster: ClusterConfig,
+    /// The faults.
+    pub nemesis: Nemesis,
+    /// What callers ask for.
+    pub workload: Workload,
+    /// How many keys the workloads with many keys have.
+    pub keys: u64,
+    /// How many callers there are.
+    pub callers: usize,
+    /// For how long faults are injected.
+    pub seconds: u64,
+    /// The step of the namespaces.
+    pub step: u64,
+    /// How many operations must be answered; with fewer the verdict is unknown.
+    pub ops_min: u64,
+    /// How many operations the history has at most. Callers are held back so that it lasts.
+    pub ops_max: u64,
+    /// How many leader changes there must be; with fewer the verdict is unknown.
+    pub changes_min: u64,
+    /// Whether to stop at the first violation.
+    pub until_violation: bool,
+    /// Where the report, the histories and the nodes' logs go.
+    pub out: PathBuf,
+    /// The command that repeats the run.
+    pub replay: String,
+}
+
+/// What came of a run.
+pub struct Run {
+    /// What was asked for.
+    pub options: Options,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What callers saw.
+    pub history: History,
+    /// The faults that were injected.
+    pub faults: Vec<Fault>,
+    /// Who led when.
+    pub leaderships: Vec<Leadership>,
+    /// The figures.
+    pub summary: Summary,
+}
+
+/// A run in figures, as `summary.json` holds them.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// The nemesis.
+    pub nemesis: String,
+    /// The verdict in a word.
+    pub verdict: String,
+    /// Operations that were answered.
+    pub answered: u64,
+    /// The keys of those operations.
+    pub keys: usize,
+    /// Operations that certainly did not happen.
+    pub failed: u64,
+    /// Operations of unknown outcome.
+    pub unknown: u64,
+    /// Leader changes that were seen.
+    pub leader_changes: u64,
+    /// Faults that were injected.
+    pub faults: usize,
+    /// Faults that certainly happened.
+    pub took_effect: usize,
+    /// The longest time without an answer, in milliseconds.
+    pub longest_outage_ms: u64,
+    /// After how many seconds the first violation was found, if the run stopped at it.
+    pub caught_after_s: Option<f64>,
+}
+
+impl Summary {
+    /// The figures of a run.
+    pub fn new(
+        options: &Options,
+        verdict: &Verdict,
+        history: &History,
+        faults: &[Fault],
+        leader_changes: u64,
+        caught_after_s: Option<f64>,
+    ) -> Summary {
+        let count = |outcome| {
+            let ops = history.ops.iter();
+            ops.filter(|op| op.outcome == outcome).count() as u64
+        };
+        Summary {
+            nemesis: format!("{:?}", options.nemesis),
+            verdict: verdict.kind().word().to_owned(),
+            answered: count(Outcome::Ok),
+            keys: history.keys(),
+            failed: count(Outcome::Fail),
+            unknown: count(Outcome::Info),
+            leader_changes,
+            faults: faults.len(),
+            took_effect: faults.iter().filter(|fault| fault.took_effect).count(),
+            longest_outage_ms: longest_outage_ns(history) / 1_000_000,
+            caught_after_s,
+        }
+    }
+}
+
+/// The longest time between two answers.
+fn longest_outage_ns(history: &History) -> u64 {
+    let answered = || history.answered().map(Op::returned);
+    let (first, last) = (answered().min(), answered().max());
+    longest_silence(answered(), first.unwrap_or(0), last.unwrap_or(0))
+}

@@ -1,0 +1,49 @@
+//! The keys that callers ask for, and the namespaces that they are in.
+
+use crate::proto::{Key, key::Kind};
+
+/// The namespace in which each key has a section of its own.
+pub const OWN: &str = "own";
+/// The namespace in which keys share sections.
+pub const SHARED: &str = "shared";
+/// How many ids share a section of [`SHARED`].
+pub const SHARED_SECTION_SIZE: u64 = 50;
+
+/// A key in its namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The namespace.
+    pub namespace: &'static str,
+    /// The id in it.
+    pub id: u64,
+}
+
+impl Target {
+    /// A key that no caller asks for and that is in no history. It shows whether a node answers.
+    pub const UNUSED: Target = Target {
+        namespace: OWN,
+        id: u64::MAX,
+    };
+
+    /// The name in histories: "namespace/id".
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.namespace, self.id)
+    }
+
+    /// The key of this name in a history; `None` for a namespace that callers do not use.
+    pub fn from_name(name: &str) -> Option<Target> {
+        let (namespace, id) = name.split_once('/')?;
+        let namespace = [OWN, SHARED]
+            .into_iter()
+            .find(|known| *known == namespace)?;
+        let id = id.parse().ok()?;
+        Some(Target { namespace, id })
+    }
+
+    /// The key as the API takes it.
+    pub fn key(&self) -> Option<Key> {
+        Some(Key {
+            kind: Some(Kind::Id(self.id)),
+        })
+    }
+}

@@ -1,0 +1,269 @@
+//! The verdict on a run.
+//!
+//! Three things are kept apart: how an operation ended (the history), whether the harness could do its work
+//! (a harness error), and whether the product kept its promise (the verdict). A run in which the fault never
+//! happened proves nothing. Its verdict is unknown, not a pass.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fmt,
+    process::ExitCode,
+};
+
+use serde::Serialize;
+
+use crate::{
+    checker,
+    gaps::{self, GapBound},
+    history::{Action, History, Op},
+    nemesis::{Fault, Nemesis},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How often a call that failed, or was slow, may have been tried on its way.
+const ATTEMPTS_MAX: u64 = 8;
+/// A call that took this long may have been tried more than once.
+const SLOW_NS: u64 = 50_000_000;
+
+/// The verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict", content = "why")]
+pub enum Verdict {
+    /// The promise was kept, and the faults certainly happened.
+    Pass,
+    /// The promise was broken.
+    Violation(Vec<String>),
+    /// Nothing broke the promise, but too little happened to say that it was kept.
+    Unknown(Vec<String>),
+    /// The harness could not do its work.
+    HarnessError(String),
+}
+
+/// A verdict without its reasons, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VerdictKind {
+    /// See [`Verdict::Pass`].
+    Pass,
+    /// See [`Verdict::Unknown`].
+    Unknown,
+    /// See [`Verdict::HarnessError`].
+    HarnessError,
+    /// See [`Verdict::Violation`].
+    Violation,
+}
+
+impl VerdictKind {
+    const ALL: [VerdictKind; 4] = [
+        VerdictKind::Pass,
+        VerdictKind::Unknown,
+        VerdictKind::HarnessError,
+        VerdictKind::Violation,
+    ];
+
+    /// The exit code: 0 pass, 1 violation, 3 unknown, 4 harness error. (2 is a wrong command line.)
+    pub fn exit_code(self) -> u8 {
+        match self {
+            VerdictKind::Pass => 0,
+            VerdictKind::Violation => 1,
+            VerdictKind::Unknown => 3,
+            VerdictKind::HarnessError => 4,
+        }
+    }
+
+    /// The kind that an exit code stands for. Any other code is a harness error.
+    pub fn from_exit_code(code: Option<i32>) -> VerdictKind {
+        let found = VerdictKind::ALL
+            .into_iter()
+            .find(|kind| code == Some(i32::from(kind.exit_code())));
+        found.unwrap_or(VerdictKind::HarnessError)
+    }
+
+    /// The kind in a word or two.
+    pub fn word(self) -> &'static str {
+        match self {
+            VerdictKind::Pass => "pass",
+            VerdictKind::Violation => "VIOLATION",
+            VerdictKind::Unknown => "unknown",
+            VerdictKind::HarnessError => "harness error",
+        }
+    }
+}
+
+impl From<VerdictKind> for ExitCode {
+    fn from(kind: VerdictKind) -> ExitCode {
+        ExitCode::from(kind.exit_code())
+    }
+}
+
+impl Verdict {
+    /// The verdict without its reasons.
+    pub fn kind(&self) -> VerdictKind {
+        match self {
+            Verdict::Pass => VerdictKind::Pass,
+            Verdict::Violation(_) => VerdictKind::Violation,
+            Verdict::Unknown(_) => VerdictKind::Unknown,
+            Verdict::HarnessError(_) => VerdictKind::HarnessError,
+        }
+    }
+
+    /// Decides on a run.
+    pub fn decide(
+        history: &History,
+        faults: &[Fault],
+        final_reads: &[Op],
+        criteria: &Criteria,
+    ) -> Verdict {
+        let mut violations: Vec<String> = Vec::new();
+        if let Err(violation) = checker::check_order(history) {
+            violations.push(violation.to_string());
+        }
+        violations.extend(wrong_final_reads(history, final_reads));
+        violations.extend(forbidden_gaps(history, criteria));
+        for fault in faults {
+            let violation = fault.violation.iter();
+            violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
+        }
+        if !violations.is_empty() {
+            return Verdict::Violation(violations);
+        }
+        let shortcomings = shortcomings(history, faults, criteria);
+        if shortcomings.is_empty() {
+            Verdict::Pass
+        } else {
+            Verdict::Unknown(shortcomings)
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind().word())?;
+        let reasons = match self {
+            Verdict::Pass => &[][..],
+            Verdict::Violation(reasons) | Verdict::Unknown(reasons) => reasons,
+            Verdict::HarnessError(reason) => std::slice::from_ref(reason),
+        };
+        reasons.iter().try_for_each(|why| write!(f, "\n- {why}"))
+    }
+}
+
+/// What the verdict on a run depends on, besides its history.
+#[derive(Debug, Clone)]
+pub struct Criteria {
+    /// The faults that were asked for.
+    pub nemesis: Nemesis,
+    /// How many operations must be answered.
+    pub ops_min: u64,
+    /// How many keys they must be for.
+    pub keys_min: u64,
+    /// How many leader changes there must be.
+    pub changes_min: u64,
+    /// The step of the namespaces.
+    pub step: u64,
+    /// At least as many as there were unclean leader changes.
+    pub unclean_changes: u64,
+    /// How many leader changes were seen.
+    pub changes: u64,
+    /// How many numbers the nodes counted as skipped because the fence failed after they were taken. Such a
+    /// call was tried again, and may have been quick all the same.
+    pub fence_skips: u64,
+    /// Whether a key has a section of its own.
+    pub own_section: fn(&str) -> bool,
+}
+
+fn forbidden_gaps(history: &History, criteria: &Criteria) -> Vec<String> {
+    let bound = GapBound {
+        increment: 1,
+        step: criteria.step,
+        unclean_changes: criteria.unclean_changes,
+        fence_skips: criteria.fence_skips,
+        attempts_max: ATTEMPTS_MAX,
+        slow_ns: SLOW_NS,
+    };
+    let gaps = gaps::gaps(history, &bound, criteria.own_section).into_iter();
+    let forbidden = gaps.filter(|(_, gap)| gap.missing > gap.allowed);
+    forbidden
+        .map(|(key, gap)| {
+            format!(
+                "key {key}: {} numbers were skipped; the promise allows {} (at most {} unclean leader \
+                 changes with step {}, {} numbers whose fence failed, and what failed calls may have \
+                 burnt)",
+                gap.missing,
+                gap.allowed,
+                criteria.unclean_changes,
+                criteria.step,
+                criteria.fence_skips
+            )
+        })
+        .collect()
+}
+
+/// Every final read must have been answered, and not lie below a number that had been acknowledged before.
+fn wrong_final_reads(history: &History, final_reads: &[Op]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let keys: HashSet<&str> = final_reads.iter().map(|read| read.key.as_str()).collect();
+    let mut answered: HashMap<&str, Vec<&Op>> = HashMap::new();
+    for op in history
+        .answered()
+        .filter(|op| keys.contains(op.key.as_str()))
+    {
+        answered.entry(&op.key).or_default().push(op);
+    }
+    for read in final_reads {
+        if !read.is_ok() {
+            let (key, node) = (&read.key, read.node);
+            wrong.push(format!(
+                "the final read of {key} at node {node} failed: {}",
+                read.note
+            ));
+            continue;
+        }
+        let of_key = answered.get(read.key.as_str()).into_iter().flatten();
+        let above = of_key.filter(|op| op.returned() < read.invoked_ns && op.last > read.last);
+        if let Some(highest) = above.max_by_key(|op| op.last) {
+            wrong.push(format!(
+                "the final read of {} at node {} answered {}, although {} had been acknowledged",
+                read.key, read.node, read.last, highest.last
+            ));
+        }
+    }
+    wrong
+}
+
+/// What did not happen, although the run says nothing without it.
+fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut require = |count: u64, min: u64, what: &str| {
+        if count < min {
+            missing.push(format!("{count} {what}; the run needs at least {min}"));
+        }
+    };
+    let answered = history.answered().count() as u64;
+    require(answered, criteria.ops_min, "operations were answered");
+    let keys = history.keys() as u64;
+    require(keys, criteria.keys_min, "keys were answered for");
+    require(
+        criteria.changes,
+        criteria.changes_min,
+        "leader changes were seen",
+    );
+    let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
+    if injected.is_empty() && criteria.nemesis != Nemesis::None {
+        missing.push(format!("{:?} was never injected", criteria.nemesis));
+    }
+    for nemesis in injected {
+        let mut of_kind = faults.iter().filter(|fault| fault.nemesis == nemesis);
+        if !of_kind.any(|fault| fault.took_effect) {
+            missing.push(format!("{nemesis:?} never took effect"));
+        }
+    }
+    let allocated = history
+        .answered()
+        .any(|op| matches!(op.action, Action::Next { .. }));
+    if !allocated {
+        missing.push("no number was handed out".to_owned());
+    }
+    missing
+}

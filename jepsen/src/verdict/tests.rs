@@ -1,0 +1,104 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::history::Outcome;
+
+fn next(key: &str, first: u64, last: u64, invoked_ns: u64, outcome: Outcome) -> Op {
+    Op {
+        process: 1,
+        key: key.to_owned(),
+        action: Action::Next {
+            count: last - first + 1,
+        },
+        invoked_ns,
+        returned_ns: Some(invoked_ns + 10),
+        outcome,
+        first,
+        last,
+        node: 2,
+        note: String::new(),
+    }
+}
+
+fn fault(took_effect: bool, violation: Option<&str>) -> Fault {
+    Fault {
+        nemesis: Nemesis::KillLeader,
+        from_ns: 0,
+        to_ns: 10,
+        description: "kill -9 of node 1".to_owned(),
+        took_effect,
+        violation: violation.map(str::to_owned),
+    }
+}
+
+fn check(ops: Vec<Op>, faults: &[Fault], final_reads: &[Op], expected: Expect) {
+    let criteria = Criteria {
+        nemesis: Nemesis::KillLeader,
+        ops_min: 1,
+        keys_min: 1,
+        changes_min: 1,
+        step: 10,
+        unclean_changes: 1,
+        changes: 1,
+        fence_skips: 0,
+        own_section: |key| key.starts_with("own"),
+    };
+    let verdict = Verdict::decide(&History { ops }, faults, final_reads, &criteria);
+    expected.assert_eq(&verdict.to_string());
+}
+
+#[test]
+fn an_ordered_history_under_a_fault_that_took_effect_passes() {
+    let ops = vec![next("own/1", 1, 5, 0, Outcome::Ok)];
+    check(ops, &[fault(true, None)], &[], expect!["pass"]);
+}
+
+#[test]
+fn a_run_in_which_too_little_happened_is_unknown() {
+    check(
+        vec![],
+        &[fault(false, None)],
+        &[],
+        expect![[r#"
+            unknown
+            - 0 operations were answered; the run needs at least 1
+            - 0 keys were answered for; the run needs at least 1
+            - KillLeader never took effect
+            - no number was handed out"#]],
+    );
+}
+
+#[test]
+fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
+    let ops = vec![
+        next("own/1", 1, 5, 0, Outcome::Ok),
+        next("own/1", 30, 30, 20, Outcome::Ok),
+    ];
+    let mut low = next("own/1", 7, 7, 40, Outcome::Ok);
+    low.action = Action::Current;
+    let mut failed = next("own/1", 0, 0, 50, Outcome::Info);
+    failed.note = "Unavailable: no leader".to_owned();
+    check(
+        ops,
+        &[fault(true, Some("node 1 did not come back"))],
+        &[low, failed],
+        expect![[r#"
+            VIOLATION
+            - the final read of own/1 at node 2 answered 7, although 30 had been acknowledged
+            - the final read of own/1 at node 2 failed: Unavailable: no leader
+            - key own/1: 24 numbers were skipped; the promise allows 10 (at most 1 unclean leader changes with step 10, 0 numbers whose fence failed, and what failed calls may have burnt)
+            - kill -9 of node 1: node 1 did not come back"#]],
+    );
+}
+
+#[test]
+fn exit_codes_stand_for_kinds_and_any_other_code_is_a_harness_error() {
+    for kind in VerdictKind::ALL {
+        let code = Some(i32::from(kind.exit_code()));
+        assert_eq!(VerdictKind::from_exit_code(code), kind);
+    }
+    for code in [None, Some(2), Some(101)] {
+        let kind = VerdictKind::from_exit_code(code);
+        assert_eq!(kind, VerdictKind::HarnessError);
+    }
+}

@@ -1,0 +1,86 @@
+//! Which key the next call is for, and how many numbers it asks for.
+
+use clap::ValueEnum;
+use rand::{RngExt, rngs::StdRng};
+
+use crate::{
+    history::Action,
+    target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
+};
+
+/// The kinds of workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// All callers ask for the same key.
+    HotKey,
+    /// Many keys with a section each, all equally often.
+    ManyKeys,
+    /// Many keys with a section each, a few of them often and most of them rarely.
+    Skewed,
+    /// A hundred keys in two sections.
+    Sections,
+    /// Ranges of up to 50 numbers.
+    Ranges,
+    /// Every other call is a read.
+    Reads,
+    /// Hot-key, many-keys, sections, ranges and reads, drawn at random for each call.
+    Mixed,
+}
+
+impl Workload {
+    /// How many keys must have been answered for, if `keys` are asked for. With fewer, the run says nothing
+    /// about many keys.
+    pub fn keys_min(self, keys: u64) -> u64 {
+        match self {
+            Workload::ManyKeys | Workload::Skewed => keys / 10,
+            Workload::HotKey
+            | Workload::Sections
+            | Workload::Ranges
+            | Workload::Reads
+            | Workload::Mixed => 0,
+        }
+    }
+
+    /// What the next call asks for. `keys` is the number of keys of the workloads with many keys.
+    pub(super) fn draw(self, keys: u64, rng: &mut StdRng) -> (Target, Action) {
+        let own = |id| Target { namespace: OWN, id };
+        let one = Action::Next { count: 1 };
+        match self {
+            Workload::HotKey => (own(1), one),
+            Workload::ManyKeys => (own(rng.random_range(1..=keys)), one),
+            Workload::Skewed => {
+                // With 200 000 keys, the first key gets one of twenty calls, and the first hundredth of the
+                // keys gets three of ten.
+                let place = rng.random::<f64>().powi(4) * keys as f64;
+                (own(1 + place as u64), one)
+            }
+            Workload::Sections => {
+                let id = rng.random_range(0..2 * SHARED_SECTION_SIZE);
+                let namespace = SHARED;
+                (Target { namespace, id }, one)
+            }
+            Workload::Ranges => {
+                let count = rng.random_range(1..=50);
+                (own(rng.random_range(1..=5)), Action::Next { count })
+            }
+            Workload::Reads => {
+                let action = if rng.random_bool(0.5) {
+                    Action::Current
+                } else {
+                    one
+                };
+                (own(rng.random_range(1..=3)), action)
+            }
+            Workload::Mixed => {
+                let all = [
+                    Workload::HotKey,
+                    Workload::ManyKeys,
+                    Workload::Sections,
+                    Workload::Ranges,
+                    Workload::Reads,
+                ];
+                all[rng.random_range(0..all.len())].draw(keys, rng)
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls that are recorded in the history.
+
+use tonic::Status;
+
+use crate::{
+    client::{self, Answer, Client},
+    history::{Action, Op, Outcome},
+    record::Recorder,
+    target::Target,
+};
+
+/// Makes one call and records it.
+pub async fn ask(
+    recorder: &Recorder,
+    client: &mut Client,
+    node: u64,
+    process: u64,
+    target: &Target,
+    action: Action,
+) -> Outcome {
+    let invocation = Invocation {
+        invoked_ns: recorder.now(),
+        node,
+        process,
+        target,
+        action,
+    };
+    let answer = client.ask(target, action).await;
+    invocation.complete(recorder, answer)
+}
+
+/// An operation that has begun.
+pub struct Invocation<'a> {
+    /// When it began.
+    pub invoked_ns: u64,
+    /// The node that is asked.
+    pub node: u64,
+    /// The process that asks.
+    pub process: u64,
+    /// The key.
+    pub target: &'a Target,
+    /// What is asked for.
+    pub action: Action,
+}
+
+impl Invocation<'_> {
+    /// Records how the operation ended.
+    pub fn complete(self, recorder: &Recorder, answer: Result<Answer, Status>) -> Outcome {
+        let returned_ns = Some(recorder.now());
+        let (outcome, (first, last), note) = match answer {
+            Ok(answer) => (Outcome::Ok, answer, String::new()),
+            Err(status) => {
+                let note = format!("{:?}: {}", status.code(), status.message());
+                (client::outcome(&status), (0, 0), note)
+            }
+        };
+        recorder.push(Op {
+            process: self.process,
+            key: self.target.name(),
+            action: self.action,
+            invoked_ns: self.invoked_ns,
+            returned_ns,
+            outcome,
+            first,
+            last,
+            node: self.node,
+            note,
+        });
+        outcome
+    }
+}

@@ -1,0 +1,96 @@
+//! A bump that a section has asked for and that is not answered yet, and the calls that wait for it.
+//!
+//! Calls that need more numbers than are left wait in the order of their arrival. A call that must ask
+//! the section while others wait stands behind them. A bump is for all that wait when it is proposed;
+//! its chunk is shared out to them before any other call takes from it.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+
+use super::{held::Delivery, refill::BumpSize};
+use crate::sequence::OwnedKey;
+
+/// A call that waits for numbers.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The hash of its key.
+    pub hash: u64,
+    /// Its key.
+    pub key: OwnedKey,
+    /// How many numbers it wants; at least 1.
+    pub count: u64,
+    /// Where its numbers go. Dropped without an answer if the term is lost.
+    pub reply: oneshot::Sender<Delivery>,
+}
+
+impl Waiter {
+    /// True if the caller has gone.
+    pub fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+/// The calls that wait, in the order of their arrival.
+pub type Waiters = VecDeque<Waiter>;
+
+/// A section's bump, if one was asked for and is not answered yet. Boxed, because most sections have
+/// none.
+#[derive(Debug, Default)]
+pub struct PendingBump(Option<Box<Asked>>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// What a call that was served while numbers ran low asked for.
+    refill: Option<BumpSize>,
+    waiters: Waiters,
+}
+
+impl PendingBump {
+    /// True if calls wait.
+    pub fn has_waiters(&self) -> bool {
+        (self.0.as_ref()).is_some_and(|asked| !asked.waiters.is_empty())
+    }
+
+    /// Adds a call that waits. True if the bump must be asked for: none was pending.
+    #[must_use]
+    pub fn wait(&mut self, waiter: Waiter) -> bool {
+        let is_first = self.0.is_none();
+        let asked = self.0.get_or_insert_default();
+        asked.waiters.push_back(waiter);
+        is_first
+    }
+
+    /// Adds the wish for a bump of `size`. True if the bump must be asked for: none was pending.
+    #[must_use]
+    pub fn refill(&mut self, size: BumpSize) -> bool {
+        let is_first = self.0.is_none();
+        let asked = self.0.get_or_insert_default();
+        asked.refill = Some(asked.refill.map_or(size, |other| size.covering(other)));
+        is_first
+    }
+
+    /// What the bump that is proposed now must cover: the wish for a refill, which it fulfils, and the
+    /// calls that wait and whose callers have not gone. `None` if no bump is pending.
+    pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
+        let asked = self.0.as_mut()?;
+        asked.waiters.retain(|waiter| !waiter.is_gone());
+        Some((asked.refill.take(), &asked.waiters))
+    }
+
+    /// Ends the pending bump, and answers the calls that waited for it. The caller serves them, and
+    /// puts those back that must go on waiting ([`PendingBump::wait_on`]).
+    pub fn end(&mut self) -> Waiters {
+        self.0.take().map(|asked| asked.waiters).unwrap_or_default()
+    }
+
+    /// Makes `waiters` wait for a further bump, which the caller must ask for.
+    pub fn wait_on(&mut self, waiters: Waiters) {
+        let asked = self.0.get_or_insert_default();
+        debug_assert!(
+            asked.waiters.is_empty(),
+            "nobody may overtake those who wait"
+        );
+        asked.waiters = waiters;
+    }
+}

@@ -1,0 +1,40 @@
+//! The flags of every subcommand that asks a cluster, and the client that they make.
+
+use std::time::Duration;
+
+use clap::Args;
+use ratchet_client::Client;
+
+/// Which servers to ask, how long to wait, and whether to print JSON.
+#[derive(Debug, Args)]
+pub struct Connection {
+    /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
+    #[arg(
+        long,
+        env = "RATCHET_SERVER",
+        default_value = "127.0.0.1:7600",
+        value_delimiter = ','
+    )]
+    pub server: Vec<String>,
+    /// How long to wait for an answer, in milliseconds
+    #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub timeout_ms: u64,
+    /// Print the result, or the error, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Connection {
+    /// Creates the client.
+    ///
+    /// # Errors
+    /// If a server's address is malformed.
+    pub fn client(&self) -> Result<Client, ratchet_client::Error> {
+        let timeout = Duration::from_millis(self.timeout_ms);
+        Client::builder()
+            .servers(&self.server)
+            .timeout(timeout)
+            .build()
+    }
+}

@@ -1,0 +1,204 @@
+//! The settings of `ratchet start`: flags first, then environment variables, then the file, then defaults.
+//!
+//! Their list is in [`crate::node::settings`]. Only `log` and `log_format` are added here: the node does not
+//! use them.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum, builder::PossibleValue};
+use serde::Deserialize;
+
+use super::exit::CommandError;
+use crate::{
+    node::{
+        Config,
+        config::FenceKind,
+        settings::{MetricsListen, Peers, for_each_setting},
+    },
+    sequence::NodeId,
+};
+
+/// The default log filter. Openraft's warnings are left out: it warns of every message to a peer that is
+/// down, some twenty times a second. The node itself logs when a leader is lost or found.
+pub const LOG_FILTER: &str = "info,openraft=error";
+
+macro_rules! settings {
+    ($(
+        $(#[$($help:tt)*])*
+        $variable:literal [$($flag:tt)*] =>
+            $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
+    )*) => {
+        /// The settings that one source gives: the command line with the environment, or the file.
+        #[derive(Debug, Clone, Default, Args, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Settings {
+            $(
+                $(#[$($help)*])*
+                #[arg(long, env = $variable, $($flag)*)]
+                $name: Option<$given>,
+            )*
+            /// What to log, as a tracing filter [default: info,openraft=error]
+            #[arg(long, env = "RATCHET_LOG")]
+            pub log: Option<String>,
+            /// The format of the log [default: human]
+            #[arg(long, env = "RATCHET_LOG_FORMAT")]
+            pub log_format: Option<LogFormat>,
+        }
+
+        impl Settings {
+            /// Fills the settings that are missing here from `other`.
+            pub fn or(self, other: Settings) -> Settings {
+                Settings {
+                    $($name: self.$name.or(other.$name),)*
+                    log: self.log.or(other.log),
+                    log_format: self.log_format.or(other.log_format),
+                }
+            }
+
+            /// The node's configuration: these settings, and the defaults of those that are missing.
+            pub fn config(self) -> Config {
+                let default = Config::default();
+                Config {
+                    $($name: self.$name.map_or(default.$name, |given| given.into()),)*
+                }
+            }
+        }
+    };
+}
+
+for_each_setting!(settings);
+
+impl ValueEnum for FenceKind {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[FenceKind::Lease, FenceKind::Quorum]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            FenceKind::Lease => PossibleValue::new("lease")
+                .help("A majority acknowledged this leader within its lease"),
+            FenceKind::Quorum => {
+                PossibleValue::new("quorum").help("A majority confirms each batch of answers")
+            }
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Lines for people
+    Human,
+    /// One JSON object per line
+    Json,
+}
+
+/// Reads the settings in the configuration file.
+///
+/// # Errors
+/// If the file cannot be read, is not TOML, or has an unknown setting or a malformed value.
+pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CommandError::config(format!(
+            "cannot read the configuration {}: {error}",
+            path.display()
+        ))
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        CommandError::config(format!(
+            "the configuration {} is not valid: {error}",
+            path.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
+        let file: Settings =
+            toml::from_str("node_id = 2\nlease_ms = 150\nfence = \"quorum\"").unwrap();
+        let flags = Settings {
+            node_id: Some(3),
+            ..Settings::default()
+        };
+        let config = flags.or(file).config();
+        assert_eq!(
+            (config.node_id, config.lease_ms, config.heartbeat_ms),
+            (3, 150, 50)
+        );
+        assert_eq!(config.fence, FenceKind::Quorum);
+    }
+
+    #[test]
+    fn an_unknown_setting_in_the_file_is_refused_and_named() {
+        let error = toml::from_str::<Settings>("lease = 5")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("lease"), "{error}");
+    }
+
+    #[test]
+    fn the_file_takes_peers_as_a_list_or_a_table() {
+        let list: Settings = toml::from_str("peers = \"1=a:1,2=b:2\"").unwrap();
+        let table: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();
+        assert_eq!(list.peers, table.peers);
+        assert_eq!(list.config().peers[&2], "b:2");
+    }
+
+    /// The settings whose help names a value as their default, and that value.
+    fn defaults_in_help() -> Vec<(String, String)> {
+        let command = Settings::augment_args(clap::Command::new("start"));
+        let in_help = |arg: &clap::Arg| {
+            let help = arg.get_help()?.to_string().replace('\n', " ");
+            let (_, default) = help.split_once("[default: ")?;
+            let default = default.strip_suffix(']')?.to_owned();
+            let is_value = !default.contains(' ');
+            is_value.then(|| (arg.get_id().to_string(), default))
+        };
+        command.get_arguments().filter_map(in_help).collect()
+    }
+
+    #[test]
+    fn the_defaults_in_the_help_are_the_defaults() {
+        let given = defaults_in_help();
+        assert!(given.len() > 15, "{given:?}");
+        let flags = given
+            .iter()
+            .map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
+        let command = Settings::augment_args(clap::Command::new("start"));
+        let matches = command.get_matches_from(["start".to_owned()].into_iter().chain(flags));
+        let settings = Settings::from_arg_matches(&matches).unwrap();
+        assert_eq!(settings.log.as_deref(), Some(LOG_FILTER));
+        assert_eq!(settings.config(), Config::default());
+    }
+
+    #[test]
+    fn the_readme_lists_each_setting_with_its_default() {
+        let readme = include_str!("../../README.md");
+        let given = defaults_in_help();
+        let command = Settings::augment_args(clap::Command::new("start"));
+        for arg in command.get_arguments() {
+            let name = arg.get_id().as_str();
+            let row = readme.lines().find(|line| {
+                let names = line
+                    .strip_prefix("| ")
+                    .and_then(|row| row.split(" | ").next());
+                names.is_some_and(|names| names.split(", ").any(|n| n == format!("`{name}`")))
+            });
+            let row = row.unwrap_or_else(|| panic!("the README does not list {name}"));
+            let cell = row.split(" | ").nth(1).unwrap().replace(['`', ' '], "");
+            if let Some((_, default)) = given.iter().find(|(n, _)| n == name) {
+                let told = cell.split(',').any(|told| told == default) || cell.contains(default);
+                assert!(told, "the README says {cell:?} for {name}; it is {default}");
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Formats a status as a table and as JSON.
+
+use ratchet_client::api as v1;
+use serde_json::{Value, json};
+
+use crate::cli::output;
+
+fn role(node: &v1::NodeStatus) -> &'static str {
+    match node.role() {
+        v1::Role::Leader => "leader",
+        v1::Role::Follower => "follower",
+        v1::Role::Candidate => "candidate",
+        v1::Role::Learner => "learner",
+        v1::Role::Unspecified => "unknown",
+    }
+}
+
+/// The node's role, or that it is missing.
+fn presence(node: &v1::NodeStatus) -> &'static str {
+    match (node.missing, node.voter) {
+        (false, _) => role(node),
+        (true, true) => "missing voter",
+        (true, false) => "missing learner",
+    }
+}
+
+/// The column HEARD: when the leader last heard from the node.
+fn heard(node: &v1::NodeStatus) -> String {
+    match node.silent_ms {
+        None => "-".to_owned(),
+        Some(_) if !node.missing => "now".to_owned(),
+        Some(_) if node.unheard_in_term => format!("not {}", since(node)),
+        Some(silent) => format!("{} ago", span(silent)),
+    }
+}
+
+/// For how long the leader has not heard from the node.
+pub fn since(node: &v1::NodeStatus) -> String {
+    let silent = span(node.silent_ms.unwrap_or(0));
+    match node.unheard_in_term {
+        true => format!("for {silent} or longer"),
+        false => format!("for {silent}"),
+    }
+}
+
+/// A duration in its two largest units.
+pub fn span(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// The column VERSION: release and commit.
+fn build(node: &v1::NodeStatus) -> String {
+    match &node.build {
+        Some(build) if !build.version.is_empty() => format!("{} {}", build.version, build.commit),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The status as JSON.
+pub fn to_json(status: &v1::StatusResponse) -> Value {
+    let nodes: Vec<Value> = status
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "id": node.id,
+                "role": role(node),
+                "voter": node.voter,
+                "address": node.address,
+                "peer_address": node.peer_address,
+                "log_index": node.log_index,
+                "applied_index": node.applied_index,
+                "lag": node.lag,
+                "missing": node.missing,
+                "silent_ms": node.silent_ms,
+                "unheard_in_term": node.unheard_in_term,
+                "version": node.build.as_ref().map(|build| &build.version),
+                "commit": node.build.as_ref().map(|build| &build.commit),
+            })
+        })
+        .collect();
+    json!({
+        "cluster": status.cluster,
+        "set": status.set,
+        "node": status.node,
+        "leader": status.leader,
+        "term": status.term,
+        "serving": status.serving,
+        "nodes": nodes,
+    })
+}
+
+/// The status as a table.
+pub fn to_text(status: &v1::StatusResponse) -> String {
+    let head = [
+        "NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let known = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+    rows.extend(status.nodes.iter().map(|node| {
+        vec![
+            node.id.to_string(),
+            presence(node).to_owned(),
+            status.term.to_string(),
+            known(node.log_index),
+            known(node.applied_index),
+            known(node.lag),
+            heard(node),
+            build(node),
+            node.address.clone(),
+        ]
+    }));
+    let asked = format!(
+        "cluster {}, as node {} sees it{}",
+        status.cluster,
+        status.node,
+        match (status.serving, status.leader) {
+            (true, _) => "",
+            (false, None) => ": no leader is known",
+            (false, Some(_)) => ": no leader answers",
+        }
+    );
+    format!("{asked}\n{}", output::table(&rows))
+}

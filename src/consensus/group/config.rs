@@ -1,0 +1,68 @@
+//! The timing and limits of a group, and what follows from them for openraft.
+
+use std::time::Duration;
+
+use openraft::{SnapshotPolicy, StepDownPolicy};
+
+use crate::{
+    sequence::{NodeId, SetId},
+    storage::StoreError,
+};
+
+/// The timing and limits of a group. Times are in milliseconds.
+#[derive(Debug, Clone)]
+pub struct GroupConfig {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The set that the group serves.
+    pub set: SetId,
+    /// This node.
+    pub node: NodeId,
+    /// How often a leader sends heartbeats.
+    pub heartbeat_ms: u64,
+    /// How long a follower keeps out of elections after it heard of a leader. An election follows after
+    /// half of this to all of this again.
+    pub election_timeout_ms: u64,
+    /// How long a leader's answers are in order after the sending of what a majority acknowledged.
+    pub lease_ms: u64,
+    /// How many bytes of the applied log are kept for followers that lag.
+    pub log_keep_bytes: u64,
+}
+
+impl GroupConfig {
+    /// How long a follower keeps out of elections after it heard of a leader.
+    pub(in crate::consensus) fn follower_lease(&self) -> Duration {
+        Duration::from_millis(self.election_timeout_ms)
+    }
+
+    /// The configuration of openraft.
+    ///
+    /// # Errors
+    /// If openraft refuses the timing.
+    pub(super) fn to_raft(&self) -> Result<openraft::Config, StoreError> {
+        let config = openraft::Config {
+            cluster_name: self.cluster.clone(),
+            heartbeat_interval: self.heartbeat_ms,
+            election_timeout_min: self.election_timeout_ms / 2,
+            // Openraft's follower lease is the greatest election timeout.
+            election_timeout_max: self.election_timeout_ms,
+            install_snapshot_timeout: 600_000,
+            // `log_limit` decides by bytes when a snapshot is taken, and how much of the log is purged.
+            snapshot_policy: SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: u64::MAX,
+            // This node refuses to remove a leader. A leader that steps down by itself would transfer the
+            // leadership without the allocator's knowledge.
+            removed_leader_step_down: StepDownPolicy::Never,
+            // A half-isolated leader must not block the election of a better one for ever.
+            quorum_loss_probe_interval: Some(2 * self.election_timeout_ms),
+            enable_pre_vote: Some(true),
+            // A restored leader would go on in its old term, without an election.
+            enable_leader_restore: Some(false),
+            backoff: "50ms 100ms ..200ms".to_owned(),
+            ..Default::default()
+        };
+        config
+            .validate()
+            .map_err(|e| StoreError::invalid(format!("Raft refuses the timing: {e}")))
+    }
+}

@@ -1,0 +1,239 @@
+//! [`Group`]: one Raft group on this node, and proposals to it.
+//!
+//! The files beside and above this one add to it: how it starts, how it follows the leadership, how its
+//! membership changes, and how it answers peers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+    time::Duration,
+};
+
+use openraft::{
+    Raft, RaftMetrics, RaftState,
+    async_runtime::watch::WatchReceiver,
+    errors::{ClientWriteError, Fatal},
+    impls::ProgressResponder,
+    raft::ClientWriteResult,
+};
+
+use super::{
+    config::GroupConfig,
+    error::ProposeError,
+    leader_heard::LeaderHeard,
+    leadership::Leadership,
+    raft_state::term_led,
+    voters::{AppliedVoters, Voters},
+};
+use crate::{
+    clock::Instant,
+    consensus::{
+        lease::LeaseClock,
+        network::{Network, Sender},
+        state_machine::StateMachine,
+    },
+    sequence::{Command, NodeId, Outcome},
+    storage::{AppliedView, Store, Types},
+    tasks::Tasks,
+    watch,
+};
+
+/// One Raft group on this node.
+pub struct Group {
+    pub(super) config: GroupConfig,
+    pub(in crate::consensus) raft: Raft<Types, StateMachine>,
+    pub(in crate::consensus) lease: Arc<LeaseClock>,
+    pub(in crate::consensus) network: Network,
+    pub(super) view: AppliedView,
+    pub(super) store: Arc<Store>,
+    /// Whether this node belonged to a cluster when it started.
+    pub(super) had_members: bool,
+    pub(super) leadership: watch::Sender<Leadership>,
+    pub(super) voters: AppliedVoters,
+    pub(super) stopped: watch::Sender<Option<String>>,
+    /// The node is about to stop: a term that was given up is not followed by another one.
+    pub(super) retiring: AtomicBool,
+    pub(super) tasks: Tasks,
+    /// Held while the membership changes.
+    pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
+    pub(in crate::consensus) leader_heard: LeaderHeard,
+    /// How many snapshots have begun to arrive.
+    pub(in crate::consensus) snapshots_begun: AtomicU64,
+}
+
+impl Group {
+    /// Its configuration.
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.config.node
+    }
+
+    /// The applied table, for reading.
+    pub fn view(&self) -> &AppliedView {
+        &self.view
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The tasks of the node.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Who this node is, as every message to a peer says.
+    pub fn sender(&self) -> &Arc<Sender> {
+        self.network.sender()
+    }
+
+    /// Who leads, now and from now on.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
+    }
+
+    /// The voters of the last membership that is applied on this node, now and from now on.
+    pub fn voters(&self) -> watch::Receiver<Voters> {
+        self.voters.subscribe()
+    }
+
+    /// The version of [`Group::voters`]: one atomic load.
+    pub fn voters_version(&self) -> u64 {
+        self.voters.version()
+    }
+
+    /// When this node last followed a leader's message, if ever.
+    pub fn leader_heard(&self) -> Option<Instant> {
+        self.leader_heard.last().map(|(_, at)| at)
+    }
+
+    /// The instant that messages sent from now on are stamped with.
+    pub fn now(&self) -> Instant {
+        self.lease.now()
+    }
+
+    /// How long a follower keeps out of elections after it heard of a leader.
+    pub(in crate::consensus) fn follower_lease(&self) -> Duration {
+        self.config.follower_lease()
+    }
+
+    /// True if this node belongs to a cluster.
+    pub fn is_formed(&self) -> bool {
+        if self.had_members {
+            return true;
+        }
+        let membership = self.metrics().membership_config;
+        membership.membership().nodes().next().is_some()
+    }
+
+    /// True if this node is the only voter.
+    pub fn is_sole_voter(&self) -> bool {
+        self.lease.quorums().is_sole(self.node())
+    }
+
+    /// The last log entry that this node has purged. A peer that lacks earlier ones needs a snapshot.
+    pub fn purged_index(&self) -> Option<u64> {
+        self.metrics().purged.map(|log_id| log_id.index)
+    }
+
+    /// Raft's own view of the group.
+    pub(in crate::consensus) fn metrics(&self) -> RaftMetrics<Types> {
+        self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// The term that Raft itself leads at this moment.
+    pub(super) async fn term_led_in_raft(&self) -> Result<Option<u64>, Fatal<Types>> {
+        let me = self.node();
+        let read = move |state: &RaftState<Types>| term_led(state.vote_ref(), me);
+        self.raft.with_raft_state(read).await
+    }
+
+    /// Proposes a command in `term`, and waits until it is applied on this node.
+    ///
+    /// # Errors
+    /// [`ProposeError::NotLeader`] if this node does not lead `term`: nothing was proposed.
+    /// [`ProposeError::Unknown`] if the leadership was lost meanwhile: the command may have been applied,
+    /// or may still be. [`ProposeError::Stopped`] if Raft has stopped.
+    pub async fn propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
+        let outcome = self.try_propose(term, command).await;
+        if outcome.is_err() {
+            self.store.metrics().proposals_failed.inc();
+        }
+        outcome
+    }
+
+    async fn try_propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
+        let (responder, answer) =
+            ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
+        self.raft
+            .write(command)
+            // Raft must not log the command in another term, even if this node leads that one as well.
+            .with_leader(term)
+            .responder(responder)
+            .await
+            .map_err(|e| ProposeError::Stopped(e.to_string()))?;
+        match answer.await {
+            Ok(Ok(written)) => Ok(written.data),
+            Ok(Err(ClientWriteError::ForwardToLeader(_))) => Err(ProposeError::NotLeader(term)),
+            Ok(Err(
+                ClientWriteError::LogEntryDiscarded(_)
+                | ClientWriteError::ChangeMembershipError(_)
+                | ClientWriteError::PreconditionFailed(_),
+            ))
+            | Err(_) => Err(ProposeError::Unknown(term)),
+        }
+    }
+
+    /// Becomes the reason once Raft has stopped on this node for good.
+    pub fn stopped(&self) -> watch::Receiver<Option<String>> {
+        self.stopped.subscribe()
+    }
+
+    /// Makes the node stop, for a reason that it cannot get over.
+    pub(in crate::consensus) fn stop_because(&self, reason: String) {
+        self.lease.void();
+        self.stopped.send_if_modified(|stopped| {
+            let first = stopped.is_none();
+            stopped.get_or_insert(reason);
+            first
+        });
+    }
+
+    /// The node is about to stop: its term may end without another one.
+    pub fn retire(&self) {
+        self.retiring.store(true, Release);
+    }
+
+    /// True once the node is about to stop.
+    pub(super) fn is_retiring(&self) -> bool {
+        self.retiring.load(Acquire)
+    }
+
+    /// Stops Raft on this node.
+    pub async fn stop(&self) {
+        self.retire();
+        self.lease.void();
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::warn!(%error, "Raft did not stop cleanly");
+        }
+    }
+}
+
+#[cfg(test)]
+impl Group {
+    /// Makes Raft's core panic.
+    pub(crate) async fn panic_in_raft(&self) {
+        let panic = |_: &RaftState<Types>| panic!("a panic for a test");
+        assert!(self.raft.with_raft_state::<_, ()>(panic).await.is_err());
+    }
+}

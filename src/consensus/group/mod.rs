@@ -1,0 +1,29 @@
+//! One Raft group on this node: starting it, proposing to it, who leads it, and giving the leadership up.
+//!
+//! From the bottom up:
+//!
+//! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `raft_state`: the types that a group has.
+//! * `group`: [`Group`] itself, and proposals.
+//! * `confirm`: asks a majority whether it still follows this leader.
+//! * `transfer`: hands the leadership to another node.
+//! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
+//! * `start`: starts a group.
+
+mod config;
+mod confirm;
+mod error;
+#[expect(clippy::module_inception, reason = "it is the file of the type")]
+mod group;
+mod leader_heard;
+mod leadership;
+mod leadership_watch;
+pub(super) mod raft_state;
+mod start;
+mod transfer;
+mod voters;
+
+pub use config::GroupConfig;
+pub use error::ProposeError;
+pub use group::Group;
+pub use leadership::Leadership;
+pub use voters::Voters;

@@ -1,0 +1,123 @@
+//! Lease arithmetic, pure: which acknowledgements count, and until when they make a lease valid.
+//!
+//! A lease of term t lasts until `sent + lease`, where `sent` is the latest instant such that a
+//! majority acknowledged, in term t, a message that this node sent at `sent` or later. While a
+//! membership change is on its way, the majority of the proposed voters must have done so as well.
+//!
+//! Invariant: within a term, an acknowledgement never moves back, and neither does the membership
+//! in force.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::quorum::Quorums;
+use crate::{clock::Instant, sequence::NodeId};
+
+/// What the deadline of a lease is computed from.
+pub struct LeaseArithmetic {
+    me: NodeId,
+    lease: Duration,
+    /// The voters of the membership in force, as far as this node has heard.
+    in_force: Quorums,
+    /// The voters of a membership that was proposed. It may be in force before this node hears of it.
+    proposed: Option<BTreeSet<NodeId>>,
+    /// The term that `acks` belong to.
+    acks_term: u64,
+    /// For each peer, when the latest message was sent that it acknowledged.
+    acks: BTreeMap<NodeId, Instant>,
+}
+
+impl LeaseArithmetic {
+    /// Arithmetic for node `me`, whose lease lasts for `lease` from the sending of what was acknowledged.
+    pub fn new(me: NodeId, lease: Duration) -> Self {
+        LeaseArithmetic {
+            me,
+            lease,
+            in_force: Quorums::default(),
+            proposed: None,
+            acks_term: 0,
+            acks: BTreeMap::new(),
+        }
+    }
+
+    /// This node begins to lead a term with the membership `in_force`. A membership that was proposed
+    /// in an earlier term is either in this node's log, and so in `in_force`, or nowhere.
+    pub fn begin_term(&mut self, in_force: Quorums) {
+        self.in_force = in_force;
+        self.proposed = None;
+    }
+
+    /// Follows the membership in force. Within a term it only moves on: a watcher that lags may bring
+    /// an earlier one, which is ignored.
+    pub fn follow(&mut self, in_force: Quorums) {
+        let before = self.in_force.log_index();
+        if in_force.log_index() >= before {
+            self.in_force = in_force;
+        }
+        debug_assert!(
+            self.in_force.log_index() >= before,
+            "the membership in force moved back from log index {before}"
+        );
+    }
+
+    /// From now on the majority of `voters` is needed, too.
+    pub fn propose(&mut self, in_force: Quorums, voters: BTreeSet<NodeId>) {
+        self.follow(in_force);
+        self.proposed = Some(voters);
+    }
+
+    /// No proposal is on its way any more: the membership `in_force` counts alone.
+    pub fn settle(&mut self, in_force: Quorums) {
+        self.follow(in_force);
+        self.proposed = None;
+    }
+
+    /// The quorums that are needed at present.
+    pub fn quorums(&self) -> Quorums {
+        self.in_force.and(self.proposed.as_ref())
+    }
+
+    /// `peer` acknowledged a message of `term` that was sent at `sent`. An acknowledgement of a term
+    /// before the latest one is ignored; one of a later term discards those of earlier terms.
+    pub fn record_ack(&mut self, term: u64, peer: NodeId, sent: Instant) {
+        if term < self.acks_term {
+            return;
+        }
+        if term > self.acks_term {
+            self.acks_term = term;
+            self.acks.clear();
+        }
+        let latest = self.acks.entry(peer).or_insert(sent);
+        let before = *latest;
+        *latest = sent.max(before);
+        debug_assert!(
+            *latest >= before,
+            "an acknowledgement of node {peer} moved back from {before:?} to {latest:?}"
+        );
+    }
+
+    /// When the latest message of `term` was sent that `peer` acknowledged.
+    pub fn last_ack(&self, term: u64, peer: NodeId) -> Option<Instant> {
+        let of_this_term = self.acks_term == term;
+        of_this_term
+            .then(|| self.acks.get(&peer).copied())
+            .flatten()
+    }
+
+    /// Until when the lease of `term` is valid. `None` before a majority has acknowledged anything in
+    /// that term.
+    pub fn deadline(&self, term: u64) -> Option<Instant> {
+        let acknowledged = |node| {
+            if node == self.me {
+                // A node's promise to itself does not run out, so a sole voter's lease never ends.
+                Some(Instant::NEVER)
+            } else {
+                self.last_ack(term, node)
+            }
+        };
+        let sent = self.quorums().majority_reached(acknowledged)?;
+        Some(sent.after(self.lease))
+    }
+}

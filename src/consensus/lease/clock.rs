@@ -1,0 +1,195 @@
+//! The clock of acknowledgements: keeps the lease of the current term up to date.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use super::{
+    arithmetic::LeaseArithmetic, later_terms::LaterTerms, quorum::Quorums, term_lease::TermLease,
+};
+use crate::{
+    clock::{Clock, Instant},
+    planted::{Bug, is_planted},
+    sequence::NodeId,
+};
+
+/// Records acknowledgements and keeps the current term's lease up to date.
+pub struct LeaseClock {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The lease of the last term that this node led.
+    current: Option<Arc<TermLease>>,
+    arithmetic: LeaseArithmetic,
+    later_terms: LaterTerms,
+}
+
+impl State {
+    fn update_deadline(&self) {
+        if let Some(current) = &self.current {
+            current.set_deadline(self.arithmetic.deadline(current.term()));
+        }
+    }
+}
+
+/// For how long a peer has not been known to follow this leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// The time since the latest message was sent that the peer acknowledged. If it acknowledged
+    /// nothing in this term: the time since the term began.
+    pub lasts: Duration,
+    /// True if the peer acknowledged anything in this term.
+    pub in_term: bool,
+}
+
+/// Raft has been told of a later term and has not decided whether to adopt it. When this is dropped,
+/// the term counts as adopted.
+#[must_use]
+pub struct PendingTerm<'a> {
+    clock: &'a LeaseClock,
+    term: u64,
+    adopted: bool,
+}
+
+impl PendingTerm<'_> {
+    /// Raft kept to an earlier term: leases that begin from now on are not affected.
+    pub fn rejected(mut self) {
+        self.adopted = false;
+    }
+}
+
+impl Drop for PendingTerm<'_> {
+    fn drop(&mut self) {
+        let mut state = self.clock.state.lock();
+        state.later_terms.decide(self.term, self.adopted);
+    }
+}
+
+impl LeaseClock {
+    /// A clock for node `me`, whose leases last `lease` from the sending of what was acknowledged.
+    pub fn new(clock: Arc<dyn Clock>, me: NodeId, lease: Duration) -> Self {
+        LeaseClock {
+            clock,
+            state: Mutex::new(State {
+                current: None,
+                arithmetic: LeaseArithmetic::new(me, lease),
+                later_terms: LaterTerms::default(),
+            }),
+        }
+    }
+
+    /// The current instant: the stamp to take before a message is sent.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The lease of `term`, which this node leads with the membership `in_force`. Begins it, and voids
+    /// the lease of any other term, unless it began before.
+    pub fn begin(&self, term: u64, in_force: Quorums) -> Arc<TermLease> {
+        let mut state = self.state.lock();
+        if let Some(current) = state.current.clone() {
+            if current.term() == term {
+                state.arithmetic.follow(in_force);
+                state.update_deadline();
+                return current;
+            }
+            current.void();
+        }
+        state.arithmetic.begin_term(in_force);
+        let lease = Arc::new(TermLease::new(term, self.now()));
+        if state.later_terms.forbid(term) {
+            lease.void();
+        }
+        state.current = Some(lease.clone());
+        state.update_deadline();
+        lease
+    }
+
+    /// Voids the current lease if its term is before `term`. To be called before Raft is told of a later
+    /// term, so that no answer of this node can follow one of a successor.
+    pub fn void_before(&self, term: u64) {
+        drop(self.void_while_pending(term));
+    }
+
+    /// Like [`LeaseClock::void_before`], for a message that Raft may reject: leases that begin after a
+    /// rejection are valid again.
+    pub fn void_while_pending(&self, term: u64) -> PendingTerm<'_> {
+        let term = match is_planted(Bug::OpenDuringTransfer) {
+            true => 0,
+            false => term,
+        };
+        let mut state = self.state.lock();
+        state.later_terms.add_pending(term);
+        if let Some(current) = &state.current
+            && current.term() < term
+        {
+            current.void();
+        }
+        PendingTerm {
+            clock: self,
+            term,
+            adopted: true,
+        }
+    }
+
+    /// True if this node holds a valid lease now: nobody else leads.
+    pub fn is_held(&self) -> bool {
+        let now = self.now();
+        let current = self.state.lock().current.clone();
+        current.is_some_and(|lease| lease.is_valid(now))
+    }
+
+    /// Voids the current lease, if there is one.
+    pub fn void(&self) {
+        if let Some(current) = &self.state.lock().current {
+            current.void();
+        }
+    }
+
+    /// The quorums that are needed at present.
+    pub fn quorums(&self) -> Quorums {
+        self.state.lock().arithmetic.quorums()
+    }
+
+    /// A membership change is about to be proposed to Raft. Raft acts on it as soon as it is in the log,
+    /// before this clock can hear of it: from now on the majority of `voters` is needed as well.
+    /// `in_force` is the membership that Raft acts on at this moment.
+    pub fn propose(&self, in_force: Quorums, voters: BTreeSet<NodeId>) {
+        let mut state = self.state.lock();
+        state.arithmetic.propose(in_force, voters);
+        state.update_deadline();
+    }
+
+    /// No membership change is on its way any more, and Raft acts on `in_force`.
+    pub fn settle(&self, in_force: Quorums) {
+        let mut state = self.state.lock();
+        state.arithmetic.settle(in_force);
+        state.update_deadline();
+    }
+
+    /// `peer` followed this leader of `term` when it answered the very message that was sent at `sent`.
+    pub fn record_ack(&self, term: u64, peer: NodeId, sent: Instant) {
+        let mut state = self.state.lock();
+        state.arithmetic.record_ack(term, peer, sent);
+        state.update_deadline();
+    }
+
+    /// When the latest message of `term` was sent that `peer` acknowledged.
+    pub fn last_ack(&self, term: u64, peer: NodeId) -> Option<Instant> {
+        self.state.lock().arithmetic.last_ack(term, peer)
+    }
+
+    /// For how long `peer` has not been known to follow this leader. `None` if this node does not lead.
+    pub fn silence(&self, peer: NodeId) -> Option<Silence> {
+        let now = self.now();
+        let state = self.state.lock();
+        let lease = state.current.as_ref().filter(|lease| !lease.is_void())?;
+        let heard = state.arithmetic.last_ack(lease.term(), peer);
+        Some(Silence {
+            lasts: now.since(heard.unwrap_or(lease.began())),
+            in_term: heard.is_some(),
+        })
+    }
+}

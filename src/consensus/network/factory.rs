@@ -1,0 +1,102 @@
+//! Makes a [`Peer`] for each target that Raft asks for, and holds what the peers share.
+
+use std::sync::Arc;
+
+use openraft::RaftNetworkFactory;
+
+use super::{
+    acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, log_holds::LogHolds, peer::Peer,
+    rpc_client::RpcClient, sender::Sender, snapshot_sender::SnapshotSender, transport::Transport,
+};
+use crate::{
+    consensus::lease::LeaseClock,
+    metrics::Metrics,
+    sequence::NodeId,
+    storage::{Member, StoredMembership, Types},
+};
+
+/// This node's network to its peers.
+#[derive(Clone)]
+pub struct Network {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    lease: Arc<LeaseClock>,
+    metrics: Arc<Metrics>,
+    addresses: Arc<MemberAddresses>,
+    acknowledged: Arc<AcknowledgedIndexes>,
+    log_holds: Arc<LogHolds>,
+}
+
+impl Network {
+    /// A network for the node `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
+    /// in `metrics`.
+    pub fn new(
+        sender: Arc<Sender>,
+        transport: Arc<dyn Transport>,
+        lease: Arc<LeaseClock>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Network {
+            sender,
+            transport,
+            lease,
+            metrics,
+            addresses: Arc::default(),
+            acknowledged: Arc::default(),
+            log_holds: Arc::default(),
+        }
+    }
+
+    /// Follows the members to their addresses, and closes connections to other addresses.
+    pub fn follow(&self, membership: &StoredMembership) {
+        if let Some(addresses) = self.addresses.follow(membership) {
+            self.transport.keep(addresses);
+        }
+    }
+
+    /// Who this node is.
+    pub fn sender(&self) -> &Arc<Sender> {
+        &self.sender
+    }
+
+    /// Where what is sent is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Up to where the log may be purged without harm to a peer that is sent a snapshot.
+    pub fn purgeable_max(&self) -> u64 {
+        self.log_holds.purgeable_max()
+    }
+
+    /// The peer `target`, which is `member`.
+    pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
+        let client = RpcClient {
+            transport: self.transport.clone(),
+            addresses: self.addresses.clone(),
+            target,
+            first_address: member.peer_address.clone(),
+            header: self.sender.header(target, member),
+        };
+        let snapshots = SnapshotSender::new(
+            client.clone(),
+            self.metrics.clone(),
+            self.acknowledged.clone(),
+            self.log_holds.clone(),
+        );
+        Peer {
+            client,
+            lease: self.lease.clone(),
+            acknowledged: self.acknowledged.clone(),
+            snapshots,
+        }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: NodeId, node: &Member) -> Peer {
+        self.peer(target, node)
+    }
+}

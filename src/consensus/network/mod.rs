@@ -1,0 +1,28 @@
+//! Messages to the other nodes of the group: openraft's network traits on top of [`Transport`].
+//!
+//! From the bottom up:
+//!
+//! * `transport`, `grpc_transport`: how bytes reach an address.
+//! * `sender`, `addresses`, `payload`: who sends, where the members are, how a payload is written.
+//! * `rpc_client`: one RPC to one peer.
+//! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
+//!   gets a snapshot.
+//! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
+//! * `factory`: [`Network`] makes the peers.
+
+mod acknowledged;
+mod addresses;
+mod factory;
+mod grpc_transport;
+mod log_holds;
+pub(super) mod payload;
+mod peer;
+mod rpc_client;
+mod sender;
+mod snapshot_sender;
+mod transport;
+
+pub use factory::Network;
+pub use grpc_transport::GrpcTransport;
+pub use sender::Sender;
+pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -1,0 +1,42 @@
+//! Encodes and decodes the payload of peer messages. An error names the node at the other end, because
+//! the usual cause is that it runs another release.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    sequence::NodeId,
+    storage::codec::{self, CodecError},
+};
+
+/// The bytes of `value`.
+///
+/// # Errors
+/// If `value` cannot be encoded.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    codec::encode(value)
+}
+
+/// The value in `payload`. `what` names it in errors. `other_end` is the node that the reader of the
+/// error exchanged it with.
+///
+/// # Errors
+/// If `payload` is of another format version, or damaged: a text that says what to do.
+pub fn decode<T: DeserializeOwned>(
+    what: &str,
+    other_end: NodeId,
+    payload: &[u8],
+) -> Result<T, String> {
+    codec::decode(payload).map_err(|error| match error {
+        CodecError::Version(_) => format!(
+            "node {other_end} runs another release: {what} cannot be read: it has {error}; install \
+             the same release on all nodes"
+        ),
+        error @ (CodecError::Short(_)
+        | CodecError::Checksum { .. }
+        | CodecError::Trailing(_)
+        | CodecError::Format(_)) => format!(
+            "{what} between this node and node {other_end} cannot be read: {error}; install the \
+             same release on all nodes"
+        ),
+    })
+}

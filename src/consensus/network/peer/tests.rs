@@ -1,0 +1,304 @@
+//! An acknowledgement counts for the message that it answers, and for no other.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicU8, AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use openraft::vote::RaftLeaderId;
+use tokio::sync::Semaphore;
+use tonic::Status;
+
+use super::*;
+use crate::{
+    clock::{Clock, Instant},
+    consensus::{
+        lease::Quorums,
+        network::{Network, Sender, Transport},
+    },
+    metrics::Metrics,
+    proto::peer::*,
+    storage::{Member, codec},
+};
+
+#[derive(Default)]
+struct ManualClock(AtomicU64);
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A transport to a peer that accepts every message. Its answers are held back until the test adds
+/// permits.
+struct HeldAnswers {
+    answers: Semaphore,
+    answer: AppendEntriesResponse<Types>,
+    /// The format version of the peer's answers.
+    format_version: AtomicU8,
+}
+
+#[async_trait]
+impl Transport for HeldAnswers {
+    async fn raft(
+        &self,
+        _address: &str,
+        _rpc: RaftRpc,
+        _message: RaftMessage,
+        _timeout: Duration,
+    ) -> Result<RaftReply, Status> {
+        let one = self.answers.acquire().await;
+        one.map_err(|e| Status::internal(e.to_string()))?.forget();
+        let mut payload = codec::encode(&self.answer).unwrap();
+        payload[0] = self.format_version.load(Ordering::SeqCst);
+        Ok(RaftReply {
+            payload: payload.into(),
+        })
+    }
+
+    async fn install_snapshot(
+        &self,
+        _address: &str,
+        _parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn hello(
+        &self,
+        _address: &str,
+        _request: HelloRequest,
+        _timeout: Duration,
+    ) -> Result<HelloResponse, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn forward(
+        &self,
+        _address: &str,
+        _requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn administer(
+        &self,
+        _address: &str,
+        _request: AdministerRequest,
+        _timeout: Duration,
+    ) -> Result<AdministerReply, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+}
+
+/// Node 1, which leads, and its transport to node 2.
+struct Leader {
+    clock: Arc<ManualClock>,
+    held: Arc<HeldAnswers>,
+    lease: Arc<LeaseClock>,
+    network: Network,
+}
+
+const LEASE: Duration = Duration::from_millis(200);
+
+impl Leader {
+    fn new(answer: AppendEntriesResponse<Types>) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let held = Arc::new(HeldAnswers {
+            answers: Semaphore::new(0),
+            answer,
+            format_version: AtomicU8::new(codec::VERSION),
+        });
+        let lease = Arc::new(LeaseClock::new(clock.clone(), 1, LEASE));
+        let sender = Arc::new(Sender {
+            cluster: "test".into(),
+            set: 1,
+            node: 1,
+            incarnation: 1,
+            election_timeout_ms: 300,
+        });
+        Leader {
+            network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),
+            clock,
+            held,
+            lease,
+        }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.clock.0.store(ms * 1_000_000, Ordering::SeqCst);
+        self.clock.now()
+    }
+
+    /// Sends a heartbeat of term 3. When this returns, the heartbeat is on its way.
+    async fn send(&self) -> tokio::task::JoinHandle<()> {
+        let peer = self.network.peer(2, &Member::default());
+        let heartbeat = AppendEntriesRequest {
+            vote: Vote::new_committed(3, 1),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        let sent = tokio::spawn(async move {
+            let answer = peer.append(&heartbeat, Duration::from_secs(60)).await;
+            assert!(answer.is_ok(), "{answer:?}");
+        });
+        tokio::task::yield_now().await;
+        sent
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_release_becomes_an_error_that_names_the_peer() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    leader.held.answers.add_permits(1);
+    leader.held.format_version.store(9, Ordering::SeqCst);
+    let peer = leader.network.peer(2, &Member::default());
+    let heartbeat = AppendEntriesRequest {
+        vote: Vote::new_committed(3, 1),
+        prev_log_id: None,
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    let answer = peer.append(&heartbeat, Duration::from_secs(60)).await;
+    let error = answer.unwrap_err().to_string();
+    for part in ["node 2 runs another release", "version 9", "on all nodes"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+}
+
+fn three() -> Quorums {
+    Quorums::new(0, [BTreeSet::from([1, 2, 3])])
+}
+
+#[tokio::test]
+async fn a_late_acknowledgement_counts_from_the_sending_of_its_message() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    let sent = leader.at(1_000);
+    let first = leader.send().await;
+    let now = leader.at(1_150);
+    let second = leader.send().await;
+    assert!(!lease.is_valid(now), "nothing was acknowledged");
+    leader.held.answers.add_permits(1);
+    first.await.unwrap();
+    // The answer counts for its own message, not for the later one that is still on its way.
+    assert_eq!(lease.deadline(), sent.after(LEASE));
+    let much_later = leader.at(5_000);
+    leader.held.answers.add_permits(1);
+    second.await.unwrap();
+    assert_eq!(lease.deadline(), now.after(LEASE));
+    assert!(
+        !lease.is_valid(much_later),
+        "an old acknowledgement extends nothing"
+    );
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_comes_after_the_leader_was_deposed_extends_nothing() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    leader.at(1_000);
+    let held_back = leader.send().await;
+    leader.lease.void_before(4);
+    let next = leader.lease.begin(5, three());
+    leader.held.answers.add_permits(1);
+    held_back.await.unwrap();
+    let now = leader.at(1_001);
+    assert!(!lease.is_valid(now), "the term is over");
+    assert!(!next.is_valid(now), "it was for another term");
+}
+
+#[tokio::test]
+async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher_vote_voids_it() {
+    let leader = Leader::new(AppendEntriesResponse::Conflict);
+    let lease = leader.lease.begin(3, three());
+    let sent = leader.at(1_000);
+    leader.held.answers.add_permits(1);
+    leader.send().await.await.unwrap();
+    assert_eq!(lease.deadline(), sent.after(LEASE));
+
+    let leader = Leader::new(AppendEntriesResponse::HigherVote(Vote::new(4, 2)));
+    let lease = leader.lease.begin(3, three());
+    leader.held.answers.add_permits(1);
+    leader.send().await.await.unwrap();
+    assert!(
+        lease.is_void(),
+        "another node may be elected: no answer in this term any more"
+    );
+}
+
+#[tokio::test]
+async fn the_lease_is_void_before_a_transfer_leaves() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let lease = leader.lease.begin(3, three());
+    let mut peer = leader.network.peer(2, &Member::default());
+    let transfer = TransferLeaderRequest::new(Vote::new_committed(3, 1), 2, None);
+    let option = RPCOption::new(Duration::from_secs(60));
+    let sending = tokio::spawn(async move {
+        // This answer cannot be read. The test is about what happens before it.
+        let _ = peer.transfer_leader(transfer, option).await;
+    });
+    tokio::task::yield_now().await;
+    assert!(lease.is_void());
+    sending.abort();
+}
+
+#[test]
+fn a_conflict_below_the_acknowledged_index_becomes_an_error() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    let peer = leader.network.peer(2, &Member::default());
+    let append = |term, up_to| AppendEntriesRequest {
+        vote: Vote::new_committed(term, 1),
+        prev_log_id: Some(crate::storage::LogId::new(
+            Vote::new(term, 1).leader_id.to_committed(),
+            up_to,
+        )),
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    let (success, conflict) = (
+        AppendEntriesResponse::Success,
+        AppendEntriesResponse::Conflict,
+    );
+    assert!(
+        peer.record_acknowledged_index(&append(3, 9), &conflict)
+            .is_ok(),
+        "it never had the entry"
+    );
+    assert!(
+        peer.record_acknowledged_index(&append(3, 5), &success)
+            .is_ok()
+    );
+    assert!(
+        peer.record_acknowledged_index(&append(3, 6), &conflict)
+            .is_ok(),
+        "it never had the entry"
+    );
+    let forgot = peer
+        .record_acknowledged_index(&append(3, 5), &conflict)
+        .unwrap_err();
+    assert!(
+        forgot.to_string().contains("ratchet node remove 2"),
+        "{forgot}"
+    );
+    assert!(
+        peer.record_acknowledged_index(&append(4, 5), &conflict)
+            .is_ok(),
+        "a later term may have overwritten it"
+    );
+    let another = Member {
+        incarnation: 7,
+        ..Member::default()
+    };
+    let replaced = leader.network.peer(2, &another);
+    assert!(
+        replaced
+            .record_acknowledged_index(&append(3, 5), &conflict)
+            .is_ok(),
+        "it has another data directory"
+    );
+}

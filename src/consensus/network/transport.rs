@@ -1,0 +1,79 @@
+//! The trait through which a message reaches a peer. Tests and simulations bring a network of their own.
+//!
+//! Invariant: a transport delivers to the process that listens at an address, whichever that is. The
+//! receiver checks that the message is meant for it (the header of every message names the receiver).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tonic::Status;
+
+use crate::proto::peer::{
+    AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+    HelloResponse, RaftMessage, RaftReply, SnapshotPart,
+};
+
+/// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// The RPC that a [`RaftMessage`] belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RaftRpc {
+    /// Appends entries, or is a heartbeat.
+    Append,
+    /// Asks for a vote.
+    Vote,
+    /// Asks whether a vote would be granted.
+    PreVote,
+    /// Asks a follower to take the leadership over.
+    TransferLeader,
+}
+
+/// Delivers messages to the peer that listens at an address ("host:port").
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    /// Sends one Raft message, and waits for the answer for at most `timeout`.
+    async fn raft(
+        &self,
+        address: &str,
+        rpc: RaftRpc,
+        message: RaftMessage,
+        timeout: Duration,
+    ) -> Result<RaftReply, Status>;
+
+    /// Sends a snapshot in parts, and waits until it is installed.
+    async fn install_snapshot(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Status>;
+
+    /// Asks which node listens at the address, and waits for at most `timeout`.
+    async fn hello(
+        &self,
+        address: &str,
+        request: HelloRequest,
+        timeout: Duration,
+    ) -> Result<HelloResponse, Status>;
+
+    /// Opens a stream of forwarded requests.
+    async fn forward(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
+
+    /// Sends an administrative request, and waits for the answer for at most `timeout`.
+    async fn administer(
+        &self,
+        address: &str,
+        request: AdministerRequest,
+        timeout: Duration,
+    ) -> Result<AdministerReply, Status>;
+
+    /// Tells where the members are now. Connections to other addresses need not be kept.
+    fn keep(&self, addresses: BTreeSet<String>) {
+        let _ = addresses;
+    }
+}

@@ -1,0 +1,15 @@
+//! Answers the RPCs of this group's peers.
+//!
+//! From the bottom up:
+//!
+//! * `wire`: reads payloads and writes answers.
+//! * `sender_check`: refuses messages that are not for this node, or not from a member.
+//! * `handler`: answers one Raft RPC.
+//! * `snapshot_receiver`: takes in a snapshot, part by part.
+
+mod handler;
+mod sender_check;
+mod snapshot_receiver;
+mod wire;
+
+pub use snapshot_receiver::ArrivingSnapshot;

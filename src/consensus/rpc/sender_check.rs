@@ -1,0 +1,165 @@
+//! Refuses messages that are not for this node, or not from a member, or that no honest node sends: Raft
+//! itself obeys every sender that speaks of a later term.
+
+use openraft::async_runtime::watch::WatchReceiver;
+use tonic::Status;
+
+use crate::{
+    consensus::{group::Group, terms},
+    proto::peer::Header,
+    sequence::NodeId,
+    storage::{Vote, replacing},
+};
+
+/// Whether the sender of a message must be a voter, or may be any member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SenderRole {
+    Member,
+    Voter,
+}
+
+impl Group {
+    /// Refuses a message that is not meant for this node.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if there is no header. FAILED_PRECONDITION if the header names another cluster,
+    /// node, data directory or set, or another `election_timeout_ms`.
+    pub fn check_header<'a>(&self, header: Option<&'a Header>) -> Result<&'a Header, Status> {
+        let Some(header) = header else {
+            return Err(Status::invalid_argument("a peer message without a header"));
+        };
+        let config = self.config();
+        let refuse = |what: String| {
+            Err(Status::failed_precondition(format!(
+                "node {} of cluster {:?} refuses a message from node {}: {what}",
+                config.node, config.cluster, header.from
+            )))
+        };
+        if header.cluster != config.cluster {
+            return refuse(format!("it is for cluster {:?}", header.cluster));
+        }
+        if header.to != config.node {
+            return refuse(format!("it is for node {}", header.to));
+        }
+        if header.to_incarnation != self.store().identity().incarnation {
+            if !self.is_formed() {
+                self.stop_because_directory_was_lost();
+            }
+            // The incarnation here is not told: only members may know it.
+            return refuse(format!(
+                "it is for another data directory of node {0} (incarnation {1:x}); if the one that \
+                 the cluster knows was lost, {2}",
+                config.node,
+                header.to_incarnation,
+                replacing(config.node)
+            ));
+        }
+        if header.set != u64::from(config.set) {
+            return refuse(format!("it is for set {}", header.set));
+        }
+        if header.election_timeout_ms != config.election_timeout_ms {
+            return refuse(format!(
+                "its election_timeout_ms is {}, here it is {}; all nodes must agree",
+                header.election_timeout_ms, config.election_timeout_ms
+            ));
+        }
+        Ok(header)
+    }
+
+    /// The peers know this node with another data directory, and the one here is fresh: files were lost.
+    fn stop_because_directory_was_lost(&self) {
+        let config = self.config();
+        self.stop_because(format!(
+            "the cluster {:?} knows node {} with another data directory than {}: the one here is \
+             new. Put back the lost directory itself, not a backup; or {}",
+            config.cluster,
+            config.node,
+            self.store().dir().display(),
+            replacing(config.node)
+        ));
+    }
+
+    /// Refuses a sender that is not a member, or not a voter if it must be one.
+    ///
+    /// This node may have to listen to a node that it does not know yet: while it was away its peers may
+    /// have changed, and the leader, or the only candidate that can win, may be new. So a stranger is let
+    /// in if this node hears of no leader, or follows this very stranger. The stranger's messages carry
+    /// this node's incarnation, which only members know. (A leader that lost its majority is heard at
+    /// intervals longer than this memory: it cannot keep a stranger out for ever.)
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION, with the list of members.
+    pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Status> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let known = membership.get_node(&header.from);
+        let is_member = known.is_some_and(|node| node.incarnation == header.from_incarnation);
+        let is_voter = membership.voter_ids().any(|voter| voter == header.from);
+        let is_accepted = match must_be {
+            SenderRole::Member => is_member,
+            SenderRole::Voter => is_member && is_voter,
+        };
+        let is_fresh = membership.nodes().next().is_none();
+        if is_accepted || is_fresh {
+            return Ok(());
+        }
+        if self
+            .leader_heard_of_late()
+            .is_none_or(|leader| leader == header.from)
+        {
+            return Ok(());
+        }
+        let ids: Vec<String> = membership.nodes().map(|(id, _)| id.to_string()).collect();
+        let what = match (known, must_be) {
+            (Some(_), SenderRole::Voter) => "that node does not vote with this data directory",
+            (Some(_), SenderRole::Member) | (None, _) => {
+                "that node is not a member with this data directory"
+            }
+        };
+        Err(Status::failed_precondition(format!(
+            "node {} of cluster {:?} refuses a message from node {}: {what} (members: {}). If it was \
+             removed, stop it; if it should belong to the cluster, {}",
+            self.node(),
+            self.config().cluster,
+            header.from,
+            ids.join(", "),
+            replacing(header.from)
+        )))
+    }
+
+    /// The leader that this node hears: itself while it holds a lease, or the one that it followed less
+    /// than an election timeout ago.
+    fn leader_heard_of_late(&self) -> Option<NodeId> {
+        if self.lease.is_held() {
+            return Some(self.node());
+        }
+        let (leader, at) = self.leader_heard.last()?;
+        (self.lease.now().since(at) < self.follower_lease()).then_some(leader)
+    }
+
+    /// Refuses a vote that is not the sender's own, or of a term that no cluster comes to. With `of_leader`
+    /// it must be the vote of a leader, otherwise that of a candidate.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for the vote of another node, FAILED_PRECONDITION for an absurd term.
+    pub(super) fn check_vote(
+        &self,
+        header: &Header,
+        vote: &Vote,
+        of_leader: bool,
+    ) -> Result<(), Status> {
+        if vote.leader_id.voted_for != header.from || vote.committed != of_leader {
+            return Err(Status::invalid_argument(format!(
+                "a message from node {} carries the vote {vote}, which is not its own",
+                header.from
+            )));
+        }
+        let known = self.raft.metrics().borrow_watched().vote.leader_id.term;
+        terms::check(known, vote.leader_id.term).map_err(|why| {
+            let text = format!("a message from node {} is refused: {why}", header.from);
+            tracing::error!("{text}");
+            Status::failed_precondition(text)
+        })
+    }
+}

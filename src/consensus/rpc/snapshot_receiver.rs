@@ -1,0 +1,186 @@
+//! Takes in a snapshot, part by part.
+//!
+//! Invariant: nothing of a snapshot reaches the disk before its sender's vote is known to be acceptable.
+//! Nothing of it reaches Raft before it has proved to be whole, and to be what was announced.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use bytes::Bytes;
+use openraft::{
+    Snapshot,
+    async_runtime::watch::WatchReceiver,
+    raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
+};
+use tonic::Status;
+
+use super::{
+    sender_check::SenderRole,
+    wire::{read, stopped, write},
+};
+use crate::{
+    consensus::group::Group,
+    proto::peer::SnapshotPart,
+    sequence::NodeId,
+    storage::{
+        IncomingSnapshot, LogId, SNAPSHOT_PART_BYTES_MAX, SnapshotData, SnapshotMeta, StoreError,
+        Types, Vote,
+    },
+};
+
+/// For how many election timeouts this node waits for the next part of a snapshot.
+const PART_TIMEOUTS: u32 = 30;
+
+/// A snapshot of which some parts have arrived. Dropped, it leaves nothing behind.
+pub struct ArrivingSnapshot {
+    from: NodeId,
+    vote: Vote,
+    meta: SnapshotMeta,
+    incoming: IncomingSnapshot,
+    /// Its number among the snapshots that have begun to arrive.
+    number: u64,
+}
+
+impl Group {
+    /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
+    /// room for ever.
+    pub fn snapshot_part_timeout(&self) -> Duration {
+        self.follower_lease() * PART_TIMEOUTS
+    }
+
+    /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
+    /// error is the answer to send instead if the sender no longer leads.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node,
+    /// or not from a member. INTERNAL if the disk fails or is nearly full.
+    pub fn begin_snapshot(
+        &self,
+        first: &SnapshotPart,
+    ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Status> {
+        let header = self.check_header(first.header.as_ref())?;
+        self.check_sender(header, SenderRole::Member)?;
+        let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
+        self.check_vote(header, &vote, true)?;
+        // Raft decides when the snapshot is whole. This only spares an old leader the sending.
+        let mine = self.raft.metrics().borrow_watched().vote;
+        if vote.leader_id.term < mine.leader_id.term {
+            return write(&SnapshotResponse::<Types>::new(mine)).map(Err);
+        }
+        let incoming = IncomingSnapshot::create(self.view()).map_err(|e| self.not_taken(e))?;
+        Ok(Ok(ArrivingSnapshot {
+            from: header.from,
+            vote,
+            meta,
+            incoming,
+            number: self.snapshots_begun.fetch_add(1, Ordering::Relaxed) + 1,
+        }))
+    }
+
+    /// Writes the next part of a snapshot, as long as the disk keeps a reserve. A snapshot that begins
+    /// later replaces this one.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the part is too large. ABORTED if another snapshot has begun. INTERNAL if the
+    /// part is damaged or cannot be written.
+    pub async fn write_snapshot_part(
+        &self,
+        mut arriving: ArrivingSnapshot,
+        part: Bytes,
+    ) -> Result<ArrivingSnapshot, Status> {
+        let latest = self.snapshots_begun.load(Ordering::Relaxed);
+        if arriving.number != latest {
+            return Err(Status::aborted(format!(
+                "the snapshot from node {} is given up: another one began to arrive",
+                arriving.from
+            )));
+        }
+        if part.len() > SNAPSHOT_PART_BYTES_MAX {
+            return Err(Status::invalid_argument(format!(
+                "a part of a snapshot has {} bytes; it may have at most {SNAPSHOT_PART_BYTES_MAX}",
+                part.len()
+            )));
+        }
+        let written = self.store().blocking().run(move || {
+            arriving.incoming.write(&part)?;
+            Ok(arriving)
+        });
+        written
+            .await
+            .map_err(|e| Status::internal(format!("writing a snapshot failed: {e}")))?
+            .map_err(|e| self.not_taken(e))
+    }
+
+    /// Checks and installs a snapshot that has arrived whole. Returns the answer to its sender.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it is not what was announced. INTERNAL if it is damaged or cannot be written.
+    /// UNAVAILABLE if Raft has stopped.
+    pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
+        let ArrivingSnapshot {
+            from,
+            vote,
+            meta,
+            incoming,
+            number: _,
+        } = arrived;
+        let finished = self.store().blocking().run(move || incoming.finish()).await;
+        let snapshot = finished
+            .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
+            .map_err(|e| self.not_taken(e))?;
+        if *snapshot.meta() != meta {
+            return Err(Status::invalid_argument(format!(
+                "node {from} announced a snapshot up to {:?} and sent one up to {:?}",
+                meta.last_log_id,
+                snapshot.meta().last_log_id
+            )));
+        }
+        self.lease.void_before(vote.leader_id.term);
+        if let Some(vote) = self.vote_if_not_needed(vote, meta.last_log_id).await? {
+            return write(&SnapshotResponse::<Types>::new(vote));
+        }
+        let snapshot = SnapshotData::Arrived(snapshot);
+        let arrived = self.lease.now();
+        let answer = self
+            .raft
+            .install_full_snapshot(vote, Snapshot { meta, snapshot })
+            .await
+            .map_err(stopped)?;
+        if answer.vote == vote {
+            self.leader_heard.record(from, arrived);
+        }
+        write(&answer)
+    }
+
+    /// This node's vote, if a snapshot up to `last` must not be installed: Raft's log reaches as far
+    /// already, or the sender no longer leads. Given a snapshot that ends before the log does, openraft
+    /// would count back what it has written, and panic on that.
+    async fn vote_if_not_needed(
+        &self,
+        vote: Vote,
+        last: Option<LogId>,
+    ) -> Result<Option<Vote>, Status> {
+        let question = AppendEntriesRequest {
+            vote,
+            prev_log_id: last,
+            entries: Vec::new(),
+            // What is in a snapshot is committed.
+            leader_commit: last,
+        };
+        let answer = self.raft.append_entries(question).await.map_err(stopped)?;
+        Ok(match answer {
+            AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_) => Some(vote),
+            AppendEntriesResponse::HigherVote(higher) => Some(higher),
+            AppendEntriesResponse::Conflict => None,
+        })
+    }
+
+    /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
+    fn not_taken(&self, error: StoreError) -> Status {
+        self.network.metrics().snapshot_failures.inc();
+        tracing::warn!(%error, "a snapshot was not taken in");
+        Status::internal(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Snapshots that arrive at a follower in orders that networks and slow disks can cause.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+
+use openraft::{EntryPayload, Membership, entry::RaftEntry, vote::RaftLeaderId};
+use openraft::{storage::RaftStateMachine, type_config::async_runtime::watch::WatchReceiver};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::{
+    clock::{BootClock, Clock},
+    consensus::{GroupConfig, GrpcTransport, RaftRpc, StateMachine},
+    metrics::Metrics,
+    proto::peer::Header,
+    storage::{Entry, Member, Store, StoreOptions, codec},
+    tasks::Tasks,
+};
+
+const LEADER: u64 = 1;
+
+fn log_id(index: u64) -> LogId {
+    LogId::new(Vote::new(1, LEADER).leader_id.to_committed(), index)
+}
+
+fn vote() -> Vote {
+    Vote::new_committed(1, LEADER)
+}
+
+/// The log that the leader has, up to `last`.
+fn entries(last: u64) -> Vec<Entry> {
+    let members = Membership::<u64, Member>::new_with_defaults(vec![BTreeSet::from([1, 2])], []);
+    let founding = Entry::new(log_id(0), EntryPayload::Membership(members));
+    let rest = (1..=last).map(|index| Entry::new(log_id(index), EntryPayload::Blank));
+    [founding].into_iter().chain(rest).collect()
+}
+
+fn store(dir: &Path) -> Arc<Store> {
+    let clock: Arc<dyn Clock> = Arc::new(BootClock);
+    Store::open(dir, "test", 2, StoreOptions::new(clock)).unwrap()
+}
+
+/// A follower that hears only from the test. Its election timeout is longer than the test.
+async fn follower(dir: &Path) -> Arc<Group> {
+    let config = GroupConfig {
+        cluster: "test".to_owned(),
+        set: 1,
+        node: 2,
+        heartbeat_ms: 50,
+        election_timeout_ms: 60_000,
+        lease_ms: 200,
+        log_keep_bytes: 1 << 20,
+    };
+    let transport = Arc::new(GrpcTransport::default());
+    let clock = Arc::new(BootClock);
+    Group::start(
+        config,
+        store(dir),
+        transport,
+        clock,
+        Metrics::new(),
+        Tasks::default(),
+    )
+    .await
+    .unwrap()
+}
+
+/// The header of a message from the leader.
+fn header(group: &Group) -> Header {
+    Header {
+        cluster: "test".to_owned(),
+        set: 1,
+        from: LEADER,
+        to: group.node(),
+        to_incarnation: group.store().identity().incarnation,
+        from_incarnation: 7,
+        election_timeout_ms: group.config().election_timeout_ms,
+    }
+}
+
+async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
+    let request = AppendEntriesRequest::<Types> {
+        vote: vote(),
+        prev_log_id: prev.map(log_id),
+        entries,
+        leader_commit: Some(log_id(commit)),
+    };
+    let request = codec::encode(&request).unwrap();
+    let header = header(group);
+    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request);
+    answer.await.unwrap();
+}
+
+/// Sends the follower a snapshot of the leader's table as of `last`.
+async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> {
+    let dir = TempDir::new().unwrap();
+    let store = store(dir.path());
+    let mut leader = StateMachine::open(&store, 1).unwrap();
+    let log = entries(last).into_iter().map(|entry| Ok((entry, None)));
+    leader.apply(futures::stream::iter(log)).await.unwrap();
+    let snapshot = leader.get_current_snapshot().await.unwrap().unwrap();
+    let SnapshotData::Outgoing(mut parts) = snapshot.snapshot else {
+        panic!("the leader's own snapshot is outgoing");
+    };
+    let first = SnapshotPart {
+        header: Some(header(&group)),
+        payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
+    };
+    let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
+    while let Some(part) = parts.next_part().await {
+        arriving = group
+            .write_snapshot_part(arriving, part.unwrap().into())
+            .await?;
+    }
+    group.install_snapshot(arriving).await
+}
+
+/// Waits until Raft knows that everything up to `index` is committed.
+async fn committed(group: &Group, index: u64) {
+    loop {
+        let now = group
+            .raft
+            .with_raft_state(|state| state.local_committed().copied());
+        if now.await.unwrap() == Some(log_id(index)) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn applied(group: &Group, index: u64) {
+    let mut metrics = group.raft.metrics();
+    let there = metrics.wait_until(|seen| seen.last_applied == Some(log_id(index)));
+    let there = tokio::time::timeout(Duration::from_secs(10), there).await;
+    assert!(matches!(there, Ok(Ok(_))), "{index} was not applied");
+    assert_eq!(*group.stopped().borrow(), None);
+}
+
+/// If a follower's answers were lost, the leader does not know how far its log reaches.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_ends_before_the_log_does_not_make_raft_panic() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    append(&group, None, entries(300), 100).await;
+    applied(&group, 100).await;
+    send_snapshot(group.clone(), 200).await.unwrap();
+    applied(&group, 200).await;
+    append(&group, Some(300), vec![], 250).await;
+    applied(&group, 250).await;
+    send_snapshot(group.clone(), 400).await.unwrap();
+    applied(&group, 400).await;
+    group.stop().await;
+}
+
+/// A leader may send another snapshot if the answer to the first one does not come.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_after_it() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    append(&group, None, entries(300), 100).await;
+    applied(&group, 100).await;
+    // The state machine is busy until `go`, so that installing waits.
+    let (go, wait) = oneshot::channel::<()>();
+    let busy = group.raft.clone();
+    let busy = tokio::spawn(async move {
+        busy.with_state_machine(|_| Box::pin(async { wait.await.unwrap() }))
+            .await
+    });
+    let first = tokio::spawn(send_snapshot(group.clone(), 400));
+    committed(&group, 400).await;
+    let second = tokio::spawn(send_snapshot(group.clone(), 500));
+    // Long enough for Raft to have the second one as well.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    go.send(()).unwrap();
+    busy.await.unwrap().unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    applied(&group, 500).await;
+    group.stop().await;
+}

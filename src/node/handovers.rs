@@ -1,0 +1,68 @@
+//! The handover that is under way: one for each term, owned by the node and joined by every caller.
+
+use futures::future::{BoxFuture, FutureExt, Shared as Joined};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::{consensus::Leadership, sequence::NodeId};
+
+/// What a handover comes to, for all callers that wait for it.
+pub type Outcome = Result<Leadership, Status>;
+
+/// The handover that is under way, or was last.
+#[derive(Default)]
+pub struct Handovers(Mutex<Option<Handover>>);
+
+/// One term's handover.
+#[derive(Clone)]
+pub struct Handover {
+    term: u64,
+    /// `None`: the node stops, and nobody else can lead.
+    pub successor: Option<NodeId>,
+    outcome: Joined<BoxFuture<'static, Outcome>>,
+}
+
+impl Handovers {
+    /// The handover of `term`: the one under way, or a new one to the node that `choose` names, which
+    /// `begin` starts.
+    ///
+    /// # Errors
+    /// Those of `choose`, if none is under way.
+    pub fn join_or_begin<F: Future<Output = Outcome> + Send + 'static>(
+        &self,
+        term: u64,
+        choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
+        begin: impl FnOnce(Option<NodeId>) -> F,
+    ) -> Result<Handover, Status> {
+        let mut current = self.0.lock();
+        if let Some(handover) = current.as_ref().filter(|handover| handover.term == term) {
+            return Ok(handover.clone());
+        }
+        let successor = choose()?;
+        let handover = Handover {
+            term,
+            successor,
+            outcome: begin(successor).boxed().shared(),
+        };
+        *current = Some(handover.clone());
+        Ok(handover)
+    }
+}
+
+impl Handover {
+    /// Waits for it until `deadline`. It goes on after that.
+    ///
+    /// # Errors
+    /// Its own, and DEADLINE_EXCEEDED.
+    pub async fn outcome(self, deadline: Instant) -> Outcome {
+        let late = |_| {
+            Err(Status::deadline_exceeded(format!(
+                "the handover of term {} is under way and goes on; see ratchet status",
+                self.term
+            )))
+        };
+        let outcome = tokio::time::timeout_at(deadline, self.outcome).await;
+        outcome.unwrap_or_else(late)
+    }
+}

@@ -1,0 +1,179 @@
+//! The greeting between nodes: which node, of which cluster, with which data directory, listens there.
+//!
+//! A node is greeted before it counts as a member, and a member that comes back greets its peers.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+
+use super::{Config, Shared, builds::this_build, config::check_address};
+use crate::{
+    proto::peer::{Acknowledged, HelloRequest, HelloResponse},
+    sequence::NodeId,
+    storage::{Member, replacing},
+};
+
+/// How long a greeting may take.
+pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
+
+impl HelloRequest {
+    /// A greeting of the node with this configuration to node `to`.
+    pub fn from_node(config: &Config, to: NodeId) -> HelloRequest {
+        HelloRequest {
+            cluster: config.cluster.clone(),
+            from: config.node_id,
+            to,
+            election_timeout_ms: config.election_timeout_ms,
+            build: Some(this_build()),
+            ..HelloRequest::default()
+        }
+    }
+}
+
+impl Shared {
+    /// This node, as the membership names it.
+    pub fn as_member(&self) -> Member {
+        Member {
+            peer_address: self.peer_address.clone(),
+            client_address: self.client_address.clone(),
+            incarnation: self.group.store().identity().incarnation,
+        }
+    }
+
+    /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
+    /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
+    /// this node as a member; its peers know it from the membership.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the caller expects another node or directory, or has another election timeout.
+    /// DATA_LOSS if the caller's log is shorter than what it acknowledged.
+    pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
+        let config = &self.config;
+        if request.cluster != config.cluster || request.to != config.node_id {
+            return Err(Status::failed_precondition(format!(
+                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
+                config.node_id, config.cluster, request.to, request.cluster
+            )));
+        }
+        if request.election_timeout_ms != config.election_timeout_ms {
+            return Err(Status::failed_precondition(format!(
+                "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
+                config.election_timeout_ms,
+                config.node_id,
+                request.election_timeout_ms,
+                request.from
+            )));
+        }
+        let me = self.as_member();
+        if request.to_incarnation != 0 && request.to_incarnation != me.incarnation {
+            return Err(Status::failed_precondition(format!(
+                "node {} has another data directory there than the one that the cluster knows; if \
+                 that one was lost, {}",
+                config.node_id,
+                replacing(config.node_id)
+            )));
+        }
+        if let Some(acknowledged) = &request.acknowledged {
+            self.check_acknowledged(request.from, acknowledged)?;
+        }
+        let formed = self.group.is_formed();
+        self.note_build(request.from, request.build.clone());
+        let me = self.as_member();
+        Ok(HelloResponse {
+            incarnation: if formed { 0 } else { me.incarnation },
+            formed,
+            client_address: me.client_address,
+            peer_address: me.peer_address,
+            build: Some(this_build()),
+        })
+    }
+
+    /// Asks who listens at `address`, expecting a fresh node `id`.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or has other timings,
+    /// ALREADY_EXISTS if it belongs to a cluster.
+    pub async fn introduce(&self, id: NodeId, address: &str) -> Result<Member, Status> {
+        let hello = self.ask_who(id, address, 0).await?;
+        if hello.formed || hello.incarnation == 0 {
+            return Err(Status::already_exists(format!(
+                "node {id} at {address} belongs to a cluster already; {}",
+                match self.group.is_formed() {
+                    true => "start it with an empty data_dir and an id that was never used, or \
+                         correct the address"
+                        .to_owned(),
+                    false => format!(
+                        "if this node here lost its data directory, {}; if that node's directory is \
+                         left over from another cluster, empty it",
+                        replacing(self.config.node_id)
+                    ),
+                }
+            )));
+        }
+        Ok(Member {
+            peer_address: address.to_owned(),
+            client_address: hello.client_address,
+            incarnation: hello.incarnation,
+        })
+    }
+
+    /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
+    /// member with its addresses there.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
+    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Status> {
+        let hello = self.ask_who(id, address, known.incarnation).await?;
+        Ok(Member {
+            peer_address: address.to_owned(),
+            client_address: hello.client_address,
+            incarnation: known.incarnation,
+        })
+    }
+
+    /// Greets node `id` at `address`. `incarnation` names the directory that it must have; 0 for a fresh node.
+    async fn ask_who(
+        &self,
+        id: NodeId,
+        address: &str,
+        incarnation: u64,
+    ) -> Result<HelloResponse, Status> {
+        check_address("peer_address", address)
+            .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+        let request = HelloRequest {
+            to_incarnation: incarnation,
+            ..HelloRequest::from_node(&self.config, id)
+        };
+        let about = |why: &str| format!("node {id} at {address}: {why}");
+        self.transport
+            .hello(address, request, HELLO_TIMEOUT)
+            .await
+            .map_err(|status| match status.code() {
+                Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
+                Code::InvalidArgument => Status::invalid_argument(about(status.message())),
+                _ => Status::unavailable(about(status.message())),
+            })
+    }
+
+    /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader.
+    ///
+    /// # Errors
+    /// DATA_LOSS if its log is shorter; the text says what to do.
+    fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
+        let known = self.group.nodes().into_iter().find(|node| node.id == from);
+        let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
+            return Ok(());
+        };
+        let before = known.log_index.unwrap_or(0);
+        if before <= now.log_index {
+            return Ok(());
+        }
+        Err(Status::data_loss(format!(
+            "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
+             {}: its data directory is an older copy, or its disk lost what it had synced; {}",
+            now.log_index,
+            self.config.node_id,
+            replacing(from)
+        )))
+    }
+}

@@ -1,0 +1,209 @@
+//! The search for the leader: a request that this node cannot answer goes to the leader, as often as need
+//! be, until its deadline.
+//!
+//! Invariant: a request that came from a peer is never forwarded again.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::Shared;
+use crate::{consensus::Leadership, sequence::NodeId, storage::Member, watch};
+
+/// How soon numbers are taken again after the fence fell for no lasting reason.
+const FENCE_RETRY: Duration = Duration::from_millis(50);
+/// How soon a leader that did not answer, or says that it does not lead, is asked again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long a deposed leader may still answer what it was asked before.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: it may be forwarded.
+    Client,
+    /// A peer that took this node for the leader: it may not.
+    Peer,
+}
+
+/// What one attempt to have a request answered came to, here or at another node.
+#[derive(Debug)]
+pub enum Attempt<A> {
+    /// The answer.
+    Answered(A),
+    /// The leader refuses the request: another attempt would come to the same.
+    Refused(Status),
+    /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
+    Unanswered,
+}
+
+impl<A> Attempt<A> {
+    /// The attempt with `f` applied to its answer.
+    pub fn map<B>(self, f: impl FnOnce(A) -> B) -> Attempt<B> {
+        match self {
+            Attempt::Answered(answer) => Attempt::Answered(f(answer)),
+            Attempt::Refused(status) => Attempt::Refused(status),
+            Attempt::Unanswered => Attempt::Unanswered,
+        }
+    }
+}
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub enum Failure {
+    /// With this status.
+    Status(Status),
+    /// It came from a peer, and this node does not lead.
+    NotLeader(Leadership),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Failure::Status(status)
+    }
+}
+
+/// A request that the leader answers, whichever node it was sent to.
+pub trait ForLeader: Sync {
+    /// What it is answered with.
+    type Answer: Send;
+
+    /// Whether it goes to the next leader while the last one, deposed, owes the answer. Never for a request
+    /// that must not be carried out twice.
+    const MAY_CHANGE_LEADER: bool;
+
+    /// Answers it if this node leads.
+    fn serve_locally(
+        &self,
+        node: &Arc<Shared>,
+        deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// Has `leader` answer it.
+    fn serve_remotely(
+        &self,
+        node: &Arc<Shared>,
+        leader: NodeId,
+        member: &Member,
+        deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// The answer while no leader answers; `None` if only a leader has one.
+    fn serve_without_leader(&self, _node: &Shared) -> Option<Self::Answer> {
+        None
+    }
+}
+
+impl Shared {
+    /// Has the leader answer a request, and looks for it until `deadline`.
+    ///
+    /// # Errors
+    /// [`Failure::NotLeader`] for a peer's request if another node leads. A status if the leader refuses the
+    /// request, and UNAVAILABLE if no leader answers in time.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
+    pub(super) async fn route_to_leader<R: ForLeader>(
+        self: &Arc<Self>,
+        request: &R,
+        origin: Origin,
+        deadline: Instant,
+    ) -> Result<R::Answer, Failure> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            // Marked as seen before anything is read: what changes from here on wakes us below.
+            changes.borrow_and_update();
+            let mut attempt = request.serve_locally(self, deadline).await;
+            let now = self.group.leadership().borrow().clone();
+            let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
+            let mut rest_until = deadline;
+            if matches!(attempt, Attempt::Unanswered)
+                && let Some((leader, member)) = elsewhere
+            {
+                if origin == Origin::Peer {
+                    return Err(Failure::NotLeader(now));
+                }
+                tokio::select! {
+                    biased;
+                    remote = request.serve_remotely(self, leader, &member, deadline) => attempt = remote,
+                    () = deposed(&mut changes), if R::MAY_CHANGE_LEADER => continue,
+                }
+                // If it is gone, or leads no more, we have not heard who does.
+                rest_until = deadline.min(Instant::now() + RETRY);
+            }
+            match attempt {
+                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Refused(status) => return Err(status.into()),
+                Attempt::Unanswered => {}
+            }
+            if let Some(answer) = request.serve_without_leader(self) {
+                return Ok(answer);
+            }
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = self.rest(rest_until) => if Instant::now() >= deadline {
+                    return Err(self.no_leader_answered().into());
+                },
+            }
+        }
+    }
+
+    /// Waits before the next attempt, until `latest` at most.
+    async fn rest(&self, latest: Instant) {
+        let Some(term) = self.allocator.load_full().filter(|term| !term.is_over()) else {
+            return tokio::time::sleep_until(latest).await;
+        };
+        if term.lease().is_valid(self.clock.now()) {
+            // We lead, and yet the fence fell: no majority said so when asked. Each attempt burns its
+            // numbers, so that this one must not spin.
+            return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
+        }
+        // We lead, and have not heard of a majority for a lease.
+        let valid_or_void =
+            (term.lease()).wait_until(|lease| lease.is_void() || lease.is_valid(self.clock.now()));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(latest) => {}
+            () = valid_or_void => {}
+        }
+    }
+
+    fn no_leader_answered(&self) -> Status {
+        let now = self.group.leadership().borrow().clone();
+        let known = match &now.leader {
+            Some((leader, _)) if *leader == self.config.node_id => {
+                format!(
+                    "this node leads term {} and hears from no majority",
+                    now.term
+                )
+            }
+            Some((leader, member)) => format!(
+                "node {leader} at {} leads term {} and does not answer",
+                member.client_address, now.term
+            ),
+            None if !self.group.is_formed() => {
+                "the cluster is not founded yet, or this node not added to it".to_owned()
+            }
+            None => format!("no leader is known in term {}", now.term),
+        };
+        Status::unavailable(format!(
+            "node {}: no leader answered before the deadline: {known}; see ratchet status",
+            self.config.node_id
+        ))
+    }
+}
+
+/// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
+/// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
+/// and a newer one is asked.
+async fn deposed(changes: &mut watch::Receiver<u64>) {
+    if changes.changed().await.is_ok() {
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+}
+
+/// The leader's id, if a leader is known.
+pub fn leader_of(leadership: &Leadership) -> Option<NodeId> {
+    leadership.leader.as_ref().map(|(leader, _)| *leader)
+}

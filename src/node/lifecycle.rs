@@ -1,0 +1,274 @@
+//! A node's life: start, serve, drain, stop.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    Config, Shared, StartError, formation, rejoin,
+    seams::{Addresses, FIRST_SET, Seams},
+};
+use crate::{
+    consensus::{self, Group, GroupConfig},
+    metrics::Metrics,
+    planted::{Bug, is_planted},
+    storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
+    tasks::{Fault, Tasks},
+};
+
+/// How long a node that has to stop waits for answers that are under way.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Makes a cluster of one out of the data directory of a node that survived its cluster. With `dry_run` it only
+/// tells what it would do. Blocks.
+///
+/// # Errors
+/// [`StoreError`] if the directory is in use, is not that of a member, or cannot be read or trusted.
+pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, StoreError> {
+    storage::recover(dir, FIRST_SET, margin, dry_run)
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    /// The tasks that a stop waits for.
+    running: TaskTracker,
+    addresses: Addresses,
+}
+
+impl Node {
+    /// Starts a node that clients and peers reach at `addresses`. It opens its store, keeps silent for as long as
+    /// a promise of its last run may bind it, and starts to form its cluster. The doors must stay closed until
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`StartError`] if the configuration cannot work, the data directory cannot be used or trusted, or Raft
+    /// does not start.
+    pub async fn start(
+        config: Config,
+        seams: Seams,
+        addresses: Addresses,
+    ) -> Result<Node, StartError> {
+        config.check()?;
+        let (dir, cluster, id) = (
+            config.data_dir.clone(),
+            config.cluster.clone(),
+            config.node_id,
+        );
+        let metrics = Metrics::new();
+        let tasks = Tasks::default();
+        let options = StoreOptions {
+            block_cache_bytes: (config.block_cache_mb << 20) as usize,
+            tasks: tasks.clone(),
+            metrics: metrics.clone(),
+            ..seams.storage.clone()
+        };
+        let store = options
+            .blocking
+            .run(move || Store::open(&dir, &cluster, id, options))
+            .await
+            .map_err(|e| StartError::Internal(e.to_string()))??;
+        rejoin::rejoin(&store, &config, &seams.transport).await?;
+        let group = Group::start(
+            group_config(&config),
+            store,
+            seams.transport.clone(),
+            seams.clock.clone(),
+            metrics.clone(),
+            tasks,
+        )
+        .await?;
+        let shared = Arc::new(Shared::new(config, seams, group, metrics, addresses));
+        let node = Node {
+            shared: shared.clone(),
+            stop: CancellationToken::new(),
+            running: TaskTracker::new(),
+            addresses,
+        };
+        let until_stopped = |task| until(node.stop.clone(), task);
+        let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
+        node.run("watchdog of the disk", until_stopped(watchdog.boxed()));
+        let following = shared.clone().follow_leadership();
+        let bounding = consensus::log_limit::watch(shared.group.clone());
+        node.run("bounding the log", until_stopped(bounding.boxed()));
+        node.run("following the leadership", until_stopped(following.boxed()));
+        let stopping = shared.clone().stop_with_group();
+        node.run("stopping with raft", until_stopped(stopping.boxed()));
+        let forming = formation::form(shared.clone());
+        node.run("formation", until_stopped(forming.boxed()));
+        let greeting = shared.clone().greet_members();
+        node.run("greeting the members", until_stopped(greeting.boxed()));
+        Ok(node)
+    }
+
+    /// Cancelled when the node stops.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs a task that the node cannot do without. A stop waits for it.
+    pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.running
+            .spawn(self.shared.group.tasks().watched(name, task));
+    }
+
+    /// What the node's parts share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Waits until the node cannot go on, and returns the reason.
+    pub async fn failed(&self) -> Fault {
+        let mut failed = self.shared.group.tasks().failed();
+        let fault = failed.wait_for(Option::is_some).await.ok().flatten();
+        fault.unwrap_or_else(|| Fault::Other("the node is gone".to_owned()))
+    }
+
+    /// Hands the leadership over, answers what is under way, and stops.
+    pub async fn stop(self) {
+        let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
+        // First, so that load balancers send no further requests here.
+        self.shared.leaving.cancel();
+        self.shared.group.retire();
+        let deadline = tokio::time::Instant::now() + limit;
+        if let Err(status) = self.shared.hand_over_to_anyone(deadline).await {
+            tracing::info!(reason = status.message(), "stopping without a handover");
+        }
+        self.drain(limit).await;
+    }
+
+    /// Stops without a handover, as a crash would, but answers what it can at once.
+    pub async fn halt(self) {
+        self.drain(LAST_ANSWERS).await;
+    }
+
+    async fn drain(self, limit: Duration) {
+        self.shared.group.retire();
+        self.shared.leaving.cancel();
+        self.stop.cancel();
+        self.shared.allocator.store(None);
+        self.running.close();
+        if tokio::time::timeout(limit, self.running.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests were cut off");
+        }
+        self.shared.group.stop().await;
+    }
+}
+
+async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = task => {}
+    }
+}
+
+fn group_config(config: &Config) -> GroupConfig {
+    GroupConfig {
+        cluster: config.cluster.clone(),
+        set: FIRST_SET,
+        node: config.node_id,
+        heartbeat_ms: config.heartbeat_ms,
+        election_timeout_ms: config.election_timeout_ms,
+        lease_ms: if is_planted(Bug::LeaseNotShortened) {
+            config.election_timeout_ms
+        } else {
+            config.lease_ms
+        },
+        log_keep_bytes: config.log_keep_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::sequence::{
+        Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
+    };
+
+    async fn start(dir: &std::path::Path) -> Node {
+        let config = Config {
+            data_dir: dir.to_owned(),
+            ..Config::default()
+        };
+        // A cluster of one has nobody to be reached by.
+        let addresses = Addresses {
+            client: config.listen,
+            peer: config.peer_listen,
+            metrics: None,
+        };
+        loop {
+            match Node::start(config.clone(), Seams::default(), addresses).await {
+                // Parts of its last run are still letting go of the directory.
+                Err(error) if error.to_string().contains("in use by another process") => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                started => return started.expect("the node starts"),
+            }
+        }
+    }
+
+    fn section() -> SectionId {
+        SectionId {
+            namespace: NamespaceId(1),
+            key: SectionKey::Id(7),
+        }
+    }
+
+    /// Bumps the section once this node leads and has its namespaces.
+    async fn bump(node: &Node) -> Chunk {
+        let mut leadership = node.shared().group.leadership();
+        loop {
+            let now = leadership.wait_for(|now| now.own.is_some()).await;
+            let term = now.expect("a node").term;
+            let bump = Bump {
+                section: section(),
+                numbers: 10,
+                unused_max: 10,
+            };
+            let proposed = node.shared().group.propose(term, Command::Bump(vec![bump]));
+            if let Ok(Outcome::Bumped(bumped)) = proposed.await
+                && let [Bumped::Chunk(chunk)] = bumped[..]
+            {
+                return chunk;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_whose_raft_panics_says_so_and_comes_back_whole() {
+        let dir = TempDir::new().expect("a temporary directory");
+        let node = start(dir.path()).await;
+        let before = bump(&node).await;
+        node.shared().group.panic_in_raft().await;
+        let reason = node.failed().await;
+        assert!(matches!(reason, Fault::Panic { .. }), "{reason}");
+        let text = reason.to_string();
+        assert!(text.contains("\"raft\" panicked"), "{text}");
+        assert!(text.contains("start the node again"), "{text}");
+        node.halt().await;
+        let node = start(dir.path()).await;
+        let record = node
+            .shared()
+            .group
+            .view()
+            .section(&section())
+            .expect("read");
+        assert_eq!(record.max_seq, before.new);
+        assert_eq!(bump(&node).await.old, before.new);
+        node.halt().await;
+    }
+}

@@ -1,0 +1,164 @@
+//! Administration of members, by the leader: each change is checked before it is proposed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Shared, error::proposal_failed};
+use crate::{
+    clock,
+    consensus::MembershipChange,
+    proto::{peer::administer_reply::Reply, v1},
+    sequence::NodeId,
+    storage::Member,
+};
+
+/// How soon the voters after a change are checked again.
+const RETRY: Duration = Duration::from_millis(20);
+/// How long before the deadline an answer leaves at the latest.
+const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+
+impl Shared {
+    pub(super) async fn add_node(
+        &self,
+        term: u64,
+        v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        if id == 0 {
+            return Err(Status::invalid_argument("id is 0; node ids start at 1"));
+        }
+        if self.group.members().contains_key(&id) {
+            return Err(Status::already_exists(format!(
+                "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
+                 ratchet node update {id} takes in another address"
+            )));
+        }
+        let member = self.introduce(id, &peer_address).await?;
+        let change = MembershipChange::Add(id, member);
+        self.change(term, change, None, deadline).await
+    }
+
+    /// Records a member's new address. The member must listen there already, with the directory that the cluster
+    /// knows: a wrong address would take a voter away.
+    pub(super) async fn update_node(
+        &self,
+        term: u64,
+        v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let known = self.known(id)?;
+        let address = peer_address.as_ref().unwrap_or(&known.peer_address);
+        let member = self.find(id, &known, address).await?;
+        if member == known {
+            return Ok(self.membership());
+        }
+        let change = MembershipChange::Move(id, member);
+        self.change(term, change, None, deadline).await
+    }
+
+    pub(super) async fn promote_node(
+        &self,
+        term: u64,
+        node: v1::NodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        self.known(node.id)?;
+        let change = MembershipChange::Promote(node.id);
+        self.change_voters(term, change, node.force, deadline).await
+    }
+
+    pub(super) async fn remove_node(
+        &self,
+        term: u64,
+        node: v1::NodeRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        self.known(node.id)?;
+        if node.id == self.config.node_id {
+            return Err(Status::failed_precondition(format!(
+                "node {} leads; hand the leadership over first: ratchet transfer",
+                node.id
+            )));
+        }
+        let change = MembershipChange::Remove(node.id);
+        self.change_voters(term, change, node.force, deadline).await
+    }
+
+    /// Promotes or removes a node, once the voters after the change can go on.
+    async fn change_voters(
+        &self,
+        term: u64,
+        change: MembershipChange,
+        force: bool,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let (asked, asked_at) = (Instant::now(), self.group.now());
+        while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
+            let patience = match unfit.silent {
+                // A node that is up is heard within a heartbeat or two.
+                true => asked + Duration::from_millis(2 * self.config.election_timeout_ms),
+                false => deadline,
+            };
+            if force {
+                tracing::warn!(?change, %unfit, "a membership change is forced");
+                break;
+            }
+            if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
+                return Err(Status::failed_precondition(unfit.to_string()));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        let unless_unfit = (!force).then_some(asked_at);
+        self.change(term, change, unless_unfit, deadline).await
+    }
+
+    /// Carries a change out. It goes on when the deadline passes. With `unless_unfit` it is refused if the voters after
+    /// it could not go on, as heard since that moment.
+    async fn change(
+        &self,
+        term: u64,
+        change: MembershipChange,
+        unless_unfit: Option<clock::Instant>,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let changing = self.group.change(term, change, unless_unfit);
+        match tokio::time::timeout_at(in_time, changing).await {
+            Ok(done) => done.map_err(proposal_failed)?,
+            Err(_) => {
+                return Err(Status::unavailable(
+                    "the membership change is not through yet, and goes on: a majority of its \
+                     voters must write it down; see ratchet status",
+                ));
+            }
+        }
+        Ok(self.membership())
+    }
+
+    /// The member `id`.
+    pub(super) fn known(&self, id: NodeId) -> Result<Member, Status> {
+        let mut members = self.group.members();
+        if let Some((member, _)) = members.remove(&id) {
+            return Ok(member);
+        }
+        let ids: Vec<String> = members.keys().map(u64::to_string).collect();
+        Err(Status::not_found(format!(
+            "node {id} is not a member; the members are {}",
+            ids.join(", ")
+        )))
+    }
+
+    fn membership(&self) -> Reply {
+        let ids = |voting: bool| {
+            let members = self.group.members().into_iter();
+            let chosen = members.filter(|(_, (_, voter))| *voter == voting);
+            chosen.map(|(id, _)| id).collect()
+        };
+        Reply::Membership(v1::MembershipResponse {
+            voters: ids(true),
+            learners: ids(false),
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Administration of namespaces, by the leader.
+
+use tonic::Status;
+
+use super::{Shared, error::proposal_failed};
+use crate::{
+    proto::{peer::administer_reply::Reply, v1},
+    sequence::{
+        Command, InvalidNamespace, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, Outcome,
+        check_steps,
+    },
+};
+
+impl Shared {
+    pub(super) async fn create_namespace(
+        &self,
+        term: u64,
+        create: v1::CreateNamespaceRequest,
+    ) -> Result<Reply, Status> {
+        check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
+        let config = namespace_config(create)?;
+        self.change_namespace(term, Command::create_namespace(config))
+            .await
+    }
+
+    pub(super) async fn update_namespace(
+        &self,
+        term: u64,
+        update: v1::UpdateNamespaceRequest,
+    ) -> Result<Reply, Status> {
+        check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
+        let command = Command::UpdateNamespace {
+            name: update.name,
+            step: update.step,
+            step_min: update.step_min,
+            step_max: update.step_max,
+            max: update.max,
+        };
+        self.change_namespace(term, command).await
+    }
+
+    pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Status> {
+        match self.group.view().namespaces().by_name(&get.name) {
+            Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
+            None => Err(refusal(&NamespaceRefused::NotFound(get.name))),
+        }
+    }
+
+    pub(super) fn list_namespaces(&self) -> Reply {
+        let namespaces = self.group.view().namespaces();
+        Reply::Namespaces(v1::ListNamespacesResponse {
+            namespaces: namespaces.iter().map(to_wire).collect(),
+        })
+    }
+
+    async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Status> {
+        match self
+            .group
+            .propose(term, command)
+            .await
+            .map_err(proposal_failed)?
+        {
+            Outcome::Namespace(Ok(namespace)) => Ok(Reply::Namespace(to_wire(&namespace))),
+            Outcome::Namespace(Err(refused)) => Err(refusal(&refused)),
+            other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
+        }
+    }
+}
+
+fn refusal(refused: &NamespaceRefused) -> Status {
+    match refused {
+        NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
+        NamespaceRefused::NotFound(_) => Status::not_found(refused.to_string()),
+        NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
+        NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
+    }
+}
+
+fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfig, Status> {
+    let defaults = NamespaceConfig::new(create.name.clone());
+    let config = NamespaceConfig {
+        key_kind: match create.key_kind() {
+            v1::KeyKind::Unspecified | v1::KeyKind::Id => KeyKind::Id,
+            v1::KeyKind::Name => KeyKind::Name,
+        },
+        step: create.step.unwrap_or(defaults.step),
+        step_min: create.step_min,
+        step_max: create.step_max,
+        increment: create.increment.unwrap_or(defaults.increment),
+        start: create.start.unwrap_or(defaults.start),
+        max: create.max.unwrap_or(defaults.max),
+        section_size: create.section_size.unwrap_or(defaults.section_size),
+        name: create.name,
+    };
+    config.check().map_err(invalid)?;
+    Ok(config)
+}
+
+fn invalid(invalid: InvalidNamespace) -> Status {
+    Status::invalid_argument(invalid.to_string())
+}
+
+fn to_wire(namespace: &Namespace) -> v1::Namespace {
+    let config = &namespace.config;
+    let (step_min, step_max) = config.step_bounds();
+    v1::Namespace {
+        name: config.name.clone(),
+        key_kind: match config.key_kind {
+            KeyKind::Id => v1::KeyKind::Id.into(),
+            KeyKind::Name => v1::KeyKind::Name.into(),
+        },
+        step: config.step,
+        increment: config.increment,
+        start: config.start,
+        max: config.max,
+        section_size: config.section_size,
+        step_min,
+        step_max,
+    }
+}

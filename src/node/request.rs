@@ -1,0 +1,174 @@
+//! What can be asked of sequences, and the answers. The doors translate into these types and back; no
+//! wire format is in here.
+//!
+//! Invariant: a request that exists has valid keys. What depends on this node's settings is checked when
+//! the request is served.
+
+use bytes::Bytes;
+use tonic::Status;
+
+use super::route::{KnownRoute, Route};
+use crate::sequence::{InvalidKey, Key, OwnedKey};
+
+/// The most keys that one request has.
+pub const REQUEST_KEYS_MAX: usize = 65_536;
+
+/// An answer, and the route where the caller's is older.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered<A> {
+    /// The answer.
+    pub answer: A,
+    /// Who leads.
+    pub route: Option<Route>,
+}
+
+/// The next `count` numbers of a key. Answered with a [`Range`](crate::sequence::Range).
+#[derive(Debug, Clone)]
+pub struct Next {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The key.
+    pub key: OwnedKey,
+    /// How many numbers.
+    pub count: u64,
+    /// The route that the caller knows.
+    pub known: KnownRoute,
+}
+
+/// The last number handed out for a key. Answered with that number; `None` before the first one.
+#[derive(Debug, Clone)]
+pub struct Current {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The key.
+    pub key: OwnedKey,
+    /// The route that the caller knows.
+    pub known: KnownRoute,
+}
+
+/// The next numbers of many keys of one namespace. Answered with [`ManyRanges`].
+#[derive(Debug, Clone)]
+pub struct NextMany {
+    pub(super) namespace: String,
+    pub(super) keys: Keys,
+    /// Empty: one number of each key.
+    pub(super) counts: Vec<u64>,
+    pub(super) known: KnownRoute,
+}
+
+/// The keys of a request, all of one kind.
+#[derive(Debug, Clone)]
+pub enum Keys {
+    /// Unsigned 64-bit integers.
+    Ids(Vec<u64>),
+    /// Byte strings.
+    Names(Vec<Bytes>),
+}
+
+/// The numbers of many keys.
+#[derive(Debug, Clone, Default)]
+pub struct ManyRanges {
+    /// The first number of each key, in the order of the keys; 0 for a key that got none.
+    pub firsts: Vec<u64>,
+    /// The distance between two numbers of a key.
+    pub increment: u64,
+    /// The keys that got none.
+    pub exhausted: Option<Exhausted>,
+}
+
+/// The keys that got no numbers, because fewer than they asked for are left below the namespace's `max`.
+#[derive(Debug, Clone)]
+pub struct Exhausted {
+    /// Their places in the request, from 0.
+    pub places: Vec<u32>,
+    /// How many numbers each of them has left, in the order of `places`.
+    pub left: Vec<u64>,
+    /// OUT_OF_RANGE, and what to do. One text serves all keys: a request has up to 65 536.
+    pub why: Status,
+}
+
+impl Keys {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Keys::Ids(ids) => ids.len(),
+            Keys::Names(names) => names.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Key number `place`.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn at(&self, place: usize) -> Key<'_> {
+        match self {
+            Keys::Ids(ids) => Key::Id(ids[place]),
+            Keys::Names(names) => Key::Name(&names[place]),
+        }
+    }
+
+    /// How many bytes they hold.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Keys::Ids(ids) => size_of_val(&ids[..]),
+            Keys::Names(names) => names
+                .iter()
+                .map(|name| size_of_val(name) + name.len())
+                .sum(),
+        }
+    }
+}
+
+impl NextMany {
+    /// A request for the numbers of `keys`: as many of each as `counts` says at its place, or one of
+    /// each if there are no counts.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, each name has 1 to 256 bytes,
+    /// and there are as many counts as keys, or none.
+    pub fn new(
+        namespace: String,
+        keys: Keys,
+        counts: Vec<u64>,
+        known: KnownRoute,
+    ) -> Result<NextMany, Status> {
+        let (n, counted) = (keys.len(), counts.len());
+        if n == 0 || n > REQUEST_KEYS_MAX {
+            return Err(Status::invalid_argument(format!(
+                "the message has {n} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
+            )));
+        }
+        if counted != 0 && counted != n {
+            return Err(Status::invalid_argument(format!(
+                "the message has {n} keys and {counted} counts; give a count for each key, or none at \
+                 all for one number of each"
+            )));
+        }
+        if let Keys::Names(names) = &keys {
+            for name in names {
+                Key::name(name).map_err(invalid_key)?;
+            }
+        }
+        Ok(NextMany {
+            namespace,
+            keys,
+            counts,
+            known,
+        })
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+}
+
+/// What a caller is told of a key that is none.
+pub fn invalid_key(invalid: InvalidKey) -> Status {
+    Status::invalid_argument(invalid.to_string())
+}

@@ -1,0 +1,45 @@
+//! What a node is started with besides its configuration.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use crate::{
+    clock::{BootClock, Clock},
+    consensus::{GrpcTransport, Transport},
+    storage::StoreOptions,
+};
+
+/// The one set that a cluster has for now.
+pub const FIRST_SET: u32 = 1;
+
+/// The world as a node sees it. Production hands in the real one, tests and simulations their own.
+#[derive(Clone)]
+pub struct Seams {
+    /// The clock that leases are counted on.
+    pub clock: Arc<dyn Clock>,
+    /// How messages reach peers.
+    pub transport: Arc<dyn Transport>,
+    /// How the store reaches the disk.
+    pub storage: StoreOptions,
+}
+
+impl Default for Seams {
+    fn default() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        Seams {
+            storage: StoreOptions::new(clock.clone()),
+            transport: Arc::new(GrpcTransport::default()),
+            clock,
+        }
+    }
+}
+
+/// The addresses that a node listens at.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// For clients.
+    pub client: SocketAddr,
+    /// For peers.
+    pub peer: SocketAddr,
+    /// For Prometheus.
+    pub metrics: Option<SocketAddr>,
+}

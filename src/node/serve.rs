@@ -1,0 +1,125 @@
+//! Serving a request: from this node's memory if it leads, from the leader's if it does not.
+//!
+//! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
+//! in [`super::RequestMemory`] from then on.
+
+use std::{pin::pin, sync::Arc, task::Poll};
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    Shared,
+    leader_search::{Attempt, Failure, ForLeader, Origin},
+    request::Answered,
+    sequence_request::SequenceRequest,
+};
+use crate::{
+    proto::peer::forward_reply::Reply,
+    sequence::{NodeId, check_name},
+    storage::Member,
+};
+
+impl Shared {
+    /// Answers a request before `deadline`, from here or from the leader.
+    ///
+    /// # Errors
+    /// [`Failure`]: a status that says what was wrong, or, for a peer's request, who leads instead.
+    pub async fn serve<Q: SequenceRequest>(
+        self: &Arc<Self>,
+        request: Q,
+        origin: Origin,
+        deadline: Instant,
+    ) -> Result<Answered<Q::Answer>, Failure> {
+        request.check(&self.config)?;
+        let (attempt, reserved) = {
+            let mut here = pin!(request.serve_locally(self, deadline));
+            match futures::poll!(&mut here) {
+                Poll::Ready(attempt) => (attempt, None),
+                // It waits: from here on it counts.
+                Poll::Pending => {
+                    let reserved = self.request_memory.reserve(request.bytes())?;
+                    (here.await, Some(reserved))
+                }
+            }
+        };
+        match attempt {
+            Attempt::Answered(answer) => return Ok(answer),
+            Attempt::Refused(status) => return Err(status.into()),
+            Attempt::Unanswered => {}
+        }
+        let _reserved = match reserved {
+            Some(reserved) => reserved,
+            None => self.request_memory.reserve(request.bytes())?,
+        };
+        // Before anything waits. Whether the namespace exists, only the leader knows.
+        check_namespace(request.namespace())?;
+        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        Box::pin(self.route_to_leader(&request, origin, deadline)).await
+    }
+}
+
+impl<Q: SequenceRequest> ForLeader for Q {
+    type Answer = Answered<Q::Answer>;
+
+    /// What was taken by a node that lost its leadership is discarded: another one may be asked.
+    const MAY_CHANGE_LEADER: bool = true;
+
+    /// The hot path: this node leads and has the numbers.
+    async fn serve_locally(&self, node: &Arc<Shared>, deadline: Instant) -> Attempt<Self::Answer> {
+        let allocator = node.allocator.load();
+        let Some(term) = &*allocator else {
+            return Attempt::Unanswered;
+        };
+        let namespaces = node.group.view().namespaces();
+        let Some(namespace) = namespaces.by_name(self.namespace()) else {
+            if let Err(status) = check_namespace(self.namespace()) {
+                return Attempt::Refused(status);
+            }
+            // Another leader may know better than a deposed one.
+            if !term.still_leads(deadline).await {
+                return Attempt::Unanswered;
+            }
+            let name = self.namespace();
+            return Attempt::Refused(Status::not_found(format!(
+                "namespace {name:?} does not exist; create it with: ratchet namespace create {name}"
+            )));
+        };
+        let answered = self.answer(term, namespace, deadline).await;
+        answered.map(|answer| Answered {
+            answer,
+            route: node.newer_route(self.known(), term.term()),
+        })
+    }
+
+    async fn serve_remotely(
+        &self,
+        node: &Arc<Shared>,
+        leader: NodeId,
+        member: &Member,
+        deadline: Instant,
+    ) -> Attempt<Self::Answer> {
+        let (message, numbers) = (self.to_forward(), self.numbers());
+        let forwarding = node
+            .forwarder
+            .forward(leader, member, message, numbers, deadline);
+        match forwarding.await {
+            Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
+            Ok(Reply::NotLeader(_)) => Attempt::Unanswered,
+            Ok(reply) => match Q::from_reply(reply) {
+                Some(answer) => Attempt::Answered(answer),
+                None => Attempt::Refused(Status::internal(format!(
+                    "node {leader} answered another kind of request than it was asked"
+                ))),
+            },
+            Err(lost) => {
+                tracing::debug!(leader, %lost, "forwarding");
+                Attempt::Unanswered
+            }
+        }
+    }
+}
+
+fn check_namespace(name: &str) -> Result<(), Status> {
+    check_name(name).map_err(|e| Status::invalid_argument(e.to_string()))
+}

@@ -1,0 +1,204 @@
+//! The list of settings: for each its help, environment variable, name, type, default and range. The node's
+//! [`super::Config`] and the flags, variables and file of `ratchet start` are made from it.
+//!
+//! To add a setting, add it here and to the README's table.
+
+use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
+
+use serde::Deserialize;
+
+use crate::sequence::NodeId;
+
+/// The longest time that a timing setting takes, in milliseconds.
+pub const TIME_MS_MAX: u64 = 60_000;
+
+/// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, what its flag
+/// takes besides a value, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
+/// range if it has one.
+macro_rules! for_each_setting {
+    ($with:ident) => {
+        $with! {
+            /// The cluster's name, the same on all nodes [default: ratchet]
+            "RATCHET_CLUSTER" [] => cluster: String as String = "ratchet".to_owned();
+            /// This node's id, at least 1, never reused [default: 1]
+            "RATCHET_NODE_ID" [] => node_id: NodeId as NodeId = 1, 1..=u64::MAX;
+            /// Where the node keeps its data [default: ./ratchet-data]
+            "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = "./ratchet-data".into();
+            /// Where to listen for clients [default: 127.0.0.1:7600]
+            "RATCHET_LISTEN" [] => listen: SocketAddr as SocketAddr = loopback(7600);
+            /// Where to listen for peers [default: 127.0.0.1:7601]
+            "RATCHET_PEER_LISTEN" [] => peer_listen: SocketAddr as SocketAddr = loopback(7601);
+            /// Where to serve /metrics, /livez and /readyz, or "off" [default: 127.0.0.1:7602]
+            "RATCHET_METRICS_LISTEN" [] =>
+                metrics_listen: Option<SocketAddr> as MetricsListen = Some(loopback(7602));
+            /// Where clients reach this node, "host:port" [default: the address of --listen]
+            "RATCHET_ADVERTISE" [] => advertise: Option<String> as String = None;
+            /// Where peers reach this node, "host:port" [default: as in --peers, or the address of
+            /// --peer-listen]
+            "RATCHET_PEER_ADVERTISE" [] => peer_advertise: Option<String> as String = None;
+            /// The founding voters and their peer addresses, this node among them:
+            /// "1=host:port,2=host:port,..."; without any, the node founds a cluster of one
+            "RATCHET_PEERS" [] => peers: BTreeMap<NodeId, String> as Peers = BTreeMap::new();
+            /// Wait to be added to a running cluster (ratchet node add) instead of founding one
+            "RATCHET_JOIN" [num_args = 0..=1, default_missing_value = "true"] =>
+                join: bool as bool = false;
+            /// The fence that answers pass when this node leads [default: lease]
+            "RATCHET_FENCE" [] => fence: FenceKind as FenceKind = FenceKind::Lease;
+            /// How often a leader sends a heartbeat, in milliseconds [default: 50]
+            "RATCHET_HEARTBEAT_MS" [] => heartbeat_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
+            /// How long a follower keeps out of elections after it heard of a leader, in milliseconds; the
+            /// same on all nodes [default: 300]
+            "RATCHET_ELECTION_TIMEOUT_MS" [] =>
+                election_timeout_ms: u64 as u64 = 300, 1..=TIME_MS_MAX;
+            /// How long a leader may answer after a majority acknowledged it, in milliseconds
+            /// [default: 200]
+            "RATCHET_LEASE_MS" [] => lease_ms: u64 as u64 = 200, 1..=TIME_MS_MAX;
+            /// By how much clocks may drift apart during a lease, in milliseconds [default: 50]
+            "RATCHET_DRIFT_MARGIN_MS" [] => drift_margin_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
+            /// The greatest count of one request [default: 1000000]
+            "RATCHET_COUNT_MAX" [] => count_max: u64 as u64 = 1_000_000, 1..=1_000_000_000;
+            /// How long a request without a deadline may take, in milliseconds; at most
+            /// request_timeout_max_ms [default: 5000]
+            "RATCHET_REQUEST_TIMEOUT_MS" [] =>
+                request_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
+            /// How long any request may take, whatever deadline its caller sets, in milliseconds
+            /// [default: 60000]
+            "RATCHET_REQUEST_TIMEOUT_MAX_MS" [] =>
+                request_timeout_max_ms: u64 as u64 = 60_000, 1..=3_600_000;
+            /// How many megabytes (2^20 bytes) waiting requests and unsent answers may hold; more are
+            /// refused [default: 256]
+            "RATCHET_MEMORY_REQUESTS_MAX_MB" [] =>
+                memory_requests_max_mb: u64 as u64 = 256, 16..=1 << 20;
+            /// How many connections clients may have at a time; fewer if the process may not open as many
+            /// files [default: 10000]
+            "RATCHET_CLIENT_CONNECTIONS_MAX" [] =>
+                client_connections_max: u64 as u64 = 10_000, 1..=1 << 20;
+            /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
+            "RATCHET_CONNECTION_IDLE_MS" [] =>
+                connection_idle_ms: u64 as u64 = 600_000, 1..=86_400_000;
+            /// How long a handover gives ceilings back, and how long a stopping node then waits for callers,
+            /// in milliseconds [default: 5000]
+            "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
+                shutdown_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
+            /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
+            /// further gets a snapshot [default: 268435456]
+            "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1..=1 << 40;
+            /// How much memory caches what is read of the database, in MB (2^20 bytes) [default: 64]
+            "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;
+        }
+    };
+}
+
+pub(crate) use for_each_setting;
+
+/// `metrics_listen` as it is given: an address, or "off".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MetricsListen(Option<SocketAddr>);
+
+impl FromStr for MetricsListen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(MetricsListen(None));
+        }
+        let address = text.parse().map_err(|_| {
+            format!("metrics_listen is {text:?}; it takes an address as 127.0.0.1:7602, or \"off\"")
+        })?;
+        Ok(MetricsListen(Some(address)))
+    }
+}
+
+impl TryFrom<String> for MetricsListen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<MetricsListen> for Option<SocketAddr> {
+    fn from(MetricsListen(address): MetricsListen) -> Self {
+        address
+    }
+}
+
+/// `peers` as they are given: "1=host:port,2=host:port", or a table in TOML.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "PeersInFile")]
+pub struct Peers(BTreeMap<NodeId, String>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PeersInFile {
+    Text(String),
+    Table(BTreeMap<String, String>),
+}
+
+impl TryFrom<PeersInFile> for Peers {
+    type Error = String;
+
+    fn try_from(peers: PeersInFile) -> Result<Self, String> {
+        match peers {
+            PeersInFile::Text(text) => text.parse(),
+            PeersInFile::Table(table) => {
+                let peers = table.into_iter();
+                let peers = peers.map(|(id, address)| Ok((parse_id(&id)?, address)));
+                peers.collect::<Result<_, _>>().map(Peers)
+            }
+        }
+    }
+}
+
+impl FromStr for Peers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut peers = BTreeMap::new();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (id, address) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part:?} is not of the form id=host:port"))?;
+            let address = address.trim().to_owned();
+            if peers.insert(parse_id(id)?, address).is_some() {
+                return Err(format!("node {id} is named twice"));
+            }
+        }
+        Ok(Peers(peers))
+    }
+}
+
+impl From<Peers> for BTreeMap<NodeId, String> {
+    fn from(Peers(peers): Peers) -> Self {
+        peers
+    }
+}
+
+fn parse_id(id: &str) -> Result<NodeId, String> {
+    id.trim()
+        .parse()
+        .map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_a_list_and_each_node_is_named_once() {
+        let expected = Peers(BTreeMap::from([(1, "a:1".into()), (2, "b:2".into())]));
+        let parse = |text: &str| text.parse::<Peers>();
+        assert_eq!(parse("1=a:1,2=b:2").unwrap(), expected);
+        assert!(parse("1:a").unwrap_err().contains("\"1:a\""));
+        assert!(parse("x=a:1").unwrap_err().contains("\"x\""));
+        assert!(parse("1=a:1,1=b:1").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn a_metrics_address_is_an_address_or_off_and_is_refused_with_its_value() {
+        assert_eq!("off".parse(), Ok(MetricsListen(None)));
+        let refused = "here".parse::<MetricsListen>().unwrap_err();
+        assert!(refused.contains("\"here\""), "{refused}");
+    }
+}

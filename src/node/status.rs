@@ -1,0 +1,70 @@
+//! What this node knows of the cluster.
+
+use std::time::Duration;
+
+use super::{Shared, leader_search::leader_of};
+use crate::{
+    consensus::{NodeState, Role},
+    proto::v1,
+};
+
+impl Shared {
+    /// What this node knows of the cluster.
+    pub fn status(&self) -> v1::StatusResponse {
+        let now = self.group.leadership().borrow().clone();
+        let nodes = self.group.nodes();
+        let own_log = nodes
+            .iter()
+            .find(|node| node.id == self.config.node_id)
+            .and_then(|node| node.log_index);
+        let leads = leader_of(&now) == Some(self.config.node_id);
+        let serving = now
+            .own
+            .as_ref()
+            .is_some_and(|own| own.is_valid(self.clock.now()));
+        let missing_after = Duration::from_millis(self.config.election_timeout_ms);
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let lag = |node: &NodeState| {
+            let behind = own_log
+                .unwrap_or(0)
+                .saturating_sub(node.log_index.unwrap_or(0));
+            leads.then_some(behind)
+        };
+        v1::StatusResponse {
+            cluster: self.config.cluster.clone(),
+            set: self.group.config().set.into(),
+            node: self.config.node_id,
+            leader: leader_of(&now),
+            term: now.term,
+            serving,
+            nodes: nodes
+                .iter()
+                .map(|node| v1::NodeStatus {
+                    id: node.id,
+                    role: role(node.role).into(),
+                    voter: node.voter,
+                    address: node.member.client_address.clone(),
+                    peer_address: node.member.peer_address.clone(),
+                    log_index: node.log_index,
+                    applied_index: node.applied_index,
+                    lag: lag(node),
+                    silent_ms: node.silence.map(|silence| millis(silence.lasts)),
+                    unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
+                    missing: node
+                        .silence
+                        .is_some_and(|silence| silence.lasts > missing_after),
+                    build: self.build_of(node.id),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn role(role: Role) -> v1::Role {
+    match role {
+        Role::Leader => v1::Role::Leader,
+        Role::Follower => v1::Role::Follower,
+        Role::Candidate => v1::Role::Candidate,
+        Role::Learner => v1::Role::Learner,
+    }
+}

@@ -1,0 +1,335 @@
+//! The public API's messages, and the requests and answers that they stand for: both ways. The gRPC
+//! doors use it, and so does forwarding, which carries the same messages.
+
+use tonic::Status;
+
+use super::{
+    request::{Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, invalid_key},
+    route::{KnownRoute, Route},
+};
+use crate::{
+    proto::v1::{self, key::Kind},
+    sequence::{OwnedKey, Range},
+};
+
+fn known(version: u64, members_version: Option<u64>) -> KnownRoute {
+    KnownRoute {
+        version,
+        members_version,
+    }
+}
+
+/// The key of a message.
+fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
+    match key.and_then(|key| key.kind) {
+        Some(Kind::Id(id)) => Ok(OwnedKey::Id(id)),
+        Some(Kind::Name(name)) => OwnedKey::name(name).map_err(invalid_key),
+        None => Err(Status::invalid_argument(
+            "the key is missing; give key.id (an unsigned 64-bit integer) or key.name (bytes)",
+        )),
+    }
+}
+
+fn to_key(key: &OwnedKey) -> Option<v1::Key> {
+    let kind = match key {
+        OwnedKey::Id(id) => Kind::Id(*id),
+        OwnedKey::Name(name) => Kind::Name(name.clone()),
+    };
+    Some(v1::Key { kind: Some(kind) })
+}
+
+impl TryFrom<v1::NextRequest> for Next {
+    type Error = Status;
+
+    fn try_from(message: v1::NextRequest) -> Result<Next, Status> {
+        Ok(Next {
+            key: key_of(message.key)?,
+            namespace: message.namespace,
+            count: message.count.unwrap_or(1),
+            known: known(message.route_version, message.members_version),
+        })
+    }
+}
+
+impl From<&Next> for v1::NextRequest {
+    fn from(request: &Next) -> Self {
+        v1::NextRequest {
+            namespace: request.namespace.clone(),
+            key: to_key(&request.key),
+            count: Some(request.count),
+            route_version: request.known.version,
+            members_version: request.known.members_version,
+        }
+    }
+}
+
+impl TryFrom<v1::CurrentRequest> for Current {
+    type Error = Status;
+
+    fn try_from(message: v1::CurrentRequest) -> Result<Current, Status> {
+        Ok(Current {
+            key: key_of(message.key)?,
+            namespace: message.namespace,
+            known: known(message.route_version, message.members_version),
+        })
+    }
+}
+
+impl From<&Current> for v1::CurrentRequest {
+    fn from(request: &Current) -> Self {
+        v1::CurrentRequest {
+            namespace: request.namespace.clone(),
+            key: to_key(&request.key),
+            route_version: request.known.version,
+            members_version: request.known.members_version,
+        }
+    }
+}
+
+impl TryFrom<v1::NextStreamRequest> for NextMany {
+    type Error = Status;
+
+    fn try_from(message: v1::NextStreamRequest) -> Result<NextMany, Status> {
+        let (ids, names) = (message.ids, message.names);
+        if !ids.is_empty() && !names.is_empty() {
+            return Err(Status::invalid_argument(format!(
+                "the message has {} ids and {} names; give keys that are all of one kind",
+                ids.len(),
+                names.len()
+            )));
+        }
+        let keys = match names.is_empty() {
+            true => Keys::Ids(ids),
+            false => Keys::Names(names),
+        };
+        let known = known(message.route_version, message.members_version);
+        NextMany::new(message.namespace, keys, message.counts, known)
+    }
+}
+
+impl From<&NextMany> for v1::NextStreamRequest {
+    fn from(request: &NextMany) -> Self {
+        let (ids, names) = match &request.keys {
+            Keys::Ids(ids) => (ids.clone(), Vec::new()),
+            Keys::Names(names) => (Vec::new(), names.clone()),
+        };
+        v1::NextStreamRequest {
+            namespace: request.namespace.clone(),
+            ids,
+            names,
+            counts: request.counts.clone(),
+            route_version: request.known.version,
+            members_version: request.known.members_version,
+            // These two belong to a stream. A forwarded message has its own.
+            id: 0,
+            timeout_ms: 0,
+        }
+    }
+}
+
+impl From<v1::NextResponse> for Answered<Range> {
+    fn from(message: v1::NextResponse) -> Self {
+        Answered {
+            answer: Range {
+                first: message.first,
+                last: message.last,
+                increment: message.increment,
+            },
+            route: message.route.map(Route::from),
+        }
+    }
+}
+
+impl From<Answered<Range>> for v1::NextResponse {
+    fn from(Answered { answer, route }: Answered<Range>) -> Self {
+        v1::NextResponse {
+            first: answer.first,
+            last: answer.last,
+            increment: answer.increment,
+            route: route.map(v1::Route::from),
+        }
+    }
+}
+
+impl From<v1::CurrentResponse> for Answered<Option<u64>> {
+    fn from(message: v1::CurrentResponse) -> Self {
+        Answered {
+            answer: message.last,
+            route: message.route.map(Route::from),
+        }
+    }
+}
+
+impl From<Answered<Option<u64>>> for v1::CurrentResponse {
+    fn from(Answered { answer, route }: Answered<Option<u64>>) -> Self {
+        v1::CurrentResponse {
+            last: answer,
+            route: route.map(v1::Route::from),
+        }
+    }
+}
+
+impl From<v1::NextStreamResponse> for Answered<ManyRanges> {
+    fn from(message: v1::NextStreamResponse) -> Self {
+        let exhausted = message.exhausted.map(|exhausted| Exhausted {
+            places: exhausted.places,
+            left: exhausted.left,
+            why: exhausted.failure.unwrap_or_default().into(),
+        });
+        Answered {
+            answer: ManyRanges {
+                firsts: message.firsts,
+                increment: message.increment,
+                exhausted,
+            },
+            route: message.route.map(Route::from),
+        }
+    }
+}
+
+impl From<Answered<ManyRanges>> for v1::NextStreamResponse {
+    fn from(Answered { answer, route }: Answered<ManyRanges>) -> Self {
+        let exhausted = answer.exhausted.map(|exhausted| v1::Exhausted {
+            places: exhausted.places,
+            left: exhausted.left,
+            failure: Some((&exhausted.why).into()),
+        });
+        v1::NextStreamResponse {
+            id: 0,
+            firsts: answer.firsts,
+            increment: answer.increment,
+            exhausted,
+            failure: None,
+            route: route.map(v1::Route::from),
+        }
+    }
+}
+
+impl From<v1::Route> for Route {
+    fn from(message: v1::Route) -> Self {
+        Route {
+            version: message.version,
+            leader: message.leader,
+            address: message.address,
+            members_version: message.members_version,
+            members: message.members,
+        }
+    }
+}
+
+impl From<Route> for v1::Route {
+    fn from(route: Route) -> Self {
+        v1::Route {
+            version: route.version,
+            leader: route.leader,
+            address: route.address,
+            members_version: route.members_version,
+            members: route.members,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn some_route() -> Option<v1::Route> {
+        Some(v1::Route {
+            version: 7,
+            leader: 2,
+            address: "b:1".into(),
+            members_version: 5,
+            members: vec!["a:1".into(), "b:1".into()],
+        })
+    }
+
+    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> v1::NextStreamRequest {
+        v1::NextStreamRequest {
+            namespace: "book".into(),
+            ids,
+            names,
+            counts,
+            route_version: 3,
+            members_version: Some(4),
+            ..v1::NextStreamRequest::default()
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_forwarded_is_the_request_that_came() {
+        let next = v1::NextRequest {
+            namespace: "book".into(),
+            key: to_key(&OwnedKey::Name(Bytes::from_static(b"k"))),
+            count: Some(3),
+            route_version: 3,
+            members_version: None,
+        };
+        let request = Next::try_from(next.clone()).unwrap();
+        assert_eq!(v1::NextRequest::from(&request), next);
+        let current = v1::CurrentRequest {
+            namespace: "book".into(),
+            key: to_key(&OwnedKey::Id(9)),
+            route_version: 3,
+            members_version: Some(4),
+        };
+        let request = Current::try_from(current.clone()).unwrap();
+        assert_eq!(v1::CurrentRequest::from(&request), current);
+        for message in [
+            many(vec![1, 2], vec![], vec![5, 6]),
+            many(vec![], vec![Bytes::from_static(b"k")], vec![]),
+        ] {
+            let request = NextMany::try_from(message.clone()).unwrap();
+            assert_eq!(v1::NextStreamRequest::from(&request), message);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_forwarded_is_the_answer_that_the_leader_gave() {
+        let next = v1::NextResponse {
+            first: 1,
+            last: 9,
+            increment: 2,
+            route: some_route(),
+        };
+        let answer = Answered::<Range>::from(next.clone());
+        assert_eq!(v1::NextResponse::from(answer), next);
+        for last in [None, Some(5)] {
+            let current = v1::CurrentResponse { last, route: None };
+            let answer = Answered::<Option<u64>>::from(current.clone());
+            assert_eq!(v1::CurrentResponse::from(answer), current);
+        }
+        let many = v1::NextStreamResponse {
+            firsts: vec![1, 0],
+            increment: 2,
+            exhausted: Some(v1::Exhausted {
+                places: vec![1],
+                left: vec![3],
+                failure: Some((&Status::out_of_range("used up")).into()),
+            }),
+            route: some_route(),
+            ..v1::NextStreamResponse::default()
+        };
+        let answer = Answered::<ManyRanges>::from(many.clone());
+        assert_eq!(v1::NextStreamResponse::from(answer), many);
+    }
+
+    #[test]
+    fn a_message_that_is_no_request_is_refused_with_what_is_wrong() {
+        let refused = |message: v1::NextStreamRequest| {
+            NextMany::try_from(message)
+                .unwrap_err()
+                .message()
+                .to_owned()
+        };
+        let name = || vec![Bytes::from_static(b"k")];
+        assert!(refused(many(vec![1], name(), vec![])).contains("1 ids and 1 names"));
+        assert!(refused(many(vec![], vec![], vec![])).contains("has 0 keys"));
+        assert!(refused(many(vec![0; 65_537], vec![], vec![])).contains("has 65537 keys"));
+        assert!(refused(many(vec![1, 2], vec![], vec![1])).contains("2 keys and 1 counts"));
+        assert!(refused(many(vec![], vec![Bytes::new()], vec![])).contains("the key is empty"));
+        let no_key = Next::try_from(v1::NextRequest::default()).unwrap_err();
+        assert!(no_key.message().contains("the key is missing"), "{no_key}");
+    }
+}

@@ -1,0 +1,169 @@
+//! What commands do to a table.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+};
+
+use super::*;
+use crate::sequence::{Chunk, SectionKey, Trim};
+
+#[derive(Default)]
+struct Memory {
+    sections: HashMap<SectionId, SectionRecord>,
+    namespaces: BTreeMap<NamespaceId, Namespace>,
+}
+
+impl Table for Memory {
+    type Error = Infallible;
+    fn section(&self, id: &SectionId) -> Result<SectionRecord, Infallible> {
+        Ok(self.sections.get(id).copied().unwrap_or_default())
+    }
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+        self.sections.insert(id.clone(), record);
+    }
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(&id)
+    }
+    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.values().find(|n| n.config.name == name)
+    }
+    fn namespace_count(&self) -> usize {
+        self.namespaces.len()
+    }
+    fn next_namespace_id(&self) -> NamespaceId {
+        NamespaceId(self.namespaces.len() as u32 + 1)
+    }
+    fn put_namespace(&mut self, namespace: Namespace) {
+        self.namespaces.insert(namespace.id, namespace);
+    }
+}
+
+fn run(table: &mut Memory, term: u64, command: Command) -> Outcome {
+    let Ok(outcome) = apply(table, term, &command);
+    outcome
+}
+
+fn bump(id: u64, numbers: u64) -> Bump {
+    Bump {
+        section: section(id),
+        numbers,
+        unused_max: numbers,
+    }
+}
+
+fn section(id: u64) -> SectionId {
+    SectionId {
+        namespace: NamespaceId(1),
+        key: SectionKey::Id(id),
+    }
+}
+
+#[test]
+fn an_entry_that_bumps_a_section_twice_gives_it_two_adjacent_chunks() {
+    let mut table = Memory::default();
+    run(
+        &mut table,
+        1,
+        Command::create_namespace(NamespaceConfig::new("book")),
+    );
+    let outcome = run(
+        &mut table,
+        1,
+        Command::Bump(vec![bump(7, 10), bump(8, 5), bump(7, 10)]),
+    );
+    assert_eq!(
+        outcome,
+        Outcome::Bumped(vec![
+            Bumped::Chunk(Chunk {
+                old: 0,
+                new: 10,
+                left: 0
+            }),
+            Bumped::Chunk(Chunk {
+                old: 0,
+                new: 5,
+                left: 0
+            }),
+            Bumped::Chunk(Chunk {
+                old: 10,
+                new: 20,
+                left: 0
+            }),
+        ])
+    );
+}
+
+#[test]
+fn a_refused_command_has_an_outcome_and_changes_nothing() {
+    let mut table = Memory::default();
+    assert_eq!(
+        run(&mut table, 1, Command::Bump(vec![bump(7, 10)])),
+        Outcome::Bumped(vec![Bumped::NoNamespace])
+    );
+    run(
+        &mut table,
+        1,
+        Command::create_namespace(NamespaceConfig::new("book")),
+    );
+    assert_eq!(
+        run(
+            &mut table,
+            1,
+            Command::create_namespace(NamespaceConfig::new("book"))
+        ),
+        Outcome::Namespace(Err(NamespaceRefused::Exists("book".into())))
+    );
+    let update = |name: &str, step| Command::UpdateNamespace {
+        name: name.into(),
+        step,
+        step_min: None,
+        step_max: None,
+        max: None,
+    };
+    assert!(matches!(
+        run(&mut table, 1, update("film", None)),
+        Outcome::Namespace(Err(NamespaceRefused::NotFound(_)))
+    ));
+    assert!(matches!(
+        run(&mut table, 1, update("book", Some(0))),
+        Outcome::Namespace(Err(NamespaceRefused::Invalid(_)))
+    ));
+    assert_eq!(table.namespace_named("book").unwrap().config.step, 10_000);
+}
+
+#[test]
+fn the_entry_that_creates_a_namespace_brings_the_limit_on_their_number() {
+    let mut table = Memory::default();
+    let create = |name: &str, namespaces_max| Command::CreateNamespace {
+        config: NamespaceConfig::new(name),
+        namespaces_max,
+    };
+    let is_created = |outcome| matches!(outcome, Outcome::Namespace(Ok(_)));
+    assert!(is_created(run(&mut table, 1, create("a", 2))));
+    assert!(is_created(run(&mut table, 1, create("b", 2))));
+    let refused = Outcome::Namespace(Err(NamespaceRefused::TooMany(2)));
+    assert_eq!(run(&mut table, 1, create("c", 2)), refused);
+    let exists = Outcome::Namespace(Err(NamespaceRefused::Exists("a".into())));
+    assert_eq!(run(&mut table, 1, create("a", 2)), exists);
+    assert!(is_created(run(&mut table, 1, create("c", 3))));
+}
+
+#[test]
+fn a_trim_of_a_deposed_term_changes_nothing() {
+    let mut table = Memory::default();
+    run(
+        &mut table,
+        1,
+        Command::create_namespace(NamespaceConfig::new("book")),
+    );
+    run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
+    run(&mut table, 2, Command::Bump(vec![bump(7, 10)]));
+    let trim = Command::Trim(vec![Trim {
+        section: section(7),
+        used: 3,
+    }]);
+    assert_eq!(run(&mut table, 1, trim.clone()), Outcome::Trimmed(0));
+    assert_eq!(run(&mut table, 2, trim), Outcome::Trimmed(1));
+    assert_eq!(table.sections[&section(7)].max_seq, 10);
+}

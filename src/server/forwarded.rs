@@ -1,0 +1,216 @@
+//! Answers the requests that followers forward: a stream of sequence requests from each follower, and single
+//! administrative requests.
+//!
+//! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
+//! does.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures::{
+    FutureExt, Stream, StreamExt, TryStreamExt,
+    stream::{BoxStream, FuturesUnordered},
+};
+use prost::Message;
+use tokio::{sync::mpsc, time::Instant};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tonic::Status;
+
+use super::deadline::deadline_in;
+use crate::{
+    consensus::Leadership,
+    node::{
+        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
+        SequenceRequest, Shared, leader_of,
+    },
+    proto::peer::{
+        AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request,
+    },
+};
+
+/// A reply, and the memory reserved for it until it is sent.
+struct MeteredReply {
+    reply: ForwardReply,
+    reservation: Option<Reservation>,
+}
+
+/// The replies that travel in one message, and the memory reserved for them until it is sent.
+#[derive(Default)]
+struct ReplyBatch {
+    replies: Vec<ForwardReply>,
+    _reservations: Vec<Reservation>,
+}
+
+/// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
+/// on while the follower does not read the replies.
+pub fn answer_stream(
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
+) -> BoxStream<'static, Result<ForwardReplies, Status>> {
+    let (replies, stream) = mpsc::channel(16);
+    let serving = answer_requests(shared, requests, replies);
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = serving => {}
+        }
+    });
+    let sent = ReceiverStream::new(stream);
+    sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies })
+        .boxed()
+}
+
+/// Answers an administrative request.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
+/// that fails is a reply.
+pub async fn administer(
+    shared: &Arc<Shared>,
+    message: AdministerRequest,
+) -> Result<AdministerReply, Status> {
+    use administer_reply::Reply;
+    shared.group.check_header(message.header.as_ref())?;
+    let request = message
+        .request
+        .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
+    let deadline = deadline_in(message.budget_ms, &shared.config);
+    let reply = match shared.administer(request, Origin::Peer, deadline).await {
+        Ok(reply) => reply,
+        Err(Failure::Status(status)) => Reply::Error((&status).into()),
+        Err(Failure::NotLeader(now)) => Reply::NotLeader(not_leader(&now)),
+    };
+    Ok(AdministerReply { reply: Some(reply) })
+}
+
+/// Answers the requests of one follower as they arrive, in any order. Replies that are ready at the same time
+/// travel in one message.
+///
+/// A request that has to wait continues in a task of its own: this function polls nothing while the follower
+/// does not read, and numbers that were taken must not wait for that.
+async fn answer_requests(
+    shared: Arc<Shared>,
+    mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
+    replies: mpsc::Sender<Result<ReplyBatch, Status>>,
+) {
+    let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
+    let mut ready = VecDeque::new();
+    loop {
+        while let Some(Some(done)) = working.next().now_or_never() {
+            match done {
+                Ok(reply) => ready.push_back(reply),
+                // The task panicked. The follower loses the stream, and forwards its requests anew.
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            }
+        }
+        if !ready.is_empty() {
+            let batch = Ok(next_batch(&mut ready));
+            if replies.send(batch).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        tokio::select! {
+            biased;
+            Some(done) = working.next(), if !working.is_empty() => match done {
+                Ok(reply) => ready.push_back(reply),
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            },
+            message = requests.next() => {
+                let Some(Ok(message)) = message else { return };
+                if let Err(status) = shared.group.check_header(message.header.as_ref()) {
+                    // Fails only if the follower has closed the stream.
+                    let _ = replies.send(Err(status)).await;
+                    return;
+                }
+                for request in message.requests {
+                    let mut answering = Box::pin(answer_request(shared.clone(), request));
+                    match (&mut answering).now_or_never() {
+                        Some(reply) => ready.push_back(reply),
+                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes as many ready replies as fit one message.
+fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
+    let mut batch = ReplyBatch::default();
+    let mut bytes = 0;
+    while bytes < MERGED_BYTES_MAX
+        && let Some(MeteredReply { reply, reservation }) = ready.pop_front()
+    {
+        bytes += reply.encoded_len();
+        batch.replies.push(reply);
+        batch._reservations.extend(reservation);
+    }
+    batch
+}
+
+/// Answers one forwarded request, and records how long it took.
+#[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
+async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> MeteredReply {
+    use forward_reply::Reply;
+    let arrived = Instant::now();
+    let deadline = deadline_in(request.budget_ms, &shared.config);
+    let mut reservation = None;
+    let answered = match request.request {
+        Some(forward_request::Request::Next(next)) => {
+            let answer = serve::<_, Next>(&shared, next, deadline).await;
+            answer.map(|answer| Reply::Next(answer.into()))
+        }
+        Some(forward_request::Request::NextMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            match shared.request_memory.reserve_for_answer(keys) {
+                Ok(for_answer) => {
+                    reservation = for_answer;
+                    let answer = serve::<_, NextMany>(&shared, many, deadline).await;
+                    answer.map(|answer| Reply::NextMany(answer.into()))
+                }
+                Err(status) => Err(status.into()),
+            }
+        }
+        Some(forward_request::Request::Current(current)) => {
+            let answer = serve::<_, Current>(&shared, current, deadline).await;
+            answer.map(|answer| Reply::Current(answer.into()))
+        }
+        None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
+    };
+    let reply = answered.unwrap_or_else(|failure| match failure {
+        Failure::Status(status) => Reply::Error((&status).into()),
+        Failure::NotLeader(now) => Reply::NotLeader(not_leader(&now)),
+    });
+    let spans = &shared.metrics.request_seconds;
+    spans.observe(arrived.elapsed(), 1);
+    let reply = ForwardReply {
+        id: request.id,
+        reply: Some(reply),
+    };
+    MeteredReply { reply, reservation }
+}
+
+/// Tells the follower who leads instead of this node.
+fn not_leader(now: &Leadership) -> NotLeader {
+    NotLeader {
+        term: now.term,
+        leader: leader_of(now),
+    }
+}
+
+/// Serves the sequence request in `message`.
+///
+/// # Errors
+/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
+async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
+    shared: &Arc<Shared>,
+    message: M,
+    deadline: Instant,
+) -> Result<Answered<Q::Answer>, Failure> {
+    let request = Q::try_from(message)?;
+    shared.serve(request, Origin::Peer, deadline).await
+}

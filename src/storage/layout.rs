@@ -1,0 +1,131 @@
+//! Where each record stands: the column families and the keys in them. Pure.
+//!
+//! Invariant: every key starts with the id of its set, but for the two records of the whole directory.
+//!
+//! | family | key after the set's id | record |
+//! | --- | --- | --- |
+//! | `log` | index | log entry |
+//! | `hard_state` | `v` | vote |
+//! | `hard_state` | `p` | last purged log id |
+//! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
+//! | `applied` | 1, generation, `n`, namespace | namespace |
+//! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
+//!
+//! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
+//! records lie in the order of their numbers.
+
+use crate::sequence::{NamespaceId, SectionId, SectionKey, SetId};
+
+/// A column family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// The Raft logs.
+    Log,
+    /// Raft's hard state, and the node's identity.
+    HardState,
+    /// The applied tables.
+    Applied,
+}
+
+impl Family {
+    /// All column families.
+    pub const ALL: [Family; 3] = [Family::Log, Family::HardState, Family::Applied];
+
+    /// Its name in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Log => "log",
+            Family::HardState => "hard_state",
+            Family::Applied => "applied",
+        }
+    }
+}
+
+/// The key of the node's identity, in the hard state.
+pub const IDENTITY_KEY: &[u8] = b"identity";
+/// The key of the record of an unfinished recovery, in the hard state.
+pub const RECOVERY_KEY: &[u8] = b"recovery";
+
+/// The key of the vote of `set`, in the hard state.
+pub fn vote_key(set: SetId) -> [u8; 5] {
+    hard_state_key(set, b'v')
+}
+
+/// The key of the last purged log id of `set`, in the hard state.
+pub fn purged_key(set: SetId) -> [u8; 5] {
+    hard_state_key(set, b'p')
+}
+
+fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
+    let [a, b, c, d] = set.to_be_bytes();
+    [a, b, c, d, what]
+}
+
+/// The key of log entry `index` of `set`.
+pub fn log_key(set: SetId, index: u64) -> Vec<u8> {
+    [set.to_be_bytes().as_slice(), &index.to_be_bytes()].concat()
+}
+
+/// The key of the [`AppliedMeta`](super::AppliedMeta) of `set`.
+pub fn meta_key(set: SetId) -> Vec<u8> {
+    [set.to_be_bytes().as_slice(), &[0]].concat()
+}
+
+/// The prefix of the keys of a generation's records.
+pub fn generation_prefix(set: SetId, generation: u32) -> Vec<u8> {
+    [
+        set.to_be_bytes().as_slice(),
+        &[1],
+        &generation.to_be_bytes(),
+    ]
+    .concat()
+}
+
+/// The range of the keys of a generation's records; its end is exclusive.
+pub fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
+    (
+        generation_prefix(set, generation),
+        generation_prefix(set, generation + 1),
+    )
+}
+
+/// The exclusive end of the keys of all generations of `set`.
+pub fn generations_end(set: SetId) -> Vec<u8> {
+    [set.to_be_bytes().as_slice(), &[2]].concat()
+}
+
+/// The prefix of the keys of all namespaces in the generation with this prefix.
+pub fn namespaces_prefix(generation: &[u8]) -> Vec<u8> {
+    [generation, b"n"].concat()
+}
+
+/// The key of a namespace in the generation with this prefix.
+pub fn namespace_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
+    [generation, b"n", &id.0.to_be_bytes()].concat()
+}
+
+/// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
+pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([generation, b"s"].concat(), [generation, b"t"].concat())
+}
+
+/// The key of a section's record in the generation with this prefix.
+pub fn section_key(generation: &[u8], id: &SectionId) -> Vec<u8> {
+    let namespace = id.namespace.0.to_be_bytes();
+    let (kind, key): (&[u8], &[u8]) = match &id.key {
+        SectionKey::Id(number) => (b"i", &number.to_be_bytes()),
+        SectionKey::Name(name) => (b"b", name),
+    };
+    [generation, b"s", &namespace, kind, key].concat()
+}
+
+/// True if the key, without its generation's prefix, is a section's.
+pub fn is_section(key: &[u8]) -> bool {
+    key.starts_with(b"s")
+}
+
+/// The namespace of the section with this key, without its generation's prefix.
+pub fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
+    let id = key.strip_prefix(b"s")?.first_chunk()?;
+    Some(NamespaceId(u32::from_be_bytes(*id)))
+}

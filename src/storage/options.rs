@@ -1,0 +1,57 @@
+//! What a store is given from outside: settings, and seams for tests and simulations.
+
+use std::{path::Path, sync::Arc};
+
+use futures::future::BoxFuture;
+
+use super::blocking::BlockingExecutor;
+use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
+
+/// What a store is given from outside.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// The clock that times fsyncs and [`DiskHealth`](super::DiskHealth).
+    pub clock: Arc<dyn Clock>,
+    /// The writer awaits this before each fsync. A test counts the fsyncs, delays them or lets them fail.
+    pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Called after each sync of a directory, but for the database's own, which RocksDB syncs. A
+    /// simulated power cut loses the names in directories that were not synced.
+    pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
+    /// Where blocking work runs.
+    pub blocking: BlockingExecutor,
+    /// Where writes are kept until they are synced.
+    pub unsynced: UnsyncedWrites,
+    /// The size of the cache for blocks read from the database, in bytes.
+    pub block_cache_bytes: usize,
+    /// The tasks of the node that the store belongs to.
+    pub tasks: Tasks,
+    /// The metrics of the node that the store belongs to.
+    pub metrics: Arc<Metrics>,
+}
+
+impl StoreOptions {
+    /// The defaults, with this clock and no seam used.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        StoreOptions {
+            clock,
+            before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
+            directory_synced: Arc::new(|_| {}),
+            blocking: BlockingExecutor::default(),
+            unsynced: UnsyncedWrites::default(),
+            block_cache_bytes: 64 << 20,
+            tasks: Tasks::default(),
+            metrics: Metrics::new(),
+        }
+    }
+}
+
+/// Where writes are kept until they are synced: a seam.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnsyncedWrites {
+    /// In the system's page cache. They survive the end of the process, and not a power cut.
+    #[default]
+    InPageCache,
+    /// In the process's memory. For simulations: the end of the process loses them, as a power cut
+    /// would.
+    InProcess,
+}

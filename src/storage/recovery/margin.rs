@@ -1,0 +1,119 @@
+//! By how much a recovery raises the ceilings of each namespace. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use crate::{
+    sequence::{NamespaceConfig, NamespaceId},
+    storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
+};
+
+/// By how many steps ceilings are raised. The step of a namespace is the greatest that one of its
+/// sections may have had.
+#[derive(Debug, Clone)]
+pub struct Margin {
+    /// For namespaces that are not named.
+    pub default_steps: u64,
+    /// For the namespaces with these names.
+    pub steps_by_namespace: BTreeMap<String, u64>,
+}
+
+/// What the raised table will hold.
+pub struct RaisePlan {
+    /// The namespaces, with `start` raised.
+    pub namespaces: Namespaces,
+    /// How each namespace is raised. Its sections are not counted yet.
+    pub raised: BTreeMap<NamespaceId, RaisedNamespace>,
+}
+
+impl Margin {
+    /// Decides by how much the `start` and the ceilings of each namespace are raised. `dir` is for the
+    /// text of errors.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if a namespace that every cluster has is missing, a named namespace does
+    /// not exist, or a margin ends above a namespace's greatest number.
+    pub fn plan(
+        &self,
+        namespaces: &Namespaces,
+        greatest_steps: &BTreeMap<NamespaceId, u64>,
+        dir: &Path,
+    ) -> Result<RaisePlan, StoreError> {
+        check_first_namespaces(namespaces, dir)?;
+        self.check_names(namespaces, dir)?;
+        let mut plan = RaisePlan {
+            namespaces: namespaces.clone(),
+            raised: BTreeMap::new(),
+        };
+        for mut namespace in namespaces.iter().cloned() {
+            let greatest_step = greatest_steps.get(&namespace.id).copied();
+            let raised = self.raise(&mut namespace.config, greatest_step)?;
+            plan.raised.insert(namespace.id, raised);
+            plan.namespaces.put(namespace);
+        }
+        Ok(plan)
+    }
+
+    fn check_names(&self, namespaces: &Namespaces, dir: &Path) -> Result<(), StoreError> {
+        let names = namespaces.iter().map(|n| n.config.name.as_str());
+        let names: BTreeSet<&str> = names.collect();
+        let mut named = self.steps_by_namespace.keys();
+        match named.find(|name| !names.contains(name.as_str())) {
+            None => Ok(()),
+            Some(unknown) => Err(StoreError::Refused(format!(
+                "there is no namespace {unknown:?} in {}; it holds {}",
+                dir.display(),
+                Vec::from_iter(names).join(", ")
+            ))),
+        }
+    }
+
+    /// Raises the `start` of a namespace.
+    fn raise(
+        &self,
+        config: &mut NamespaceConfig,
+        greatest_step: Option<u64>,
+    ) -> Result<RaisedNamespace, StoreError> {
+        let margin_steps = self.steps_by_namespace.get(&config.name).copied();
+        let margin_steps = margin_steps.unwrap_or(self.default_steps);
+        let step = greatest_step.unwrap_or_else(|| config.step_bounds().1);
+        let step = step.saturating_mul(config.increment);
+        let raised_by = margin_steps.checked_mul(step);
+        let left = config.max.saturating_sub(config.start);
+        let Some(raised_by) = raised_by.filter(|by| *by <= left) else {
+            return Err(StoreError::Refused(format!(
+                "a margin of {margin_steps} steps of {step} ends above the greatest number of \
+                 namespace {0:?}, {1}; state a margin of at most {2} steps for it: --margin {0}={2}",
+                config.name,
+                config.max,
+                left / step
+            )));
+        };
+        config.start += raised_by;
+        Ok(RaisedNamespace {
+            name: config.name.clone(),
+            margin_steps,
+            raised_by,
+            sections: 0,
+            exhausted: 0,
+            start: config.start,
+        })
+    }
+}
+
+/// Checks that the namespaces exist that every cluster begins with. A leader that misses one creates it,
+/// and begins at its first number.
+fn check_first_namespaces(namespaces: &Namespaces, dir: &Path) -> Result<(), StoreError> {
+    let mut first = NamespaceConfig::fresh_cluster().into_iter();
+    match first.find(|config| namespaces.by_name(&config.name).is_none()) {
+        None => Ok(()),
+        Some(missing) => Err(StoreError::Refused(format!(
+            "the copy in {} ends before namespace {:?} was created, with which every cluster begins: \
+             nothing can be recovered from it; recover another node's directory",
+            dir.display(),
+            missing.name
+        ))),
+    }
+}

@@ -1,0 +1,146 @@
+//! Writes the raised table beside the one in use.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use openraft::{EntryPayload, entry::RaftEntry};
+use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+
+use super::{margin::RaisePlan, survivor::Survivor};
+use crate::{
+    sequence::{Command, NamespaceId, SectionRecord, apply},
+    storage::{
+        codec,
+        error::StoreError,
+        layout::{Family, generations_end, namespace_key, namespace_of_section, sections_range},
+        recovery_record::{RaisedNamespace, Recovery},
+        table::TableChange,
+    },
+};
+
+/// Sections are written in batches of this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Writes the raised table beside the one in use. A dry run writes nothing and only counts.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if a record is damaged or a section has no namespace; other errors if the
+/// database fails.
+pub fn raise(
+    survivor: &Survivor<'_>,
+    plan: &RaisePlan,
+    dry_run: bool,
+) -> Result<Recovery, StoreError> {
+    let to = survivor.next_generation().prefix();
+    if !dry_run {
+        write_namespaces(survivor, plan, &to)?;
+    }
+    let raised = raise_sections(survivor, plan, &to, dry_run)?;
+    let unapplied_entries = apply_bumps(survivor, plan, to, dry_run)?;
+    let nodes = survivor.membership.nodes().map(|(id, _)| *id);
+    Ok(Recovery {
+        node: survivor.identity.node,
+        cluster: survivor.identity.cluster.clone(),
+        last_log_term: survivor.last.committed_leader_id().term,
+        last_log_index: survivor.last.index,
+        unapplied_entries,
+        left_behind: nodes.filter(|id| *id != survivor.identity.node).collect(),
+        namespaces: raised.into_values().collect(),
+        completed_only: false,
+    })
+}
+
+/// Begins the raised table with its namespaces.
+fn write_namespaces(
+    survivor: &Survivor<'_>,
+    plan: &RaisePlan,
+    to: &[u8],
+) -> Result<(), StoreError> {
+    let applied = survivor.db.family(Family::Applied)?;
+    let mut batch = WriteBatch::default();
+    // A run that was cut short may have left records, perhaps of another margin.
+    batch.delete_range_cf(applied, to, &generations_end(survivor.set));
+    for namespace in plan.namespaces.iter() {
+        let key = namespace_key(to, namespace.id);
+        batch.put_cf(applied, key, codec::encode_record(namespace)?);
+    }
+    survivor.db.write(batch, false)
+}
+
+/// Copies every section with its ceiling raised. Returns how each namespace was raised, with counts.
+fn raise_sections(
+    survivor: &Survivor<'_>,
+    plan: &RaisePlan,
+    to: &[u8],
+    dry_run: bool,
+) -> Result<BTreeMap<NamespaceId, RaisedNamespace>, StoreError> {
+    let db = survivor.db;
+    let mut raised = plan.raised.clone();
+    let from = survivor.generation().prefix();
+    let (sections, end) = sections_range(&from);
+    let applied = db.family(Family::Applied)?;
+    let mut options = ReadOptions::default();
+    options.set_iterate_upper_bound(end);
+    options.fill_cache(false);
+    let mode = IteratorMode::From(&sections, Direction::Forward);
+    let mut batch = WriteBatch::default();
+    for record in db.db.iterator_cf_opt(applied, options, mode) {
+        let (key, value) = record.map_err(|error| db.failed(&error))?;
+        let before: SectionRecord = db.decode(Family::Applied, &key, &value)?;
+        let name = &key[from.len()..];
+        let id = namespace_of_section(name);
+        let namespace = id.and_then(|id| Some((plan.namespaces.by_id(id)?, raised.get_mut(&id)?)));
+        let Some((namespace, counted)) = namespace else {
+            return Err(db.damaged(Family::Applied, &key, "its namespace does not exist"));
+        };
+        let after = before.raised(counted.raised_by);
+        let progression = namespace.config.progression();
+        counted.sections += 1;
+        if progression.first_above(before.max_seq).is_some()
+            && progression.first_above(after.max_seq).is_none()
+        {
+            counted.exhausted += 1;
+        }
+        if !dry_run {
+            batch.put_cf(applied, [to, name].concat(), codec::encode_record(&after)?);
+        }
+        if batch.size_in_bytes() >= BATCH_BYTES {
+            db.write(std::mem::take(&mut batch), false)?;
+        }
+    }
+    db.write(batch, false)?;
+    Ok(raised)
+}
+
+/// Applies the bumps that were not applied yet to the raised table. Returns how many entries were not
+/// applied.
+///
+/// The entries may have been committed. Numbers of a bump may have been handed out, so bumps count.
+/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims do not.
+fn apply_bumps(
+    survivor: &Survivor<'_>,
+    plan: &RaisePlan,
+    to: Vec<u8>,
+    dry_run: bool,
+) -> Result<u64, StoreError> {
+    let mut unapplied_entries = 0;
+    let namespaces = Arc::new(plan.namespaces.clone());
+    let mut change = TableChange::new(survivor.db.clone(), to, namespaces);
+    survivor.each_unapplied(|entry| {
+        unapplied_entries += 1;
+        let term = entry.log_id().committed_leader_id().term;
+        match entry.payload {
+            EntryPayload::Normal(command) => match command {
+                Command::Bump(_) if dry_run => Ok(()),
+                Command::Bump(_) => {
+                    apply(&mut change, term, &command)?;
+                    change.write()
+                }
+                // The plan holds their namespaces already.
+                Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => Ok(()),
+                Command::Trim(_) => Ok(()),
+            },
+            EntryPayload::Blank | EntryPayload::Membership(_) => Ok(()),
+        }
+    })?;
+    Ok(unapplied_entries)
+}

@@ -1,0 +1,162 @@
+//! The surviving copy that a recovery starts from, as it was read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use openraft::{EntryPayload, entry::RaftEntry};
+
+use crate::{
+    sequence::{Command, NamespaceId, SetId, apply},
+    storage::{
+        database::Database,
+        error::StoreError,
+        identity::Identity,
+        layout::{Family, log_key, vote_key},
+        log::LogReader,
+        raft_types::{Entry, LogId, Member, Membership, Vote},
+        table::{AppliedMeta, Generation, Namespaces, TableChange},
+    },
+};
+
+/// The log is read in pieces of this many bytes.
+const READ_BYTES: usize = 1 << 20;
+
+/// The surviving copy: what one node's data directory holds of the cluster's data.
+pub struct Survivor<'a> {
+    pub db: &'a Arc<Database>,
+    pub set: SetId,
+    pub identity: Identity,
+    /// How far the table is.
+    pub table: AppliedMeta,
+    log: LogReader,
+    pub vote: Option<Vote>,
+    /// The last entry of log and table.
+    pub last: LogId,
+    /// The last membership in the log or the table, committed or not.
+    pub membership: Membership,
+    /// The namespaces with the changes that were not applied yet.
+    pub namespaces: Namespaces,
+    /// The greatest step that a section of each namespace may have had, by all versions of its
+    /// configuration in table and log.
+    pub greatest_steps: BTreeMap<NamespaceId, u64>,
+}
+
+impl<'a> Survivor<'a> {
+    /// Reads the copy in `db`.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if the directory is not a member's; other errors if a record is damaged
+    /// or the database fails.
+    pub fn read(db: &'a Arc<Database>, set: SetId, identity: Identity) -> Result<Self, StoreError> {
+        let table = AppliedMeta::read(db, set)?.unwrap_or_default();
+        let log = LogReader::of(db, set);
+        let last = log.last()?.max(table.last_applied);
+        let last = last.ok_or_else(|| never_formed(db))?;
+        let mut survivor = Survivor {
+            vote: db.get(Family::HardState, &vote_key(set))?,
+            membership: table.membership.membership().clone(),
+            namespaces: Generation::new(db, set, table.generation).read_namespaces()?,
+            greatest_steps: BTreeMap::new(),
+            last,
+            db,
+            set,
+            identity,
+            table,
+            log,
+        };
+        survivor.take_unapplied()?;
+        survivor.member()?;
+        Ok(survivor)
+    }
+
+    /// Takes membership and namespaces from the entries that were not applied yet, because they may
+    /// have been committed. Nothing is written.
+    fn take_unapplied(&mut self) -> Result<(), StoreError> {
+        let namespaces = Arc::new(std::mem::take(&mut self.namespaces));
+        let mut tail = TableChange::new(self.db.clone(), Vec::new(), namespaces);
+        let mut membership = None;
+        let mut steps = BTreeMap::new();
+        note_greatest_steps(&mut steps, tail.namespaces());
+        self.each_unapplied(|entry| {
+            let term = entry.log_id().committed_leader_id().term;
+            match entry.payload {
+                EntryPayload::Blank => {}
+                EntryPayload::Membership(later) => membership = Some(later),
+                EntryPayload::Normal(command) => match command {
+                    Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => {
+                        // A refused command changes nothing.
+                        drop(apply(&mut tail, term, &command)?);
+                        note_greatest_steps(&mut steps, tail.namespaces());
+                    }
+                    // Ceilings are raised later, in the new table.
+                    Command::Bump(_) | Command::Trim(_) => {}
+                },
+            }
+            Ok(())
+        })?;
+        self.namespaces = Namespaces::clone(tail.namespaces());
+        self.greatest_steps = steps;
+        if let Some(membership) = membership {
+            self.membership = membership;
+        }
+        Ok(())
+    }
+
+    /// This node as a member of the last membership.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if it is none.
+    pub fn member(&self) -> Result<&Member, StoreError> {
+        let member = self.membership.get_node(&self.identity.node);
+        member.ok_or_else(|| never_formed(self.db))
+    }
+
+    /// Calls `each` for every entry after the last applied one.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if an entry is damaged or missing; the error of `each`; other errors if
+    /// the database fails.
+    pub fn each_unapplied(
+        &self,
+        mut each: impl FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next = self.table.last_applied.map_or(0, |last| last.index + 1);
+        while next <= self.last.index {
+            let entries = self.log.read(next, self.last.index + 1, READ_BYTES)?;
+            match entries.first() {
+                Some(first) if first.log_id().index == next => {}
+                Some(_) | None => {
+                    let key = log_key(self.set, next);
+                    return Err(self.db.damaged(Family::Log, &key, "it is missing"));
+                }
+            }
+            next += entries.len() as u64;
+            entries.into_iter().try_for_each(&mut each)?;
+        }
+        Ok(())
+    }
+
+    /// The records of the table in use.
+    pub fn generation(&self) -> Generation {
+        Generation::new(self.db, self.set, self.table.generation)
+    }
+
+    /// The records of the raised table.
+    pub fn next_generation(&self) -> Generation {
+        Generation::new(self.db, self.set, self.table.generation + 1)
+    }
+}
+
+/// Raises `steps` to the greatest step that each of the namespaces allows.
+fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Namespaces) {
+    for namespace in namespaces.iter() {
+        let greatest = steps.entry(namespace.id).or_default();
+        *greatest = namespace.config.step_bounds().1.max(*greatest);
+    }
+}
+
+fn never_formed(db: &Database) -> StoreError {
+    StoreError::Refused(format!(
+        "data directory {} does not hold the data of a member of a cluster: there is nothing to recover",
+        db.dir().display()
+    ))
+}

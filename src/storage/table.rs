@@ -1,0 +1,13 @@
+//! The records of an applied table: how they are found, read and changed.
+
+mod change;
+mod generation;
+mod meta;
+mod namespaces;
+mod view;
+
+pub use change::TableChange;
+pub use generation::Generation;
+pub use meta::AppliedMeta;
+pub use namespaces::Namespaces;
+pub use view::AppliedView;

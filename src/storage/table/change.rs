@@ -1,0 +1,124 @@
+//! A change of a table, collected in memory and written in one batch.
+//!
+//! Invariant: reads through the change see what it holds; other readers see nothing of it until it is
+//! written.
+
+use std::{collections::HashMap, sync::Arc};
+
+use rocksdb::WriteBatch;
+use serde::Serialize;
+
+use super::namespaces::Namespaces;
+use crate::{
+    sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table},
+    storage::{
+        codec,
+        database::Database,
+        error::StoreError,
+        layout::{Family, namespace_key, section_key},
+    },
+};
+
+/// A change of the records with one prefix.
+pub struct TableChange {
+    db: Arc<Database>,
+    prefix: Vec<u8>,
+    sections: HashMap<SectionId, SectionRecord>,
+    namespaces: Arc<Namespaces>,
+    /// Changed records but for sections, which may change again before the change is written.
+    batch: WriteBatch,
+    /// Why a namespace could not be added to the batch.
+    failed: Option<StoreError>,
+}
+
+impl TableChange {
+    /// Begins a change of the table with this prefix and these namespaces.
+    pub(in crate::storage) fn new(
+        db: Arc<Database>,
+        prefix: Vec<u8>,
+        namespaces: Arc<Namespaces>,
+    ) -> Self {
+        TableChange {
+            db,
+            prefix,
+            sections: HashMap::new(),
+            namespaces,
+            batch: WriteBatch::default(),
+            failed: None,
+        }
+    }
+
+    /// The namespaces with this change.
+    pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
+        &self.namespaces
+    }
+
+    /// Adds a record under a full key, prefix included.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the value is too large.
+    pub(in crate::storage) fn put(
+        &mut self,
+        key: &[u8],
+        value: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let applied = self.db.family(Family::Applied)?;
+        self.batch
+            .put_cf(applied, key, codec::encode_record(value)?);
+        Ok(())
+    }
+
+    /// Writes everything that was added since the last call, in one batch. It is not synced.
+    ///
+    /// # Errors
+    /// [`StoreError`] if a record is too large or the database fails.
+    pub(in crate::storage) fn write(&mut self) -> Result<(), StoreError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        for (id, record) in std::mem::take(&mut self.sections) {
+            self.put(&section_key(&self.prefix, &id), &record)?;
+        }
+        self.db.write(std::mem::take(&mut self.batch), false)
+    }
+}
+
+impl Table for TableChange {
+    type Error = StoreError;
+
+    fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
+        if let Some(record) = self.sections.get(id) {
+            return Ok(*record);
+        }
+        let key = section_key(&self.prefix, id);
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+    }
+
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+        self.sections.insert(id.clone(), record);
+    }
+
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.by_id(id)
+    }
+
+    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.by_name(name)
+    }
+
+    fn namespace_count(&self) -> usize {
+        self.namespaces.count()
+    }
+
+    fn next_namespace_id(&self) -> NamespaceId {
+        self.namespaces.next_id()
+    }
+
+    fn put_namespace(&mut self, namespace: Namespace) {
+        let key = namespace_key(&self.prefix, namespace.id);
+        if let Err(error) = self.put(&key, &namespace) {
+            self.failed.get_or_insert(error);
+        }
+        Arc::make_mut(&mut self.namespaces).put(namespace);
+    }
+}

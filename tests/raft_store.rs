@@ -1,0 +1,199 @@
+//! The store as Raft's log, hard state and state machine: what it promises to Raft.
+
+#[path = "common/stores.rs"]
+mod stores;
+
+use std::{
+    future::ready,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use openraft::{
+    RaftLogReader, StorageError,
+    storage::{IOFlushed, RaftLogStorage, RaftStateMachine},
+    testing::log::{StoreBuilder, Suite},
+    type_config::TypeConfigExt,
+};
+use ratchet::{
+    consensus::StateMachine,
+    storage::{LogStore, Store, StoreOptions, Types, Vote},
+};
+use stores::{append, append_durably, apply, bump, create, log_id, open, options, section};
+use tempfile::TempDir;
+
+struct Builder;
+
+impl StoreBuilder<Types, LogStore, StateMachine, TempDir> for Builder {
+    async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<Types>> {
+        let dir = TempDir::new().unwrap();
+        let store = open(dir.path()).unwrap();
+        let log = LogStore::open(&store, 1).unwrap();
+        let machine = StateMachine::open(&store, 1).unwrap();
+        Ok((dir, log, machine))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_passes_openrafts_own_storage_suite() {
+    Suite::test_all(Builder).await.unwrap();
+}
+
+/// A disk whose fsyncs wait while it is shut, and are counted.
+#[derive(Default)]
+struct Disk {
+    open: Mutex<bool>,
+    changed: Condvar,
+    syncs: AtomicUsize,
+}
+
+impl Disk {
+    fn set_open(&self, open: bool) {
+        *self.open.lock().unwrap() = open;
+        self.changed.notify_all();
+    }
+}
+
+fn options_that_wait_for(disk: &Arc<Disk>) -> StoreOptions {
+    let disk = disk.clone();
+    StoreOptions {
+        before_sync: Arc::new(move || {
+            let mut open = disk.open.lock().unwrap();
+            while !*open {
+                open = disk.changed.wait(open).unwrap();
+            }
+            disk.syncs.fetch_add(1, Ordering::SeqCst);
+            Box::pin(ready(Ok(())))
+        }),
+        ..options()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_appended_entry_is_readable_before_its_fsync_and_one_fsync_serves_all_waiting_appends() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    disk.set_open(true);
+    let store = Store::open(dir.path(), "test", 1, options_that_wait_for(&disk)).unwrap();
+    let mut log = LogStore::open(&store, 1).unwrap();
+    let mut reader = log.get_log_reader().await;
+    disk.set_open(false);
+    let before = disk.syncs.load(Ordering::SeqCst);
+    let (appended, mut first) = append(&mut log, bump(0, 10)).await;
+    appended.unwrap();
+    assert_eq!(reader.try_get_log_entries(0..9).await.unwrap().len(), 1);
+    assert!(first.try_recv().is_err(), "not on the disk yet");
+    assert!(store.health().oldest_pending().is_some());
+    // These queue up while the disk is busy with the first.
+    let mut behind = Vec::new();
+    for index in 1..=50 {
+        let (done, flushed) = Types::oneshot();
+        let mut log = LogStore::open(&store, 1).unwrap();
+        let appending =
+            tokio::spawn(
+                async move { log.append([bump(index, 10)], IOFlushed::signal(done)).await },
+            );
+        behind.push((appending, flushed));
+    }
+    disk.set_open(true);
+    first.await.unwrap().unwrap();
+    for (appending, flushed) in behind {
+        appending.await.unwrap().unwrap();
+        flushed.await.unwrap().unwrap();
+    }
+    let syncs = disk.syncs.load(Ordering::SeqCst) - before;
+    assert!((2..=20).contains(&syncs), "51 appends cost {syncs} fsyncs");
+    assert_eq!(reader.try_get_log_entries(..).await.unwrap().len(), 51);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_fsync_that_fails_is_reported_with_what_to_do_and_is_never_retried() {
+    let dir = TempDir::new().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let failing = StoreOptions {
+        before_sync: Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Box::pin(ready(Err(
+                "IO error: While fdatasync: 000004.log: Input/output error".to_owned(),
+            )))
+        }),
+        ..options()
+    };
+    let store = Store::open(dir.path(), "test", 1, failing).unwrap();
+    let mut log = LogStore::open(&store, 1).unwrap();
+    let error = log
+        .save_vote(&Vote::new(1, 1))
+        .await
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "000004.log",
+        dir.path().to_str().unwrap(),
+        "must stop",
+        "check the disk",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    let (appended, flushed) = append(&mut log, bump(0, 10)).await;
+    assert!(appended.is_err());
+    assert!(flushed.await.unwrap().is_err());
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "it tried again");
+    assert!(store.health().failure().unwrap().contains("000004.log"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_store_still_holds_vote_log_and_table() {
+    let dir = TempDir::new().unwrap();
+    {
+        let store = open(dir.path()).unwrap();
+        assert!(!store.has_vote(1).unwrap());
+        let mut log = LogStore::open(&store, 1).unwrap();
+        log.save_vote(&Vote::new(3, 1)).await.unwrap();
+        for index in 0..3 {
+            append_durably(&mut log, bump(index, 10)).await;
+        }
+        let mut machine = StateMachine::open(&store, 1).unwrap();
+        apply(&mut machine, [create(0, "book"), bump(1, 10), bump(2, 5)]).await;
+    }
+    let store = open(dir.path()).unwrap();
+    assert!(store.has_vote(1).unwrap());
+    let mut log = LogStore::open(&store, 1).unwrap();
+    let mut reader = log.get_log_reader().await;
+    assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
+    assert_eq!(
+        log.get_log_state().await.unwrap().last_log_id,
+        Some(log_id(1, 2))
+    );
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    assert_eq!(machine.applied_state().await.unwrap().0, Some(log_id(1, 2)));
+    assert_eq!(machine.view().section(&section(7)).unwrap().max_seq, 15);
+    assert!(machine.view().namespaces().by_name("book").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
+    const LIMIT: u64 = 10_000;
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    let create = |at| create(at, &format!("namespace-{at}"));
+    let started = std::time::Instant::now();
+    for at in 1..=LIMIT {
+        apply(&mut machine, [create(at)]).await;
+    }
+    println!("{LIMIT} namespaces in {:?}", started.elapsed());
+    apply(&mut machine, [create(LIMIT + 1)]).await;
+    let check = |machine: &StateMachine| {
+        let namespaces = machine.view().namespaces();
+        assert_eq!(namespaces.count() as u64, LIMIT);
+        assert!(namespaces.by_name("namespace-1").is_some());
+        assert!(namespaces.by_name("namespace-10000").is_some());
+        assert!(namespaces.by_name("namespace-10001").is_none());
+    };
+    check(&machine);
+    drop((machine, store));
+    check(&StateMachine::open(&open(dir.path()).unwrap(), 1).unwrap());
+}

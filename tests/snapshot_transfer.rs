@@ -1,0 +1,182 @@
+//! Snapshots on their way from one table to another, whole, damaged, or cut short.
+
+#[path = "common/stores.rs"]
+mod stores;
+
+use std::path::Path;
+
+use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
+use ratchet::{
+    consensus::StateMachine,
+    storage::{IncomingSnapshot, SnapshotData},
+};
+use stores::{
+    apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, log_id, open,
+    parts_of, section,
+};
+use tempfile::TempDir;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes_nothing() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let source = open(from.path()).unwrap();
+    let mut machine = StateMachine::open(&source, 1).unwrap();
+    apply(&mut machine, [create(0, "book"), bumps(1, 0..9_000)]).await;
+    let mut builder = machine.get_snapshot_builder().await;
+    // The snapshot does not hold what is applied after its builder was made.
+    apply(&mut machine, [create(2, "late")]).await;
+    let snapshot = builder.build_snapshot().await.unwrap();
+    let meta = snapshot.meta.clone();
+    assert_eq!(meta.last_log_id, Some(log_id(1, 1)));
+    let parts = parts_of(snapshot).await.unwrap();
+    assert!(parts.len() > 1);
+
+    let target = open(to.path()).unwrap();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    apply(&mut replica, [create(0, "old"), bump(1, 77)]).await;
+    let cut = arrive(&replica, &parts[..parts.len() - 1]).unwrap_err();
+    assert!(cut.to_string().contains("ends too early"), "{cut}");
+    let mut flipped = parts.clone();
+    flipped[1][17] ^= 4;
+    assert!(arrive(&replica, &flipped).is_err());
+    let mut longer = parts.clone();
+    longer.push(vec![0]);
+    assert!(arrive(&replica, &longer).is_err());
+    // A snapshot that is whole and never installed leaves nothing behind either.
+    drop(arrive(&replica, &parts).unwrap());
+    assert!(replica.view().namespaces().by_name("old").is_some());
+    assert_eq!(
+        count_applied_records(to.path()),
+        3,
+        "something was left behind"
+    );
+
+    let arrived = arrive(&replica, &parts).unwrap();
+    assert_eq!(*arrived.meta(), meta);
+    let arrived = SnapshotData::Arrived(arrived);
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    assert_bumped(&replica, 0..9_000);
+    assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 1)));
+    drop((replica, target));
+    assert_eq!(
+        count_applied_records(to.path()),
+        9_002,
+        "the old table was left"
+    );
+    let target = open(to.path()).unwrap();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    assert_bumped(&replica, 0..9_000);
+    let current = replica.get_current_snapshot().await.unwrap().expect("one");
+    assert_eq!(current.meta, meta);
+    assert_eq!(parts_of(current).await.unwrap(), parts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn taking_a_snapshot_writes_nothing_to_the_disk() {
+    let dir = TempDir::new().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    apply(&mut machine, [create(0, "book"), bumps(1, 0..100)]).await;
+    let files = || {
+        let mut files = Vec::new();
+        let mut dirs = vec![dir.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap().is_dir() {
+                    true => dirs.push(entry.path()),
+                    false => files.push((entry.path(), entry.metadata().unwrap().len())),
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = files();
+    let built = machine.get_snapshot_builder().await.build_snapshot().await;
+    assert_eq!(built.unwrap().meta.last_log_id, Some(log_id(1, 1)));
+    let current = machine.get_current_snapshot().await.unwrap().unwrap();
+    assert!(!parts_of(current).await.unwrap().is_empty());
+    assert_eq!(files(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_snapshot_files_of_an_earlier_release_opens_and_removes_them() {
+    let dir = TempDir::new().unwrap();
+    {
+        let store = open(dir.path()).unwrap();
+        let mut machine = StateMachine::open(&store, 1).unwrap();
+        apply(&mut machine, [create(0, "book"), bumps(1, 0..9)]).await;
+    }
+    let snapshots = dir.path().join("snapshots");
+    std::fs::create_dir(&snapshots).unwrap();
+    std::fs::write(
+        snapshots.join("1-1-900.snap"),
+        b"RATCHSNP, and then nothing",
+    )
+    .unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_bumped(&StateMachine::open(&store, 1).unwrap(), 0..9);
+    assert!(!snapshots.exists(), "the old snapshots are still there");
+}
+
+/// One snapshot has half arrived, another is whole and not installed, when the crash comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let source = open(from.path()).unwrap();
+    let mut machine = StateMachine::open(&source, 1).unwrap();
+    apply(&mut machine, [create(0, "late"), bumps(1, 0..9_000)]).await;
+    let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
+    let meta = snapshot.meta.clone();
+    let parts = parts_of(snapshot).await.unwrap();
+    {
+        let target = open(to.path()).unwrap();
+        let mut replica = StateMachine::open(&target, 1).unwrap();
+        apply(&mut replica, [create(0, "book"), bumps(1, 0..50)]).await;
+        let mut half = IncomingSnapshot::create(&replica.view()).unwrap();
+        half.write(&parts[0]).unwrap();
+        // A crash runs no destructors.
+        std::mem::forget((half, arrive(&replica, &parts).unwrap()));
+        std::mem::forget(replica);
+        // This process still holds the lock on the directory: the copy is not locked.
+        copy(to.path(), &to.path().with_extension("crashed"));
+        std::mem::forget(target);
+    }
+    let crashed = to.path().with_extension("crashed");
+    assert!(
+        count_applied_records(&crashed) > 9_000,
+        "the copy holds nothing of the snapshots: the test shows nothing"
+    );
+    let target = open(&crashed).unwrap();
+    let mut replica = StateMachine::open(&target, 1).unwrap();
+    assert_bumped(&replica, 0..50);
+    let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    drop((replica, target));
+    let target = open(&crashed).unwrap();
+    let replica = StateMachine::open(&target, 1).unwrap();
+    assert_eq!(
+        replica.view().section(&section(8_999)).unwrap().max_seq,
+        9_000
+    );
+    drop((replica, target));
+    assert_eq!(
+        count_applied_records(&crashed),
+        9_002,
+        "something was left behind"
+    );
+    std::fs::remove_dir_all(crashed).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
