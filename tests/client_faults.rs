@@ -12,8 +12,8 @@ use common::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use ratchet::proto::v1::{
-    CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
-    NextStreamResponse, Route, WatchRouteRequest,
+    CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
+    Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 use ratchet_client::{Code, Error};
@@ -130,19 +130,19 @@ struct Broken;
 
 #[tonic::async_trait]
 impl Sequencer for Broken {
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        requests: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        requests: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         let answers = requests.into_inner().map(|request| {
             let request = request?;
-            Ok(NextStreamResponse {
+            Ok(NextManyResponse {
                 id: request.id,
                 firsts: vec![7; request.ids.len()],
                 increment: 1,
-                ..NextStreamResponse::default()
+                ..NextManyResponse::default()
             })
         });
         Ok(Response::new(answers.boxed()))

@@ -15,7 +15,7 @@ use common::{
     processes::{Process, Processes},
     until,
 };
-use ratchet::proto::v1::NextStreamRequest;
+use ratchet::proto::v1::NextManyRequest;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -48,17 +48,17 @@ async fn ended(mut stream: TcpStream) {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay() {
     let cluster = Cluster::start(1, |config| config.connection_idle_ms = 200).await;
-    let shared = cluster.nodes[&1].shared().clone();
+    let shared = cluster.nodes[&1].context().clone();
     // A call that is quiet for longer than a connection may be idle.
     let (messages, stream) = mpsc::channel(1);
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         namespace: "book".into(),
         ids: vec![1],
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     let mut client = cluster.client(1);
     messages.send(request.clone()).await.unwrap();
-    let answers = client.sequencer.next_stream(ReceiverStream::new(stream));
+    let answers = client.sequencer.next_many(ReceiverStream::new(stream));
     let mut answers = answers.await.unwrap().into_inner();
     let first = answers.message().await.unwrap().expect("an answer").firsts[0];
     let config = &cluster.configs[&1];
@@ -83,7 +83,7 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
 async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let cluster = Cluster::start(1, |config| config.client_connections_max = 4).await;
     let address = cluster.address(1);
-    let metrics = &cluster.nodes[&1].shared().metrics;
+    let metrics = &cluster.nodes[&1].context().metrics;
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let mut held = Vec::new();

@@ -87,7 +87,7 @@ async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
 async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_its_bump_hangs() {
     let (cluster, disks) = cluster().await;
     let leader = cluster.leader().await;
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let lease = shared.group.leadership().borrow().own.clone();
     let lease = lease.expect("it leads");
     let term = Term::open(

@@ -8,7 +8,7 @@ use common::{
     Client, PATIENCE, cluster::Cluster, history::Load, in_time, other_than, others,
     processes::Processes, unhurried, until,
 };
-use ratchet::proto::v1::NextStreamRequest;
+use ratchet::proto::v1::NextManyRequest;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_under_load_leave_no_gap() {
@@ -86,7 +86,7 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     let mut client = cluster.client(leader);
     let term = client.status().await.unwrap().term;
     // It counts as answering for an election timeout after it was last heard.
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     until("the lame node is no successor", || {
         shared.group.successor(term, Some(lame)).is_err()
     })
@@ -117,13 +117,13 @@ fn in_its_own_time(config: &mut ratchet::node::Config) {
 
 /// Takes a number of each key, and fails unless it is `expected`.
 async fn expect_of_all(client: &mut Client, expected: u64) {
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         namespace: "book".into(),
         ids: (1..=KEYS).collect(),
         timeout_ms: PATIENCE.as_millis() as u64,
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
-    let answers = client.sequencer.next_stream(tokio_stream::once(request));
+    let answers = client.sequencer.next_many(tokio_stream::once(request));
     let mut answers = answers.await.expect("a stream").into_inner();
     let answer = answers.message().await.expect("no error");
     let answer = answer.expect("an answer");
@@ -148,7 +148,7 @@ async fn two_handovers_asked_for_at_once_become_one_and_leave_no_gap() {
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
     // As an operator does, and a node that is stopped meanwhile.
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
     let (transferred, stopped) = tokio::join!(
         shared.hand_over(Some(to), deadline),
@@ -167,7 +167,7 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     let to = other_than(leader);
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
-    let shared = cluster.nodes[&leader].shared().clone();
+    let shared = cluster.nodes[&leader].context().clone();
     let before = shared.group.leadership().borrow().term;
     {
         let deadline = tokio::time::Instant::now() + PATIENCE;

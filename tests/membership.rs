@@ -80,7 +80,7 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let term = cluster.client(leader).status().await.unwrap().term;
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     // Node 9 was never added.
     let refused = group.change(term, MembershipChange::Promote(9), None).await;
     assert!(
@@ -143,7 +143,7 @@ async fn a_leader_that_gave_its_term_up_and_becomes_the_only_voter_stops_and_goe
     let mut client = cluster.client(leader);
     let last = client.next_at_last(1).await;
     cluster.cut_off(other);
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let lease = group.leadership().borrow().own.clone().expect("it leads");
     let before = group.log_state().last;
     let change = MembershipChange::Remove(other);
@@ -195,7 +195,7 @@ async fn a_change_whose_caller_hangs_up_is_completed() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.add_learner(1, 2).await;
     let term = cluster.client(1).status().await.unwrap().term;
-    let group = cluster.nodes[&1].shared().group.clone();
+    let group = cluster.nodes[&1].context().group.clone();
     let change = group.change(term, MembershipChange::Promote(2), None);
     // Polled once: the change is under way, and its caller is gone.
     assert!(futures::FutureExt::now_or_never(change).is_none());

@@ -15,7 +15,7 @@ use common::{
     openmetrics::{Family, parse, value},
     other_than, with_metrics,
 };
-use ratchet::proto::v1::{CreateNamespaceRequest, NextStreamRequest};
+use ratchet::proto::v1::{CreateNamespaceRequest, NextManyRequest};
 use tonic::Code;
 
 async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
@@ -209,11 +209,11 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     );
     let again = client.admin.create_namespace(full).await;
     assert_eq!(again.map(drop).map_err(code), Err(Code::AlreadyExists));
-    let message = |namespace: &str, ids: &[u64]| NextStreamRequest {
+    let message = |namespace: &str, ids: &[u64]| NextManyRequest {
         namespace: namespace.to_owned(),
         ids: ids.to_vec(),
         counts: vec![2; ids.len()],
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     // Of key 1 there are two numbers, and then one; and a message fails as a whole.
     let messages = [
@@ -224,7 +224,7 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     let requests = tokio_stream::iter(messages);
     let mut answers = client
         .sequencer
-        .next_stream(requests)
+        .next_many(requests)
         .await
         .unwrap()
         .into_inner();

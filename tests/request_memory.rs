@@ -7,8 +7,8 @@ use std::sync::Arc;
 use common::{cluster::Cluster, in_time, until};
 use futures::future::join_all;
 use ratchet::{
-    node::Shared,
-    proto::v1::{Failure, NextStreamRequest},
+    node::NodeContext,
+    proto::v1::{Failure, NextManyRequest},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -19,13 +19,13 @@ use tonic::Code;
 const LIMIT_MB: u64 = 16;
 
 /// A node of three that is alone, and so has no leader.
-async fn alone() -> (Cluster, Arc<Shared>) {
+async fn alone() -> (Cluster, Arc<NodeContext>) {
     let mut cluster = Cluster::configured(3, |config| {
         config.memory_requests_max_mb = LIMIT_MB;
         config.request_timeout_ms = 5_000;
     });
     cluster.start_node(2).await;
-    let shared = cluster.nodes[&2].shared().clone();
+    let shared = cluster.nodes[&2].context().clone();
     (cluster, shared)
 }
 
@@ -36,14 +36,14 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
     // Half a megabyte each, and as much for the copy that would be forwarded.
     let asked = (0..3 * LIMIT_MB).map(|_| {
         let mut sequencer = client.sequencer.clone();
-        let request = NextStreamRequest {
+        let request = NextManyRequest {
             namespace: "book".into(),
             ids: (0..1 << 16).collect(),
             timeout_ms: 2_000,
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         async move {
-            let answers = sequencer.next_stream(tokio_stream::once(request)).await;
+            let answers = sequencer.next_many(tokio_stream::once(request)).await;
             match answers.unwrap().into_inner().message().await {
                 Ok(answer) => answer.expect("an answer").failure.expect("a failure"),
                 // Refused before the message was whole.
@@ -88,7 +88,7 @@ async fn a_refused_caller_is_told_when_to_try_again_and_is_served_once_there_is_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_for_a_warm_key_is_answered_however_many_others_wait() {
     let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
-    let shared = cluster.nodes[&1].shared().clone();
+    let shared = cluster.nodes[&1].context().clone();
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let _all = shared

@@ -8,7 +8,7 @@ use common::{cluster::Cluster, disk::Disk, eventually, id, other_than, power::Na
 use ratchet::{
     consensus::Group,
     node::Config,
-    storage::{StoreOptions, Unsynced},
+    storage::{StoreOptions, UnsyncedWrites},
 };
 
 /// A log so short that it is purged within these tests.
@@ -25,7 +25,7 @@ async fn purged(group: &Group) -> u64 {
 /// Waits until `id` has applied what `leader` has.
 async fn applied_all(cluster: &Cluster, id: u64, leader: u64) {
     let applied = |of: u64| {
-        let status = cluster.nodes[&of].shared().status();
+        let status = cluster.nodes[&of].context().status();
         let node = status.nodes.into_iter().find(|node| node.id == of);
         node.and_then(|node| node.applied_index)
     };
@@ -45,11 +45,11 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     for key in 0..200 {
         client.try_next("book", id(key), 1).await.unwrap();
     }
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let purged = purged(&group).await;
     cluster.start_node(4).await;
     applied_all(&cluster, 4, leader).await;
-    let learner = cluster.nodes[&4].shared().group.clone();
+    let learner = cluster.nodes[&4].context().group.clone();
     assert!(
         learner.purged_index() >= Some(purged),
         "node 4 did not catch up by snapshot"
@@ -71,16 +71,16 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed
     for key in 0..200 {
         client.try_next("book", id(key), 1).await.unwrap();
     }
-    purged(&cluster.nodes[&leader].shared().group).await;
+    purged(&cluster.nodes[&leader].context().group).await;
     cluster.links.damage_snapshots(2);
     cluster.add_learner(leader, 4).await;
     applied_all(&cluster, 4, leader).await;
-    let failures = |id: u64| cluster.nodes[&id].shared().metrics.snapshot_failures.get();
+    let failures = |id: u64| cluster.nodes[&id].context().metrics.snapshot_failures.get();
     assert_eq!((failures(leader), failures(4)), (2, 2));
-    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let metrics = &cluster.nodes[&leader].context().metrics;
     let told = || metrics.snapshot_bytes.get() > 0;
     until("the leader hears that the snapshot is installed", told).await;
-    let table = cluster.nodes[&4].shared().group.view().clone();
+    let table = cluster.nodes[&4].context().group.view().clone();
     assert!(table.namespaces().by_name("book").is_some());
     client.next_at_last(0).await;
 }
@@ -97,7 +97,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     }
 
     let holds = cluster.acknowledged(leader, victim);
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let is_purged = || group.purged_index() > holds;
     until("the log is purged", is_purged).await;
 
@@ -108,7 +108,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     let disk = Disk::default();
     let mut seams = cluster.seams(victim);
     seams.storage = StoreOptions {
-        unsynced: Unsynced::InMemory,
+        unsynced: UnsyncedWrites::InProcess,
         directory_synced: {
             let names = names.clone();
             Arc::new(move |dir| names.synced(dir))

@@ -129,11 +129,11 @@ impl Callers {
 /// Adds a learner, and waits until it has all that the leader has; how long that took.
 async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
     let peer_address = cluster.start_joining(id, |_| {}).await;
-    let goal = cluster.nodes[&1].shared().group.nodes();
+    let goal = cluster.nodes[&1].context().group.nodes();
     let goal = goal.iter().find_map(|node| node.applied_index);
     let started = Instant::now();
     to.add_node(id, peer_address).await.expect("it is added");
-    let group = cluster.nodes[&id].shared().group.clone();
+    let group = cluster.nodes[&id].context().group.clone();
     while group.nodes().iter().all(|node| node.applied_index < goal) {
         assert!(
             started.elapsed() < Duration::from_secs(600),
@@ -175,9 +175,9 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
         println!("node {node}, empty, had all after {took:.1?}");
         client.promote_node(node).await.expect("it votes");
     }
-    let term = cluster.nodes[&1].shared().group.leadership().borrow().term;
+    let term = cluster.nodes[&1].context().group.leadership().borrow().term;
 
-    let bumps = || cluster.nodes[&1].shared().metrics.bumps.get();
+    let bumps = || cluster.nodes[&1].context().metrics.bumps.get();
     let (callers, before, bumped) = (Callers::start(&client), written(), bumps());
     tokio::time::sleep(QUIET).await;
     callers.finish("without a snapshot").await;
@@ -193,13 +193,13 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
         "while one is sent: {} MB written",
         (written() - before) >> 20
     );
-    let metrics = &cluster.nodes[&1].shared().metrics;
+    let metrics = &cluster.nodes[&1].context().metrics;
     println!(
         "node 4, empty, had all after {took:.1?}: a snapshot of {} MB in {:.1} s",
         metrics.snapshot_bytes.get() >> 20,
         metrics.snapshot_seconds.get()
     );
     assert_eq!(metrics.snapshot_failures.get(), 0);
-    let now = cluster.nodes[&1].shared().group.leadership().borrow().term;
+    let now = cluster.nodes[&1].context().group.leadership().borrow().term;
     assert_eq!(now, term, "the leadership was given up meanwhile");
 }

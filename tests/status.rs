@@ -107,7 +107,7 @@ async fn seen(
     fits: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
     eventually("a node whose status fits", async || {
-        let status: StatusResponse = cluster.nodes[&leader].shared().status();
+        let status: StatusResponse = cluster.nodes[&leader].context().status();
         let mut nodes = status.nodes.into_iter();
         nodes.find(|node| node.id == id && fits(node))
     })
@@ -140,7 +140,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     })
     .await;
     // A follower knows nothing of the others.
-    let status = cluster.nodes[&leader].shared().status();
+    let status = cluster.nodes[&leader].context().status();
     assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
 }
 

@@ -18,7 +18,14 @@ const HOUSE: [&str; 7] = [
 
 /// Every module may use these.
 const ALL_MAY_USE: [&str; 8] = [
-    "clock", "metrics", "planted", "proto", "random", "tasks", "version", "watch",
+    "clock",
+    "metrics",
+    "planted_bugs",
+    "proto",
+    "random",
+    "tasks",
+    "version",
+    "ordered_watch",
 ];
 
 /// Where messages and statuses of gRPC may be used.

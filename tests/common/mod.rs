@@ -19,8 +19,8 @@ use std::{
 };
 
 use ratchet::proto::v1::{
-    AddNodeRequest, CurrentRequest, Key, MembershipResponse, NextRequest, NextResponse,
-    NextStreamRequest, NodeRequest, StatusRequest, StatusResponse, TransferLeadershipRequest,
+    AddNodeRequest, CurrentRequest, Key, MembershipResponse, NextManyRequest, NextRequest,
+    NextResponse, NodeRequest, StatusRequest, StatusResponse, TransferLeadershipRequest,
     TransferLeadershipResponse, admin_client::AdminClient, key::Kind,
     sequencer_client::SequencerClient,
 };
@@ -151,14 +151,14 @@ impl Client {
 
     /// The next number of a book, by way of a stream.
     pub async fn next_by_stream(&mut self, key: u64) -> Result<u64, Status> {
-        let request = NextStreamRequest {
+        let request = NextManyRequest {
             namespace: "book".to_owned(),
             ids: vec![key],
             timeout_ms: self.timeout.as_millis() as u64,
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         let requests = self.request(tokio_stream::once(request));
-        let mut answers = self.sequencer.next_stream(requests).await?.into_inner();
+        let mut answers = self.sequencer.next_many(requests).await?.into_inner();
         let answer = answers.message().await?;
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         match answer.failure {
