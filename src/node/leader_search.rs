@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::Shared;
-use crate::{consensus::Leadership, sequence::NodeId, storage::Member, watch};
+use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
 
 /// How soon numbers are taken again after the fence fell for no lasting reason.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
@@ -197,7 +197,7 @@ impl Shared {
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
 /// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
 /// and a newer one is asked.
-async fn deposed(changes: &mut watch::Receiver<u64>) {
+async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
     if changes.changed().await.is_ok() {
         tokio::time::sleep(LAST_WORDS).await;
     }
