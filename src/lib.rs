@@ -19,7 +19,7 @@ pub mod sequence;
 pub mod clock;
 pub mod metrics;
 pub mod ordered_watch;
-pub mod planted;
+pub mod planted_bugs;
 pub mod proto;
 pub mod random;
 pub mod tasks;

@@ -19,7 +19,14 @@ const HOUSE: [&str; 8] = [
     "clock",
 ];
 const ALL_MAY_USE: [&str; 8] = [
-    "clock", "metrics", "planted", "proto", "random", "tasks", "version", "watch",
+    "clock",
+    "metrics",
+    "planted_bugs",
+    "proto",
+    "random",
+    "tasks",
+    "version",
+    "watch",
 ];
 
 /// A library, and the rooms that may use it.

@@ -29,7 +29,7 @@ impl Bug {
     }
 
     fn bite(&self) {
-        assert!(!self.0.load(Ordering::SeqCst), "planted");
+        assert!(!self.0.load(Ordering::SeqCst), "planted_bugs");
     }
 }
 
@@ -53,7 +53,7 @@ async fn assert_fails_by(node: &Node, part: &str) {
     match &fault {
         Fault::Panic { task, message } => {
             assert_eq!(*task, part, "{fault}");
-            assert!(message.contains("planted"), "{fault}");
+            assert!(message.contains("planted_bugs"), "{fault}");
         }
         Fault::Founding(_) | Fault::Other(_) => panic!("another fault: {fault}"),
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     allocator::Term,
     consensus::ProposeError,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     sequence::{Command, NodeId},
 };
 

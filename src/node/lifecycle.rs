@@ -12,7 +12,7 @@ use super::{
 use crate::{
     consensus::{self, Group, GroupConfig},
     metrics::Metrics,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };

@@ -23,7 +23,7 @@ use crate::{
     },
     metrics::Metrics,
     ordered_watch,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     storage::{LogStore, Store, StoreError},
     tasks::Tasks,
 };
