@@ -7,7 +7,7 @@ use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;
 
 fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
-    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let metrics = &cluster.nodes[&leader].context().metrics;
     (metrics.bumps.get(), metrics.bump_entries.get())
 }
 
@@ -162,7 +162,7 @@ async fn all_sections_of_32_bit_uids_are_bumped_in_a_few_log_entries_after_a_lea
         more_entries - entries
     );
     let skipped = cluster.nodes[&leader]
-        .shared()
+        .context()
         .metrics
         .skipped(ratchet::metrics::SkipCause::leader_change);
     assert!(

@@ -70,7 +70,7 @@ async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() 
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
     let before = requests.count();
     let all = take(&client, 1_000, 20, 10).await;
     assert_no_repeats(&all);
@@ -86,7 +86,7 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
     let before = requests.count();
     // On a runtime of their own, where all of them wait before the client looks for the first time.
     let asking = tokio::task::spawn_blocking(move || {
@@ -148,7 +148,7 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let follower = leader % 3 + 1;
-    let forwards = &cluster.nodes[&follower].shared().metrics.forwards;
+    let forwards = &cluster.nodes[&follower].context().metrics.forwards;
     let client = client_of(&cluster, &[follower]);
     client.next("book", 1).await.expect("a number");
     assert!(forwards.get() > 0, "the first went by way of the follower");
@@ -338,7 +338,7 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].shared().metrics.request_seconds;
+    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
     let before = requests.count();
     let segments = [(); 2].map(|()| client.segment("book", 3, 100));
     let mut seen = BTreeSet::new();

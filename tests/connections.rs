@@ -47,7 +47,7 @@ async fn ended(mut stream: TcpStream) {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay() {
     let cluster = Cluster::start(1, |config| config.connection_idle_ms = 200).await;
-    let shared = cluster.nodes[&1].shared().clone();
+    let shared = cluster.nodes[&1].context().clone();
     // A call that is quiet for longer than a connection may be idle.
     let (messages, stream) = mpsc::channel(1);
     let request = NextStreamRequest {
@@ -88,7 +88,7 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
 async fn as_many_clients_as_there_may_be_are_let_in_and_then_again_when_one_leaves() {
     let cluster = Cluster::start(1, |config| config.client_connections_max = 4).await;
     let address = cluster.address(1);
-    let metrics = &cluster.nodes[&1].shared().metrics;
+    let metrics = &cluster.nodes[&1].context().metrics;
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let mut held = Vec::new();

@@ -148,7 +148,7 @@ async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
 async fn whoever_waits_in_a_term_is_told_when_it_is_given_up_although_its_bump_hangs() {
     let (cluster, disks) = cluster().await;
     let leader = cluster.leader().await;
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let lease = shared.group.leadership().borrow().own.clone();
     let lease = lease.expect("it leads");
     let term = Term::open(
@@ -282,7 +282,7 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     }
 
     let holds = cluster.acknowledged(leader, victim);
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let purged = async {
         while group.purged_index() <= holds {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -91,7 +91,7 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     // It counts as answering for an election timeout after it was last heard.
     let refused = loop {
         let request = TransferLeadershipRequest { to: Some(lame) };
-        let shared = cluster.nodes[&leader].shared();
+        let shared = cluster.nodes[&leader].context();
         let now = shared.group.leadership().borrow().clone();
         assert_eq!(now.term, term);
         let credit_is_old = shared.group.successor(term, Some(lame)).is_err();
@@ -155,7 +155,7 @@ async fn handovers_asked_for_at_once_are_one_and_leave_no_gap() {
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
     // As an operator does, and a node that is stopped meanwhile.
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
     let (transferred, stopped) = tokio::join!(
         shared.hand_over(Some(to), deadline),
@@ -174,7 +174,7 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     let to = leader % 3 + 1;
     let mut client = cluster.client(leader);
     expect_of_all(&mut client, 1).await;
-    let shared = cluster.nodes[&leader].shared().clone();
+    let shared = cluster.nodes[&leader].context().clone();
     let before = shared.group.leadership().borrow().term;
     {
         let deadline = tokio::time::Instant::now() + PATIENCE;

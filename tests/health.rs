@@ -141,7 +141,7 @@ async fn a_node_that_stops_is_not_ready_before_it_hands_over() {
     probe.until(true).await;
     set(true);
     let node = cluster.nodes.remove(&1).unwrap();
-    let shared = node.shared().clone();
+    let shared = node.context().clone();
     let stopping = tokio::spawn(node.stop());
     let why = probe.until(false).await;
     assert!(why.contains("it stops"), "{why}");

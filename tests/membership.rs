@@ -30,7 +30,7 @@ async fn caught_up(cluster: &Cluster, id: u64, leader: u64) {
     let goal = last_applied(&mut cluster.client(leader), leader).await;
     let waiting = async {
         while cluster.nodes[&id]
-            .shared()
+            .context()
             .status()
             .nodes
             .iter()
@@ -129,11 +129,11 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     for key in 0..200 {
         client.try_next("book", id(key), 1).await.unwrap();
     }
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let purged = purged(&group).await;
     cluster.start_node(4).await;
     caught_up(&cluster, 4, leader).await;
-    let learner = cluster.nodes[&4].shared().group.clone();
+    let learner = cluster.nodes[&4].context().group.clone();
     assert!(
         learner.purged_index() >= Some(purged),
         "it came by snapshot"
@@ -170,7 +170,7 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_taken() {
     for key in 0..200 {
         client.try_next("book", id(key), 1).await.unwrap();
     }
-    purged(&cluster.nodes[&leader].shared().group).await;
+    purged(&cluster.nodes[&leader].context().group).await;
     cluster.damage_snapshots(2);
     let config = cluster.configure(4);
     config.join = true;
@@ -182,9 +182,9 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_taken() {
     };
     client.admin.add_node(request).await.expect("it is added");
     caught_up(&cluster, 4, leader).await;
-    let failures = |id: u64| cluster.nodes[&id].shared().metrics.snapshot_failures.get();
+    let failures = |id: u64| cluster.nodes[&id].context().metrics.snapshot_failures.get();
     assert_eq!((failures(leader), failures(4)), (2, 2));
-    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let metrics = &cluster.nodes[&leader].context().metrics;
     let told = async {
         while metrics.snapshot_bytes.get() == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -193,7 +193,7 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_taken() {
     tokio::time::timeout(PATIENCE, told)
         .await
         .expect("the leader hears that it is installed");
-    let table = cluster.nodes[&4].shared().group.view().clone();
+    let table = cluster.nodes[&4].context().group.view().clone();
     assert!(table.namespaces().by_name("book").is_some());
     client.next_at_last(0).await;
 }
@@ -277,7 +277,7 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let term = cluster.client(leader).status().await.unwrap().term;
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     // Nobody ever added node 9.
     let refused = group.change(term, MembershipChange::Promote(9), None).await;
     assert!(
@@ -343,7 +343,7 @@ async fn a_leader_that_gave_its_term_up_and_becomes_the_only_voter_stops_and_goe
     let mut client = cluster.client(leader);
     let last = client.next_at_last(1).await;
     cluster.cut_off(other);
-    let group = cluster.nodes[&leader].shared().group.clone();
+    let group = cluster.nodes[&leader].context().group.clone();
     let lease = group.leadership().borrow().own.clone().expect("it leads");
     let before = group.log_state().last;
     let change = MembershipChange::Remove(other);
@@ -402,7 +402,7 @@ async fn a_change_whose_caller_hangs_up_is_completed() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     add(&mut cluster, 2, |_| {}).await;
     let term = cluster.client(1).status().await.unwrap().term;
-    let group = cluster.nodes[&1].shared().group.clone();
+    let group = cluster.nodes[&1].context().group.clone();
     let change = group.change(term, MembershipChange::Promote(2), None);
     // Polled once: it is under way, and nobody waits for it any more.
     assert!(futures::FutureExt::now_or_never(change).is_none());

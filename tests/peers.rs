@@ -24,7 +24,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
-    let group = &cluster.nodes[&id].shared().group;
+    let group = &cluster.nodes[&id].context().group;
     group.store().identity().incarnation
 }
 
@@ -92,7 +92,7 @@ async fn a_refused_vote_leaves_the_leader_its_lease() {
     let leader = cluster.leader().await;
     let other = leader % 3 + 1;
     let term = steady(&cluster, leader).await;
-    let lease = cluster.nodes[&leader].shared().group.leadership();
+    let lease = cluster.nodes[&leader].context().group.leadership();
     let lease = lease.borrow().own.clone().expect("it leads");
     let mine = header(&cluster, other, leader);
     // Of the next term, as an honest candidate asks: a majority is heard, so it is refused.

@@ -109,7 +109,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     let heir = leader % 3 + 1;
     let mut streams = stall(cluster.address(leader), STREAMS).await;
     streams.extend(stall(cluster.address(heir), CONNECTION_STREAMS).await);
-    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let metrics = &cluster.nodes[&leader].context().metrics;
     at_rest(async || metrics.numbers.get()).await;
 
     let load = Load::start(&cluster.addresses(), 6, 3, PATIENCE);
@@ -134,7 +134,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
         history.assert_without_gap(key, 1);
     }
     for node in cluster.nodes.values() {
-        let metrics = &node.shared().metrics;
+        let metrics = &node.context().metrics;
         for cause in [SkipCause::leader_change, SkipCause::fence] {
             assert_eq!(metrics.skipped(cause), 0, "{cause:?}");
         }

@@ -162,13 +162,13 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     assert!(first > STEPS * 10_000);
     // Alone it had no majority; with the recovered node it would.
     cluster.start_node(1).await;
-    let mut leadership = cluster.nodes[&1].shared().group.leadership();
+    let mut leadership = cluster.nodes[&1].context().group.leadership();
     let elected = leadership.wait_for(|now| now.leader.is_some());
     let several_elections = Duration::from_secs(2);
     let elected = tokio::time::timeout(several_elections, elected).await;
     assert!(elected.is_err(), "it leads, or follows");
     // It speaks to the directory that was.
-    let group = cluster.nodes[&1].shared().group.clone();
+    let group = cluster.nodes[&1].context().group.clone();
     let member = group.members()[&3].0.clone();
     let message = RaftMessage {
         header: Some(group.sender().header(3, &member)),

@@ -222,7 +222,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let peer = common::channel(cluster.configs[&1].peer_listen);
     let mut peer = PeerClient::new(peer);
     let incarnation = |id| {
-        let store = cluster.nodes[&id].shared().group.store();
+        let store = cluster.nodes[&id].context().group.store();
         store.identity().incarnation
     };
     let mine = Header {
@@ -354,7 +354,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     let cluster = Cluster::start(2, |_| {}).await;
-    let group = &cluster.nodes[&1].shared().group;
+    let group = &cluster.nodes[&1].context().group;
     let nodes = group.nodes();
     let other = nodes.iter().find(|node| node.id == 2).expect("node 2");
     let message = RaftMessage {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use common::{PATIENCE, links::Cluster};
 use futures::future::join_all;
 use ratchet::{
-    node::Shared,
+    node::NodeContext,
     proto::v1::{Failure, NextStreamRequest},
 };
 use tokio::{
@@ -20,13 +20,13 @@ use tonic::Code;
 const LIMIT_MB: u64 = 16;
 
 /// A node of three that is alone, and so has no leader.
-async fn alone() -> (Cluster, Arc<Shared>) {
+async fn alone() -> (Cluster, Arc<NodeContext>) {
     let mut cluster = Cluster::configured(3, |config| {
         config.memory_requests_max_mb = LIMIT_MB;
         config.request_timeout_ms = 5_000;
     });
     cluster.start_node(2).await;
-    let shared = cluster.nodes[&2].shared().clone();
+    let shared = cluster.nodes[&2].context().clone();
     (cluster, shared)
 }
 
@@ -95,7 +95,7 @@ async fn who_is_refused_is_told_when_to_try_again_and_served_as_soon_as_there_is
 #[tokio::test(flavor = "multi_thread")]
 async fn what_needs_not_wait_is_answered_however_many_others_wait() {
     let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
-    let shared = cluster.nodes[&1].shared().clone();
+    let shared = cluster.nodes[&1].context().clone();
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let _all = shared

@@ -33,7 +33,7 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
     let cluster = Cluster::start(3, |config| config.fence = FenceKind::Quorum).await;
     let leader = cluster.leader().await;
     cluster.client(leader).next(7).await.expect("a warm key");
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let cancelled = || shared.metrics.skipped(SkipCause::cancelled);
     assert_eq!(cancelled(), 0);
     // Nobody can confirm: whoever took numbers waits.
@@ -57,7 +57,7 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     cluster.client(leader).next(7).await.expect("a warm key");
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     {
         let many = next_many([7, 1_000], [5, 1]);
         let deadline = Instant::now() + PATIENCE;
@@ -75,7 +75,7 @@ async fn what_a_call_that_was_given_up_left_is_counted_when_its_leader_is_lost()
     const COUNT: u64 = 1_000_000;
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let shared = cluster.nodes[&leader].shared();
+    let shared = cluster.nodes[&leader].context();
     let bumped = shared.metrics.bumps.get();
     let large = next(7, COUNT);
     let (asked, gone) = (shared.clone(), tokio::sync::oneshot::channel::<()>());
@@ -105,7 +105,7 @@ async fn what_a_call_that_was_given_up_left_is_counted_when_its_leader_is_lost()
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
     let first = cluster.client(next).next_at_last(7).await;
     let skipped = cluster.nodes[&next]
-        .shared()
+        .context()
         .metrics
         .skipped(SkipCause::leader_change);
     assert!(

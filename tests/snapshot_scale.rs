@@ -132,12 +132,12 @@ async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
     config.join = true;
     let peer_address = config.peer_listen.to_string();
     cluster.start_node(id).await;
-    let goal = cluster.nodes[&1].shared().group.nodes();
+    let goal = cluster.nodes[&1].context().group.nodes();
     let goal = goal.iter().find_map(|node| node.applied_index);
     let started = Instant::now();
     let request = AddNodeRequest { id, peer_address };
     to.admin.add_node(request).await.expect("it is added");
-    let group = cluster.nodes[&id].shared().group.clone();
+    let group = cluster.nodes[&id].context().group.clone();
     while group.nodes().iter().all(|node| node.applied_index < goal) {
         assert!(
             started.elapsed() < Duration::from_secs(600),
@@ -186,9 +186,9 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
             .await;
         promoted.expect("it votes");
     }
-    let term = cluster.nodes[&1].shared().group.leadership().borrow().term;
+    let term = cluster.nodes[&1].context().group.leadership().borrow().term;
 
-    let bumps = || cluster.nodes[&1].shared().metrics.bumps.get();
+    let bumps = || cluster.nodes[&1].context().metrics.bumps.get();
     let (callers, before, bumped) = (Callers::start(&client), written(), bumps());
     tokio::time::sleep(QUIET).await;
     callers.finish("without a snapshot").await;
@@ -204,13 +204,13 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
         "while one is sent: {} MB written",
         (written() - before) >> 20
     );
-    let metrics = &cluster.nodes[&1].shared().metrics;
+    let metrics = &cluster.nodes[&1].context().metrics;
     println!(
         "node 4, empty, had all after {took:.1?}: a snapshot of {} MB in {:.1} s",
         metrics.snapshot_bytes.get() >> 20,
         metrics.snapshot_seconds.get()
     );
     assert_eq!(metrics.snapshot_failures.get(), 0);
-    let now = cluster.nodes[&1].shared().group.leadership().borrow().term;
+    let now = cluster.nodes[&1].context().group.leadership().borrow().term;
     assert_eq!(now, term, "the leadership was given up meanwhile");
 }

@@ -114,7 +114,7 @@ async fn seen(
 ) -> NodeStatus {
     let looking = async {
         loop {
-            let status: StatusResponse = cluster.nodes[&leader].shared().status();
+            let status: StatusResponse = cluster.nodes[&leader].context().status();
             let node = status.nodes.into_iter().find(|node| node.id == id);
             match node {
                 Some(node) if fits(&node) => return node,
@@ -163,7 +163,7 @@ async fn a_learner_is_missed_and_a_node_that_a_new_leader_never_heard() {
     })
     .await;
     // A follower knows nothing of the others.
-    let status = cluster.nodes[&leader].shared().status();
+    let status = cluster.nodes[&leader].context().status();
     assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
 }
 

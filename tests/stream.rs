@@ -214,7 +214,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
         }
     });
     // That nothing happens any more cannot be awaited.
-    let metrics = &cluster.nodes[&leader].shared().metrics;
+    let metrics = &cluster.nodes[&leader].context().metrics;
     let answered = async {
         let mut before = 0;
         loop {
@@ -247,7 +247,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
 async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let metrics = cluster.nodes[&leader].shared().metrics.clone();
+    let metrics = cluster.nodes[&leader].context().metrics.clone();
     let mut stream = Stream::open(&mut cluster.client(leader)).await;
     let before = metrics.bump_entries.get();
     let keys: Vec<u64> = (5_000..6_000).collect();

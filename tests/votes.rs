@@ -43,7 +43,7 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
         "the node was up again after {:?}, within the follower lease",
         started - promised
     );
-    let mut leadership = cluster.nodes[&other].shared().group.leadership();
+    let mut leadership = cluster.nodes[&other].context().group.leadership();
     let later = leadership.wait_for(|now| now.term > term && now.leader.is_some());
     let seen = tokio::time::timeout(common::PATIENCE, later).await;
     drop(seen.unwrap().unwrap());
@@ -67,7 +67,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     .await;
     let leader = cluster.leader().await;
     let (restarted, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
-    let shared = cluster.nodes[&other].shared();
+    let shared = cluster.nodes[&other].context();
     let member = shared.group.members()[&restarted].0.clone();
     let header = shared.group.sender().header(restarted, &member);
     let term = cluster.client(leader).status().await.unwrap().term;

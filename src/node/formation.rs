@@ -8,14 +8,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 
-use super::Shared;
+use super::NodeContext;
 use crate::{sequence::NodeId, storage::Member, tasks::Fault};
 
 /// How soon a node that does not listen yet is greeted again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Founds the cluster if this node is the founding one. Returns when nothing is left to do.
-pub async fn form(shared: Arc<Shared>) {
+pub async fn form(shared: Arc<NodeContext>) {
     let config = &shared.config;
     if shared.group.is_formed() || config.join {
         return;
@@ -50,7 +50,7 @@ pub async fn form(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// Waits until the fresh node `id` listens at `address`.
     async fn meet(&self, id: NodeId, address: &str) -> Result<Member, Status> {
         let mut told = None;

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::join_all;
 
 use super::{
-    Shared,
+    NodeContext,
     builds::{shown, this_build},
     hello::HELLO_TIMEOUT,
 };
@@ -20,7 +20,7 @@ use crate::{
 /// How soon a member that did not answer is greeted again.
 const RETRY: Duration = Duration::from_secs(5);
 
-impl Shared {
+impl NodeContext {
     /// The release that a member runs, if it has told.
     pub(super) fn build_of(&self, node: NodeId) -> Option<Build> {
         if node == self.config.node_id {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::Shared;
+use super::NodeContext;
 use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
 
 /// How soon numbers are taken again after the fence fell for no lasting reason.
@@ -77,26 +77,26 @@ pub trait ForLeader: Sync {
     /// Answers it if this node leads.
     fn serve_locally(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has `leader` answer it.
     fn serve_remotely(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         leader: NodeId,
         member: &Member,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _node: &Shared) -> Option<Self::Answer> {
+    fn serve_without_leader(&self, _node: &NodeContext) -> Option<Self::Answer> {
         None
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// Has the leader answer a request, and looks for it until `deadline`.
     ///
     /// # Errors

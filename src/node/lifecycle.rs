@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Config, Shared, StartError, formation, rejoin,
+    Config, NodeContext, StartError, formation, rejoin,
     seams::{Addresses, FIRST_SET, Seams},
 };
 use crate::{
@@ -31,7 +31,7 @@ pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, S
 
 /// A running node.
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
     /// The tasks that a stop waits for.
     running: TaskTracker,
@@ -80,7 +80,7 @@ impl Node {
             tasks,
         )
         .await?;
-        let shared = Arc::new(Shared::new(config, seams, group, metrics, addresses));
+        let shared = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
         let node = Node {
             shared: shared.clone(),
             stop: CancellationToken::new(),
@@ -115,7 +115,7 @@ impl Node {
     }
 
     /// What the node's parts share.
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<NodeContext> {
         &self.shared
     }
 
@@ -229,7 +229,7 @@ mod tests {
 
     /// Bumps the section once this node leads and has its namespaces.
     async fn bump(node: &Node) -> Chunk {
-        let mut leadership = node.shared().group.leadership();
+        let mut leadership = node.context().group.leadership();
         loop {
             let now = leadership.wait_for(|now| now.own.is_some()).await;
             let term = now.expect("a node").term;
@@ -238,7 +238,10 @@ mod tests {
                 numbers: 10,
                 unused_max: 10,
             };
-            let proposed = node.shared().group.propose(term, Command::Bump(vec![bump]));
+            let proposed = node
+                .context()
+                .group
+                .propose(term, Command::Bump(vec![bump]));
             if let Ok(Outcome::Bumped(bumped)) = proposed.await
                 && let [Bumped::Chunk(chunk)] = bumped[..]
             {
@@ -253,7 +256,7 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let node = start(dir.path()).await;
         let before = bump(&node).await;
-        node.shared().group.panic_in_raft().await;
+        node.context().group.panic_in_raft().await;
         let reason = node.failed().await;
         assert!(matches!(reason, Fault::Panic { .. }), "{reason}");
         let text = reason.to_string();
@@ -262,7 +265,7 @@ mod tests {
         node.halt().await;
         let node = start(dir.path()).await;
         let record = node
-            .shared()
+            .context()
             .group
             .view()
             .section(&section())

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::Shared;
+use super::NodeContext;
 use crate::{
     clock::Instant,
     metrics::{PROCESS, whole},
@@ -16,7 +16,7 @@ use crate::{
 /// How long a scrape waits for the gauges that may block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl NodeContext {
     /// All metrics as text, up to date.
     pub async fn metrics_text(self: &Arc<Self>) -> String {
         self.measure_lease();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::Shared;
+use super::NodeContext;
 use crate::{
     consensus::{Leadership, Voters},
     sequence::NodeId,
@@ -37,7 +37,7 @@ pub struct Route {
     pub members: Vec<String>,
 }
 
-impl Shared {
+impl NodeContext {
     /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
     pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
         let lacks_members =

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::{deadline::budget_of, errors::to_client};
 use crate::{
-    node::{Origin, Shared},
+    node::{NodeContext, Origin},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{self, admin_server::Admin},
@@ -17,12 +17,12 @@ use crate::{
 
 /// The service `ratchet.v1.Admin`.
 pub struct AdminService {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
 }
 
 impl AdminService {
     /// Creates the service of the node `shared`.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<NodeContext>) -> Self {
         AdminService { shared }
     }
 

@@ -20,8 +20,8 @@ use super::deadline::deadline_in;
 use crate::{
     consensus::Leadership,
     node::{
-        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
-        SequenceRequest, Shared, leader_of,
+        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext, Origin,
+        Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -45,7 +45,7 @@ struct ReplyBatch {
 /// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
 /// on while the follower does not read the replies.
 pub fn answer_stream(
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
     requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
 ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
@@ -69,7 +69,7 @@ pub fn answer_stream(
 /// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
 /// that fails is a reply.
 pub async fn administer(
-    shared: &Arc<Shared>,
+    shared: &Arc<NodeContext>,
     message: AdministerRequest,
 ) -> Result<AdministerReply, Status> {
     use administer_reply::Reply;
@@ -92,7 +92,7 @@ pub async fn administer(
 /// A request that has to wait continues in a task of its own: this function polls nothing while the follower
 /// does not read, and numbers that were taken must not wait for that.
 async fn answer_requests(
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<ReplyBatch, Status>>,
 ) {
@@ -154,7 +154,7 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
 
 /// Answers one forwarded request, and records how long it took.
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> MeteredReply {
+async fn answer_request(shared: Arc<NodeContext>, request: ForwardRequest) -> MeteredReply {
     use forward_reply::Reply;
     let arrived = Instant::now();
     let deadline = deadline_in(request.budget_ms, &shared.config);
@@ -207,7 +207,7 @@ fn not_leader(now: &Leadership) -> NotLeader {
 /// # Errors
 /// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    shared: &Arc<Shared>,
+    shared: &Arc<NodeContext>,
     message: M,
     deadline: Instant,
 ) -> Result<Answered<Q::Answer>, Failure> {

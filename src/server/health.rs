@@ -10,7 +10,7 @@ use tonic_health::pb::{
     health_server::Health,
 };
 
-use crate::node::Shared;
+use crate::node::NodeContext;
 
 /// The services whose health can be asked for. The empty name means the whole node. They share one state: all
 /// are ready, or none.
@@ -18,13 +18,13 @@ const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
 
 /// The service `grpc.health.v1.Health`.
 pub struct HealthService {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl HealthService {
     /// Creates the service of the node `shared`. Its watch streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+    pub fn new(shared: Arc<NodeContext>, stop: CancellationToken) -> Self {
         HealthService { shared, stop }
     }
 }
@@ -64,7 +64,7 @@ impl Health for HealthService {
     }
 }
 
-fn serving(shared: &Shared) -> ServingStatus {
+fn serving(shared: &NodeContext) -> ServingStatus {
     match shared.readiness() {
         Ok(()) => ServingStatus::Serving,
         Err(_) => ServingStatus::NotServing,

@@ -11,10 +11,10 @@ use axum::{
     routing::get,
 };
 
-use crate::node::Shared;
+use crate::node::NodeContext;
 
 /// The routes of the port.
-pub fn routes(shared: Arc<Shared>) -> Router {
+pub fn routes(shared: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
@@ -22,18 +22,18 @@ pub fn routes(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn metrics(State(shared): State<Arc<NodeContext>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], shared.metrics_text().await)
 }
 
 /// Fails once the node has a fault that stops it.
-async fn livez(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn livez(State(shared): State<Arc<NodeContext>>) -> impl IntoResponse {
     probe(shared.fault().map_or(Ok(()), Err))
 }
 
 /// Fails while this node cannot answer requests, so that they go to another one.
-async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn readyz(State(shared): State<Arc<NodeContext>>) -> impl IntoResponse {
     probe(shared.readiness())
 }
 

@@ -9,7 +9,7 @@
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextStream`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
-//!    `Shared::serve` or `Shared::administer` of [`crate::node`]. The node answers, or asks the leader.
+//!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
@@ -48,7 +48,7 @@ use unfinished::MeteredRoutes;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
-    node::{Config, Node, Seams, Shared, StartError},
+    node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -81,7 +81,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
     let server = Server {
-        shared: node.shared().clone(),
+        shared: node.context().clone(),
         stop: node.stopping(),
         client_connections_max,
     };
@@ -99,7 +99,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 /// Serves the ports of one node.
 #[derive(Clone)]
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
     client_connections_max: u64,
 }

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::forwarded;
 use crate::{
     consensus::{Group, RaftRpc},
-    node::Shared,
+    node::NodeContext,
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
         HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_server::Peer,
@@ -22,13 +22,13 @@ use crate::{
 /// The service `ratchet.peer.v1.Peer`.
 #[derive(Clone)]
 pub struct PeerService {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl PeerService {
     /// Creates the service of the node `shared`. Its streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+    pub fn new(shared: Arc<NodeContext>, stop: CancellationToken) -> Self {
         PeerService { shared, stop }
     }
 

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
-    node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
+    node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
@@ -18,13 +18,13 @@ use crate::{
 
 /// The service `ratchet.v1.Sequencer`.
 pub struct SequencerService {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl SequencerService {
     /// Creates the service of the node `shared`. Its streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+    pub fn new(shared: Arc<NodeContext>, stop: CancellationToken) -> Self {
         SequencerService { shared, stop }
     }
 

@@ -28,7 +28,7 @@ use super::{
     errors::{count_response_errors, count_stream_error, to_client},
 };
 use crate::{
-    node::{Failure, NextMany, Origin, Reservation, Shared},
+    node::{Failure, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextStreamRequest, NextStreamResponse},
 };
 
@@ -56,7 +56,7 @@ struct Reply {
 /// One stream's reference to the node. Each request clones an `Arc` of this instead of the node's own, whose
 /// counter all streams share: cores would contend for it.
 struct NodeRef {
-    shared: Arc<Shared>,
+    shared: Arc<NodeContext>,
 }
 
 /// The responses to a stream of requests.
@@ -81,7 +81,11 @@ pub struct ResponseStream<R> {
 
 impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers `requests` until they end or `stop` does.
-    pub fn new(shared: Arc<Shared>, stop: WaitForCancellationFutureOwned, requests: R) -> Self {
+    pub fn new(
+        shared: Arc<NodeContext>,
+        stop: WaitForCancellationFutureOwned,
+        requests: R,
+    ) -> Self {
         shared.metrics.streams.inc();
         ResponseStream {
             requests,
@@ -241,7 +245,7 @@ async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant
 
 /// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
 async fn serve(
-    shared: &Arc<Shared>,
+    shared: &Arc<NodeContext>,
     message: NextStreamRequest,
     keys: usize,
     deadline: Instant,

@@ -281,7 +281,7 @@ impl Cluster {
 
     /// Waits until `id` has a leader that `fits`, and answers who.
     pub async fn leader_seen_by(&self, id: u64, fits: impl Fn(u64) -> bool) -> u64 {
-        let mut leadership = self.nodes[&id].shared().group.leadership();
+        let mut leadership = self.nodes[&id].context().group.leadership();
         let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));
         let now = tokio::time::timeout(PATIENCE, seen)
             .await
@@ -295,7 +295,7 @@ impl Cluster {
         let looking = async {
             loop {
                 let seen = self.nodes.iter().map(|(id, node)| {
-                    let now = node.shared().group.leadership().borrow().clone();
+                    let now = node.context().group.leadership().borrow().clone();
                     (now.term, now.own.is_some(), *id)
                 });
                 if let Some((_, true, id)) = seen.max() {
@@ -311,7 +311,7 @@ impl Cluster {
 
     /// Up to where `leader` knows the log to be on `id`'s disk.
     pub fn acknowledged(&self, leader: u64, id: u64) -> Option<u64> {
-        let nodes = self.nodes[&leader].shared().group.nodes();
+        let nodes = self.nodes[&leader].context().group.nodes();
         let node = nodes.into_iter().find(|node| node.id == id);
         node.and_then(|node| node.log_index)
     }

@@ -174,8 +174,8 @@ impl World {
 
     async fn serve(self: Arc<Self>, id: Host, node: &Node) -> String {
         let doors = Doors {
-            shared: node.shared().clone(),
-            peers: Arc::new(PeerService::new(node.shared().clone(), node.stopping())),
+            shared: node.context().clone(),
+            peers: Arc::new(PeerService::new(node.context().clone(), node.stopping())),
         };
         let mut messages = self.network.open(id);
         self.trace

@@ -16,7 +16,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use ratchet::{node::Shared, server::PeerService};
+use ratchet::{node::NodeContext, server::PeerService};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tonic::Status;
 
@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 /// What a node answers messages with.
 #[derive(Clone)]
 pub struct Doors {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<NodeContext>,
     pub peers: Arc<PeerService>,
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What the front doors and the node's own tasks share.
-pub struct Shared {
+pub struct NodeContext {
     /// The configuration.
     pub config: Config,
     /// The Raft group.
@@ -51,19 +51,19 @@ pub struct Shared {
     pub(super) reading: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Shared {
+impl NodeContext {
     pub(super) fn new(
         config: Config,
         seams: Seams,
         group: Arc<Group>,
         metrics: Arc<Metrics>,
         addresses: Addresses,
-    ) -> Shared {
+    ) -> NodeContext {
         let sender = group.sender().clone();
         let advertised = |name: &Option<String>, address: SocketAddr| {
             name.clone().unwrap_or_else(|| address.to_string())
         };
-        Shared {
+        NodeContext {
             client_address: advertised(&config.advertise, addresses.client),
             peer_address: advertised(
                 &config
