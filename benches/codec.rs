@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
 use ratchet::{
-    proto::v1::{NextRequest, NextStreamRequest, NextStreamResponse, key::Kind},
+    proto::v1::{NextManyRequest, NextManyResponse, NextRequest, key::Kind},
     sequence::{Bump, Command, NamespaceId, SectionId, SectionKey},
     storage::codec,
 };
@@ -17,17 +17,17 @@ const KEYS: u64 = 1_000;
 
 fn messages(c: &mut Criterion) {
     let mut group = c.benchmark_group("wire");
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         id: 7,
         namespace: "book".into(),
         ids: (0..KEYS).collect(),
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
-    let response = NextStreamResponse {
+    let response = NextManyResponse {
         id: 7,
         firsts: (0..KEYS).map(|n| 1_000_000 + n).collect(),
         increment: 1,
-        ..NextStreamResponse::default()
+        ..NextManyResponse::default()
     };
     let one = NextRequest {
         namespace: "book".into(),
@@ -45,7 +45,7 @@ fn messages(c: &mut Criterion) {
     group.throughput(Throughput::Elements(KEYS));
     let bytes = request.encode_to_vec();
     group.bench_function("read a request for 1 000 keys", |b| {
-        b.iter(|| NextStreamRequest::decode(black_box(&bytes[..])).expect("a request"));
+        b.iter(|| NextManyRequest::decode(black_box(&bytes[..])).expect("a request"));
     });
     group.bench_function("write an answer for 1 000 keys", |b| {
         b.iter(|| black_box(&response).encode_to_vec());

@@ -10,8 +10,8 @@ use std::{
 use common::{PATIENCE, free_ports, id, links::Cluster, own_ip, processes::Processes};
 use futures::{StreamExt, future::join_all, stream::BoxStream};
 use ratchet::proto::v1::{
-    CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextRequest, NextResponse,
-    NextStreamRequest, NextStreamResponse, Route, WatchRouteRequest,
+    CreateNamespaceRequest, CurrentRequest, CurrentResponse, KeyKind, NextManyRequest,
+    NextManyResponse, NextRequest, NextResponse, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 use ratchet_client::{self, Client, Error, Key};
@@ -393,19 +393,19 @@ struct Broken;
 
 #[tonic::async_trait]
 impl Sequencer for Broken {
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        requests: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        requests: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         let answers = requests.into_inner().map(|request| {
             let request = request?;
-            Ok(NextStreamResponse {
+            Ok(NextManyResponse {
                 id: request.id,
                 firsts: vec![7; request.ids.len()],
                 increment: 1,
-                ..NextStreamResponse::default()
+                ..NextManyResponse::default()
             })
         });
         Ok(Response::new(answers.boxed()))

@@ -14,7 +14,7 @@ use common::{
     own_ip,
     processes::{Process, Processes},
 };
-use ratchet::proto::v1::NextStreamRequest;
+use ratchet::proto::v1::NextManyRequest;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -50,14 +50,14 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     let shared = cluster.nodes[&1].context().clone();
     // A call that is quiet for longer than a connection may be idle.
     let (messages, stream) = mpsc::channel(1);
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         namespace: "book".into(),
         ids: vec![1],
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     let mut client = cluster.client(1);
     messages.send(request.clone()).await.unwrap();
-    let answers = client.sequencer.next_stream(ReceiverStream::new(stream));
+    let answers = client.sequencer.next_many(ReceiverStream::new(stream));
     let mut answers = answers.await.unwrap().into_inner();
     let first = answers.message().await.unwrap().expect("an answer").firsts[0];
     let config = &cluster.configs[&1];

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, history::Load, links::Cluster, processes::Processes, unhurried};
-use ratchet::proto::v1::{NextStreamRequest, TransferLeadershipRequest};
+use ratchet::proto::v1::{NextManyRequest, TransferLeadershipRequest};
 
 async fn transfer(cluster: &Processes, to: Option<u64>) -> u64 {
     let mut client = cluster.client(1);
@@ -124,13 +124,13 @@ fn in_its_own_time(config: &mut ratchet::node::Config) {
 
 /// Takes a number of each key, and fails unless it is `expected`.
 async fn expect_of_all(client: &mut Client, expected: u64) {
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         namespace: "book".into(),
         ids: (1..=KEYS).collect(),
         timeout_ms: PATIENCE.as_millis() as u64,
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
-    let answers = client.sequencer.next_stream(tokio_stream::once(request));
+    let answers = client.sequencer.next_many(tokio_stream::once(request));
     let mut answers = answers.await.expect("a stream").into_inner();
     let answer = answers.message().await.expect("no error");
     let answer = answer.expect("an answer");

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{PATIENCE, id, links::Cluster};
-use ratchet::proto::v1::{CreateNamespaceRequest, NextStreamRequest, TransferLeadershipRequest};
+use ratchet::proto::v1::{CreateNamespaceRequest, NextManyRequest, TransferLeadershipRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -295,11 +295,11 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     );
     let again = client.admin.create_namespace(full).await;
     assert_eq!(again.map(drop).map_err(code), Err(Code::AlreadyExists));
-    let message = |namespace: &str, ids: &[u64]| NextStreamRequest {
+    let message = |namespace: &str, ids: &[u64]| NextManyRequest {
         namespace: namespace.to_owned(),
         ids: ids.to_vec(),
         counts: vec![2; ids.len()],
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     // Of key 1 there are two numbers, and then one; and a message fails as a whole.
     let messages = [
@@ -310,7 +310,7 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     let requests = tokio_stream::iter(messages);
     let mut answers = client
         .sequencer
-        .next_stream(requests)
+        .next_many(requests)
         .await
         .unwrap()
         .into_inner();

@@ -13,7 +13,7 @@ use ratchet::{
     metrics::SkipCause,
     node::config::FenceKind,
     proto::v1::{
-        NextStreamRequest, NextStreamResponse, TransferLeadershipRequest,
+        NextManyRequest, NextManyResponse, TransferLeadershipRequest,
         sequencer_client::SequencerClient,
     },
 };
@@ -33,18 +33,18 @@ const MESSAGES: u64 = 8;
 const COLD_KEYS: u64 = 2;
 
 /// The messages of one stream: warm ones, and between them some whose keys need a bump.
-fn messages(stream: u64) -> Vec<NextStreamRequest> {
+fn messages(stream: u64) -> Vec<NextManyRequest> {
     let warm: Vec<u64> = (0..MESSAGE_KEYS).map(|n| 1_000 + n % 100).collect();
     let cold = |id: u64| {
         let first = 1_000_000 + (stream * MESSAGES + id) * COLD_KEYS;
         (first..first + COLD_KEYS).collect()
     };
-    let message = |id, ids| NextStreamRequest {
+    let message = |id, ids| NextManyRequest {
         id,
         namespace: "book".into(),
         ids,
         timeout_ms: 60_000,
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     let rest = (2..=MESSAGES).map(|id| match id % 2 {
         0 => message(id, warm.clone()),
@@ -56,7 +56,7 @@ fn messages(stream: u64) -> Vec<NextStreamRequest> {
 }
 
 /// Opens the streams, which are never read.
-async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextStreamResponse>> {
+async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextManyResponse>> {
     let mut open = Vec::new();
     for first in (0..streams).step_by(CONNECTION_STREAMS as usize) {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
@@ -69,7 +69,7 @@ async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextStreamRes
         for stream in first..first + CONNECTION_STREAMS {
             let mut client = SequencerClient::new(channel.clone());
             let requests = iter(messages(stream)).chain(pending());
-            let answers = client.next_stream(requests).await.expect("a stream");
+            let answers = client.next_many(requests).await.expect("a stream");
             open.push(answers.into_inner());
         }
     }

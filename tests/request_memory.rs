@@ -8,7 +8,7 @@ use common::{PATIENCE, links::Cluster};
 use futures::future::join_all;
 use ratchet::{
     node::NodeContext,
-    proto::v1::{Failure, NextStreamRequest},
+    proto::v1::{Failure, NextManyRequest},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -46,14 +46,14 @@ async fn requests_that_wait_for_a_leader_hold_no_more_than_they_may() {
     // Half a megabyte each, and as much for the copy that would be forwarded.
     let asked = (0..3 * LIMIT_MB).map(|_| {
         let mut sequencer = client.sequencer.clone();
-        let request = NextStreamRequest {
+        let request = NextManyRequest {
             namespace: "book".into(),
             ids: (0..1 << 16).collect(),
             timeout_ms: 2_000,
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         async move {
-            let answers = sequencer.next_stream(tokio_stream::once(request)).await;
+            let answers = sequencer.next_many(tokio_stream::once(request)).await;
             match answers.unwrap().into_inner().message().await {
                 Ok(answer) => answer.expect("an answer").failure.expect("a failure"),
                 // Refused before the message was whole.

@@ -1,4 +1,4 @@
-//! `NextStream`: many keys in a message, many messages under way.
+//! `NextMany`: many keys in a message, many messages under way.
 
 mod common;
 
@@ -6,28 +6,28 @@ use std::{collections::BTreeSet, time::Duration};
 
 use common::{Client, PATIENCE, id, links::Cluster, unhurried};
 use prost::Message;
-use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextStreamRequest, NextStreamResponse};
+use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming};
 
 /// A stream to one node.
 struct Stream {
-    messages: mpsc::Sender<NextStreamRequest>,
-    answers: Streaming<NextStreamResponse>,
+    messages: mpsc::Sender<NextManyRequest>,
+    answers: Streaming<NextManyResponse>,
 }
 
 impl Stream {
     async fn open(client: &mut Client) -> Stream {
         let (messages, outgoing) = mpsc::channel(1);
-        let stream = client.sequencer.next_stream(ReceiverStream::new(outgoing));
+        let stream = client.sequencer.next_many(ReceiverStream::new(outgoing));
         Stream {
             answers: stream.await.expect("a stream").into_inner(),
             messages,
         }
     }
 
-    async fn ask(&mut self, request: NextStreamRequest) -> NextStreamResponse {
+    async fn ask(&mut self, request: NextManyRequest) -> NextManyResponse {
         let id = request.id;
         self.messages.send(request).await.expect("the stream lives");
         let answer = tokio::time::timeout(PATIENCE, self.answers.next()).await;
@@ -39,20 +39,20 @@ impl Stream {
         answer
     }
 
-    async fn refused(&mut self, request: NextStreamRequest, code: Code, says: &str) {
+    async fn refused(&mut self, request: NextManyRequest, code: Code, says: &str) {
         let failure = self.ask(request).await.failure.expect("a failure");
         assert_eq!(Code::from(failure.code), code, "{}", failure.message);
         assert!(failure.message.contains(says), "{}", failure.message);
     }
 }
 
-fn books(ids: &[u64], counts: &[u64]) -> NextStreamRequest {
-    NextStreamRequest {
+fn books(ids: &[u64], counts: &[u64]) -> NextManyRequest {
+    NextManyRequest {
         id: 7,
         namespace: "book".into(),
         ids: ids.to_vec(),
         counts: counts.to_vec(),
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
         assert_eq!(twice, BTreeSet::from([used + 4, used + 6]), "disjoint");
         let route = first.route.expect("a route for who knows none");
         assert_eq!(route.leader, leader);
-        let known = NextStreamRequest {
+        let known = NextManyRequest {
             route_version: route.version,
             ..books(&[9], &[])
         };
@@ -89,12 +89,12 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
     let leader = cluster.leader().await;
     for node in [leader, leader % 3 + 1] {
         let mut stream = Stream::open(&mut cluster.client(node)).await;
-        let film = NextStreamRequest {
+        let film = NextManyRequest {
             namespace: "film".into(),
             ..books(&[1], &[])
         };
         stream.refused(film, Code::NotFound, "\"film\"").await;
-        let names = NextStreamRequest {
+        let names = NextManyRequest {
             names: vec![b"x".to_vec().into()],
             ..books(&[], &[])
         };
@@ -102,7 +102,7 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
         stream
             .refused(names.clone(), wrong, "takes keys of kind id")
             .await;
-        let both = NextStreamRequest {
+        let both = NextManyRequest {
             ids: vec![1],
             ..names
         };
@@ -136,11 +136,11 @@ async fn a_key_whose_numbers_are_used_up_fails_alone() {
     };
     client.admin.create_namespace(few).await.expect("created");
     let mut stream = Stream::open(&mut client).await;
-    let ask = |counts: [u64; 2]| NextStreamRequest {
+    let ask = |counts: [u64; 2]| NextManyRequest {
         namespace: "few".into(),
         names: vec![b"a".to_vec().into(), b"b".to_vec().into()],
         counts: counts.to_vec(),
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     assert_eq!(stream.ask(ask([4, 1])).await.firsts, [1, 1]);
     let answer = stream.ask(ask([2, 2])).await;
@@ -173,11 +173,11 @@ async fn the_largest_message_of_keys_that_are_all_used_up_has_a_small_answer() {
     };
     client.admin.create_namespace(few).await.expect("created");
     let mut stream = Stream::open(&mut client).await;
-    let request = NextStreamRequest {
+    let request = NextManyRequest {
         namespace: "few".into(),
         ids: (0..KEYS as u64).collect(),
         counts: vec![1_000_000; KEYS],
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     };
     // Read by a client that takes messages of up to 4 MiB, as gRPC's usually do.
     let answer = stream.ask(request).await;
@@ -206,7 +206,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
     let keys: Vec<u64> = (0..KEYS as u64).collect();
     let sender = tokio::spawn(async move {
         for id in 0..MESSAGES {
-            let request = NextStreamRequest {
+            let request = NextManyRequest {
                 id,
                 ..books(&keys, &[])
             };
@@ -302,8 +302,8 @@ async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
     let follower = cluster.leader().await % 3 + 1;
     let (messages, outgoing) = mpsc::channel(IN_FLIGHT as usize);
     let mut client = cluster.client(follower);
-    let stream = client.sequencer.next_stream(ReceiverStream::new(outgoing));
-    let ask = |id| NextStreamRequest {
+    let stream = client.sequencer.next_many(ReceiverStream::new(outgoing));
+    let ask = |id| NextManyRequest {
         id,
         timeout_ms: TIMEOUT.as_millis() as u64,
         ..books(&[id % 10], &[])

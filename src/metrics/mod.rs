@@ -56,7 +56,7 @@ metrics! {
         answers: Counter,
         /// Numbers skipped, by cause; for leader_change an upper bound.
         numbers_skipped: Counters<SkipCause>,
-        /// Requests of callers that ended in an error, by gRPC code. In a NextStream call, each message
+        /// Requests of callers that ended in an error, by gRPC code. In a NextMany call, each message
         /// that failed as a whole and each key whose numbers are used up count as one.
         errors: Counters<Code>,
         /// Time from a request's arrival to its answer.
@@ -128,7 +128,7 @@ metrics! {
         client_connections: Gauge,
         /// Connections of clients that were refused because there were too many.
         client_connections_refused: Counter,
-        /// NextStream calls in progress.
+        /// NextMany calls in progress.
         streams: Gauge,
         /// Memory held by waiting requests and by answers that are not sent yet.
         request_bytes: Gauge,

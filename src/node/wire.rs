@@ -86,10 +86,10 @@ impl From<&Current> for v1::CurrentRequest {
     }
 }
 
-impl TryFrom<v1::NextStreamRequest> for NextMany {
+impl TryFrom<v1::NextManyRequest> for NextMany {
     type Error = Status;
 
-    fn try_from(message: v1::NextStreamRequest) -> Result<NextMany, Status> {
+    fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Status> {
         let (ids, names) = (message.ids, message.names);
         if !ids.is_empty() && !names.is_empty() {
             return Err(Status::invalid_argument(format!(
@@ -107,13 +107,13 @@ impl TryFrom<v1::NextStreamRequest> for NextMany {
     }
 }
 
-impl From<&NextMany> for v1::NextStreamRequest {
+impl From<&NextMany> for v1::NextManyRequest {
     fn from(request: &NextMany) -> Self {
         let (ids, names) = match &request.keys {
             Keys::Ids(ids) => (ids.clone(), Vec::new()),
             Keys::Names(names) => (Vec::new(), names.clone()),
         };
-        v1::NextStreamRequest {
+        v1::NextManyRequest {
             namespace: request.namespace.clone(),
             ids,
             names,
@@ -169,8 +169,8 @@ impl From<Answered<Option<u64>>> for v1::CurrentResponse {
     }
 }
 
-impl From<v1::NextStreamResponse> for Answered<ManyRanges> {
-    fn from(message: v1::NextStreamResponse) -> Self {
+impl From<v1::NextManyResponse> for Answered<ManyRanges> {
+    fn from(message: v1::NextManyResponse) -> Self {
         let exhausted = message.exhausted.map(|exhausted| Exhausted {
             places: exhausted.places,
             left: exhausted.left,
@@ -187,14 +187,14 @@ impl From<v1::NextStreamResponse> for Answered<ManyRanges> {
     }
 }
 
-impl From<Answered<ManyRanges>> for v1::NextStreamResponse {
+impl From<Answered<ManyRanges>> for v1::NextManyResponse {
     fn from(Answered { answer, route }: Answered<ManyRanges>) -> Self {
         let exhausted = answer.exhausted.map(|exhausted| v1::Exhausted {
             places: exhausted.places,
             left: exhausted.left,
             failure: Some((&exhausted.why).into()),
         });
-        v1::NextStreamResponse {
+        v1::NextManyResponse {
             id: 0,
             firsts: answer.firsts,
             increment: answer.increment,
@@ -245,15 +245,15 @@ mod tests {
         })
     }
 
-    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> v1::NextStreamRequest {
-        v1::NextStreamRequest {
+    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> v1::NextManyRequest {
+        v1::NextManyRequest {
             namespace: "book".into(),
             ids,
             names,
             counts,
             route_version: 3,
             members_version: Some(4),
-            ..v1::NextStreamRequest::default()
+            ..v1::NextManyRequest::default()
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
             many(vec![], vec![Bytes::from_static(b"k")], vec![]),
         ] {
             let request = NextMany::try_from(message.clone()).unwrap();
-            assert_eq!(v1::NextStreamRequest::from(&request), message);
+            assert_eq!(v1::NextManyRequest::from(&request), message);
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
             let answer = Answered::<Option<u64>>::from(current.clone());
             assert_eq!(v1::CurrentResponse::from(answer), current);
         }
-        let many = v1::NextStreamResponse {
+        let many = v1::NextManyResponse {
             firsts: vec![1, 0],
             increment: 2,
             exhausted: Some(v1::Exhausted {
@@ -309,15 +309,15 @@ mod tests {
                 failure: Some((&Status::out_of_range("used up")).into()),
             }),
             route: some_route(),
-            ..v1::NextStreamResponse::default()
+            ..v1::NextManyResponse::default()
         };
         let answer = Answered::<ManyRanges>::from(many.clone());
-        assert_eq!(v1::NextStreamResponse::from(answer), many);
+        assert_eq!(v1::NextManyResponse::from(answer), many);
     }
 
     #[test]
     fn a_message_that_is_no_request_is_refused_with_what_is_wrong() {
-        let refused = |message: v1::NextStreamRequest| {
+        let refused = |message: v1::NextManyRequest| {
             NextMany::try_from(message)
                 .unwrap_err()
                 .message()

@@ -14,7 +14,7 @@ use tower::util::MapResponseLayer;
 use crate::{
     metrics::Metrics,
     node::{Failure, RETRY_AFTER_MS},
-    proto::v1::NextStreamResponse,
+    proto::v1::NextManyResponse,
 };
 
 /// The header that tells a gRPC client after how many milliseconds to retry, if its policy retries at all
@@ -64,7 +64,7 @@ fn count_call(metrics: &Metrics, headers: &HeaderMap) {
 
 /// Counts the errors inside one response of a stream: that of the whole request, and one for each exhausted
 /// key.
-pub fn count_response_errors(metrics: &Metrics, answer: &NextStreamResponse) {
+pub fn count_response_errors(metrics: &Metrics, answer: &NextManyResponse) {
     if let Some(failure) = &answer.failure {
         count(metrics, Code::from_i32(failure.code), 1);
     }

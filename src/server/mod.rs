@@ -7,7 +7,7 @@
 //!    and serves its calls; `calls.rs` knows when it is idle.
 //! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
-//!    `NextStream`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
+//!    `NextMany`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).

@@ -1,4 +1,4 @@
-//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextStream` is in [`super::stream`].
+//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextMany` is in [`super::stream`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
     node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest, Route,
+        CurrentRequest, CurrentResponse, NextManyRequest, NextRequest, NextResponse, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
@@ -53,12 +53,12 @@ impl Sequencer for SequencerService {
         self.serve::<_, Next, _>(request).await
     }
 
-    type NextStreamStream = ResponseStream<Streaming<NextStreamRequest>>;
+    type NextManyStream = ResponseStream<Streaming<NextManyRequest>>;
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        requests: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        requests: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let answers = ResponseStream::new(self.shared.clone(), stop, requests.into_inner());
         Ok(Response::new(answers))

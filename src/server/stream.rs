@@ -1,4 +1,4 @@
-//! `NextStream`: turns a stream of requests into the stream of their responses.
+//! `NextMany`: turns a stream of requests into the stream of their responses.
 //!
 //! A request that can be answered at once is answered where it is read. One that has to wait continues in a
 //! task of its own: this stream is not polled while the caller does not read, and numbers that were taken must
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     node::{Failure, NextMany, NodeContext, Origin, Reservation},
-    proto::v1::{NextStreamRequest, NextStreamResponse},
+    proto::v1::{NextManyRequest, NextManyResponse},
 };
 
 /// How many requests of one stream may wait at a time. No further one is read either while those that wait
@@ -46,7 +46,7 @@ type ReplyFuture = ReusableBoxFuture<'static, Reply>;
 
 /// The response to one request, and what it counts against the limits.
 struct Reply {
-    answer: NextStreamResponse,
+    answer: NextManyResponse,
     /// How many keys the request has.
     keys: usize,
     /// The memory reserved for the response until it is sent.
@@ -79,7 +79,7 @@ pub struct ResponseStream<R> {
     ended: bool,
 }
 
-impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream<R> {
+impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers `requests` until they end or `stop` does.
     pub fn new(
         shared: Arc<NodeContext>,
@@ -113,7 +113,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
     fn poll_waiting(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
+    ) -> Poll<Option<Result<NextManyResponse, Status>>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
             // The task panicked, or the runtime shuts down.
@@ -132,7 +132,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> ResponseStream
     fn poll_requests(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<NextStreamResponse, Status>>> {
+    ) -> Poll<Option<Result<NextManyResponse, Status>>> {
         while self.waiting.len() < UNANSWERED_MAX && self.waiting_keys < UNANSWERED_KEYS_MAX {
             // Checked at least once in IMMEDIATE_MAX requests: a caller that never pauses must not keep the
             // node from stopping.
@@ -188,8 +188,8 @@ impl<R> Drop for ResponseStream<R> {
     }
 }
 
-impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for ResponseStream<R> {
-    type Item = Result<NextStreamResponse, Status>;
+impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for ResponseStream<R> {
+    type Item = Result<NextManyResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
@@ -220,7 +220,7 @@ impl<R: Stream<Item = Result<NextStreamRequest, Status>> + Unpin> Stream for Res
 }
 
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
-async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant) -> Reply {
+async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) -> Reply {
     let (id, shared) = (request.id, &node.shared);
     let keys = request.ids.len() + request.names.len();
     let patience = match request.timeout_ms {
@@ -228,9 +228,9 @@ async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant
         millis => Some(Duration::from_millis(millis)),
     };
     let deadline = arrived + budget(patience, &shared.config);
-    let failed = |failure| NextStreamResponse {
+    let failed = |failure| NextManyResponse {
         failure: Some((&to_client(failure)).into()),
-        ..NextStreamResponse::default()
+        ..NextManyResponse::default()
     };
     let (answered, reservation) = serve(shared, request, keys, deadline).await;
     let mut answer = answered.unwrap_or_else(failed);
@@ -246,10 +246,10 @@ async fn answer(node: Arc<NodeRef>, request: NextStreamRequest, arrived: Instant
 /// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
 async fn serve(
     shared: &Arc<NodeContext>,
-    message: NextStreamRequest,
+    message: NextManyRequest,
     keys: usize,
     deadline: Instant,
-) -> (Result<NextStreamResponse, Failure>, Option<Reservation>) {
+) -> (Result<NextManyResponse, Failure>, Option<Reservation>) {
     let request = match NextMany::try_from(message) {
         Ok(request) => request,
         Err(status) => return (Err(status.into()), None),
@@ -257,7 +257,7 @@ async fn serve(
     match shared.request_memory.reserve_for_answer(keys) {
         Ok(reservation) => {
             let answer = shared.serve(request, Origin::Client, deadline).await;
-            (answer.map(NextStreamResponse::from), reservation)
+            (answer.map(NextManyResponse::from), reservation)
         }
         Err(status) => (Err(status.into()), None),
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use ratchet::proto::v1::{
-    CurrentRequest, Key, NextRequest, NextResponse, NextStreamRequest, admin_client::AdminClient,
+    CurrentRequest, Key, NextManyRequest, NextRequest, NextResponse, admin_client::AdminClient,
     key::Kind, sequencer_client::SequencerClient,
 };
 use tokio::{
@@ -131,14 +131,14 @@ impl Client {
 
     /// The next number of a book, by way of a stream.
     pub async fn next_by_stream(&mut self, key: u64) -> Result<u64, Status> {
-        let request = NextStreamRequest {
+        let request = NextManyRequest {
             namespace: "book".to_owned(),
             ids: vec![key],
             timeout_ms: self.timeout.as_millis() as u64,
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         let requests = self.request(tokio_stream::once(request));
-        let mut answers = self.sequencer.next_stream(requests).await?.into_inner();
+        let mut answers = self.sequencer.next_many(requests).await?.into_inner();
         let answer = answers.message().await?;
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         match answer.failure {
