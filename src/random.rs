@@ -62,7 +62,7 @@ mod tests {
         let draw = |seed: Option<u64>| {
             std::thread::spawn(move || {
                 seed.inspect(|seed| seed_this_thread(*seed));
-                [number(), number()]
+                [u64(), u64()]
             })
             .join()
             .unwrap()

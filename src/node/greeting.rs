@@ -53,15 +53,15 @@ impl NodeContext {
             let members = self.group.members().into_iter();
             let unknown = members.filter(|(id, _)| self.build_of(*id).is_none());
             let greeted = unknown.map(|(id, (member, _))| {
-                let shared = &self;
+                let context = &self;
                 async move {
-                    let request = HelloRequest::from_node(&shared.config, id);
+                    let request = HelloRequest::from_node(&context.config, id);
                     let hello =
-                        shared
+                        context
                             .transport
                             .hello(&member.peer_address, request, HELLO_TIMEOUT);
                     match hello.await {
-                        Ok(hello) => shared.note_build(id, hello.build),
+                        Ok(hello) => context.note_build(id, hello.build),
                         Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
                     }
                 }

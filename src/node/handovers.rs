@@ -43,7 +43,7 @@ impl Handovers {
         let handover = Handover {
             term,
             successor,
-            outcome: begin(successor).boxed().context(),
+            outcome: begin(successor).boxed().shared(),
         };
         *current = Some(handover.clone());
         Ok(handover)

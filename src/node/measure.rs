@@ -23,10 +23,10 @@ impl NodeContext {
         self.measure_group();
         let read = async {
             let alone = self.reading.clone().lock_owned().await;
-            let shared = self.clone();
+            let context = self.clone();
             let work = self.group.store().blocking();
             work.run(move || {
-                shared.measure_machine();
+                context.measure_machine();
                 drop(alone);
             })
             .await

@@ -81,13 +81,13 @@ impl NodeContext {
         let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
         stream::unfold(
             (self, seen),
-            |(shared, (mut leads, mut votes, told))| async move {
+            |(context, (mut leads, mut votes, told))| async move {
                 loop {
                     let now = leads.borrow_and_update().clone();
                     let voters = votes.borrow_and_update().clone();
-                    let route = shared.known_route(&now, &voters);
+                    let route = context.known_route(&now, &voters);
                     if route.is_some() && route != told {
-                        return Some((route.clone()?, (shared, (leads, votes, route))));
+                        return Some((route.clone()?, (context, (leads, votes, route))));
                     }
                     tokio::select! {
                         biased;
