@@ -48,10 +48,10 @@ impl Bench {
             let node = server::start(config, Seams::default())
                 .await
                 .expect("a node");
-            let group = node.shared().group.clone();
+            let group = node.context().group.clone();
             // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);
-            let asked = node.shared().serve(book(), Origin::Client, deadline);
+            let asked = node.context().serve(book(), Origin::Client, deadline);
             asked.await.expect("an answer");
             let lease = group.leadership().borrow().own.clone();
             let lease = lease.expect("it leads");

@@ -18,9 +18,9 @@ pub mod sequence;
 
 pub mod clock;
 pub mod metrics;
-pub mod planted;
+pub mod ordered_watch;
+pub mod planted_bugs;
 pub mod proto;
 pub mod random;
 pub mod tasks;
 pub mod version;
-pub mod watch;

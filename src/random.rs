@@ -18,7 +18,7 @@ pub fn seed_this_thread(seed: u64) {
 }
 
 /// A random number.
-pub fn number() -> u64 {
+pub fn u64() -> u64 {
     Random.next_u64()
 }
 
@@ -62,7 +62,7 @@ mod tests {
         let draw = |seed: Option<u64>| {
             std::thread::spawn(move || {
                 seed.inspect(|seed| seed_this_thread(*seed));
-                [number(), number()]
+                [u64(), u64()]
             })
             .join()
             .unwrap()

@@ -17,7 +17,7 @@ use std::{
 
 use futures::FutureExt;
 
-use crate::watch;
+use crate::ordered_watch;
 
 tokio::task_local! {
     /// The node that the current task belongs to.
@@ -49,7 +49,7 @@ pub enum Fault {
 /// The tasks of one node, and the fault that stops the node, once there is one.
 #[derive(Clone, Default)]
 pub struct Tasks {
-    failed: watch::Sender<Option<Fault>>,
+    failed: ordered_watch::Sender<Option<Fault>>,
 }
 
 impl Tasks {
@@ -97,7 +97,7 @@ impl Tasks {
     }
 
     /// Watches for the fault that stops the node.
-    pub fn failed(&self) -> watch::Receiver<Option<Fault>> {
+    pub fn failed(&self) -> ordered_watch::Receiver<Option<Fault>> {
         self.failed.subscribe()
     }
 }

@@ -12,8 +12,8 @@ use crate::{
     target::{Server, Target},
 };
 use api::{
-    CurrentRequest, CurrentResponse, NextRequest, NextResponse, NextStreamRequest,
-    NextStreamResponse, Route, WatchRouteRequest,
+    CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
+    Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 
@@ -72,7 +72,7 @@ struct Echo;
 
 #[tonic::async_trait]
 impl Sequencer for Echo {
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
     async fn next(&self, _request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         Ok(Response::new(NextResponse {
@@ -83,17 +83,17 @@ impl Sequencer for Echo {
         }))
     }
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        requests: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        requests: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         let answers = requests.into_inner().map(|request| {
-            let NextStreamRequest { id, ids, .. } = request?;
-            Ok(NextStreamResponse {
+            let NextManyRequest { id, ids, .. } = request?;
+            Ok(NextManyResponse {
                 id,
                 firsts: ids,
                 increment: 1,
-                ..NextStreamResponse::default()
+                ..NextManyResponse::default()
             })
         });
         Ok(Response::new(answers.boxed()))

@@ -1,4 +1,4 @@
-//! Drives `NextStream`: keeps a window of messages in flight on each stream.
+//! Drives `NextMany`: keeps a window of messages in flight on each stream.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -15,9 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
 
 use crate::{load::PACER_INTERVAL, recorder::Recorder, target::NAMESPACE};
-use ratchet_client::api::{
-    NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient,
-};
+use ratchet_client::api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient};
 
 /// The largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -61,7 +59,7 @@ struct Window<'a> {
     recorder: &'a Recorder,
     place: usize,
     rng: SmallRng,
-    messages: mpsc::Sender<NextStreamRequest>,
+    messages: mpsc::Sender<NextManyRequest>,
     /// The messages in flight, by id.
     sent: Vec<Option<InFlight>>,
     /// The ids that are not in use.
@@ -82,9 +80,9 @@ async fn ask(
     let window = recorder.load.in_flight;
     let (messages, outgoing) = mpsc::channel(window);
     let client = SequencerClient::new(channel);
-    let mut answers: Streaming<NextStreamResponse> = client
+    let mut answers: Streaming<NextManyResponse> = client
         .max_decoding_message_size(ANSWER_BYTES_MAX)
-        .next_stream(ReceiverStream::new(outgoing))
+        .next_many(ReceiverStream::new(outgoing))
         .await?
         .into_inner();
     let mut window = Window {
@@ -132,13 +130,13 @@ impl Window<'_> {
             let key = ids[0];
             let floor = self.recorder.floor(key);
             self.sent[id] = Some(InFlight { since, key, floor });
-            let request = NextStreamRequest {
+            let request = NextManyRequest {
                 id: id as u64,
                 namespace: NAMESPACE.to_owned(),
                 ids,
                 // The newest possible version, so that no route comes back: the benchmark chooses the server.
                 route_version: u64::MAX,
-                ..NextStreamRequest::default()
+                ..NextManyRequest::default()
             };
             let sent = self.messages.send(request).await;
             sent.map_err(|_| Status::unavailable("the server ended the stream"))?;
@@ -146,7 +144,7 @@ impl Window<'_> {
         Ok(())
     }
 
-    fn answered(&mut self, answer: NextStreamResponse) {
+    fn answered(&mut self, answer: NextManyResponse) {
         let id = answer.id as usize;
         let Some(sent) = self.sent.get_mut(id).and_then(Option::take) else {
             return self

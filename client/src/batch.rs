@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::{
-    api::{Exhausted, Failure, NextStreamRequest, NextStreamResponse},
+    api::{Exhausted, Failure, NextManyRequest, NextManyResponse},
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
@@ -57,7 +57,7 @@ impl Batch {
     pub fn new(
         requests: Vec<PendingRequest>,
         marks: &HighWaterMarks,
-        message: &mut NextStreamRequest,
+        message: &mut NextManyRequest,
     ) -> Batch {
         let namespace = requests.first().map(|first| first.namespace);
         let namespace = namespace.unwrap_or_default();
@@ -130,7 +130,7 @@ impl Batch {
     /// Answers the requests from the answer to their message.
     pub fn complete(
         self,
-        answer: NextStreamResponse,
+        answer: NextManyResponse,
         server: &str,
         namespaces: &Namespaces,
         marks: &mut HighWaterMarks,

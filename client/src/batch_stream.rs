@@ -1,4 +1,4 @@
-//! A `NextStream` to one server, on which batches are sent.
+//! A `NextMany` to one server, on which batches are sent.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, transport::Channel};
 
-use crate::api::{NextStreamRequest, NextStreamResponse, sequencer_client::SequencerClient};
+use crate::api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient};
 
 /// An event on a stream.
 #[expect(
@@ -21,19 +21,19 @@ pub enum StreamEvent {
     /// The server accepted the stream: it can be reached.
     Opened,
     /// The server answered a batch.
-    Answer(NextStreamResponse),
+    Answer(NextManyResponse),
     /// The stream ended, or could not be opened.
     Ended(Status),
 }
 
-/// A `NextStream` to one server.
+/// A `NextMany` to one server.
 pub struct BatchStream {
     /// The id of the stream within this client.
     pub id: u64,
     /// The address of the server.
     pub server: Arc<str>,
     /// Where to put messages. They wait until the server accepts the stream.
-    pub messages: mpsc::Sender<NextStreamRequest>,
+    pub messages: mpsc::Sender<NextManyRequest>,
 }
 
 impl BatchStream {
@@ -48,7 +48,7 @@ impl BatchStream {
         let (messages, outgoing) = mpsc::channel(messages_max);
         let opening = async move {
             let mut client = SequencerClient::new(channel);
-            let answers = client.next_stream(ReceiverStream::new(outgoing)).await?;
+            let answers = client.next_many(ReceiverStream::new(outgoing)).await?;
             let answers = answers.into_inner().map_ok(StreamEvent::Answer);
             Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
         };

@@ -23,7 +23,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    api::{self as v1, NextStreamRequest, NextStreamResponse},
+    api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
     batch::{Batch, Leftover},
     batch_stream::{BatchStream, StreamEvent},
@@ -163,11 +163,11 @@ impl Dispatcher {
         };
         self.last_id += 1;
         let now = Instant::now();
-        let mut message = NextStreamRequest {
+        let mut message = NextManyRequest {
             id: self.last_id,
             route_version: self.leader.version(now),
             members_version: self.servers.members_version(),
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         let batch = Batch::new(requests, &self.marks, &mut message);
         let timeout = self.servers.timeout();
@@ -226,7 +226,7 @@ impl Dispatcher {
     }
 
     /// A server has answered a message on a stream.
-    fn on_answer(&mut self, stream: u64, mut answer: NextStreamResponse) {
+    fn on_answer(&mut self, stream: u64, mut answer: NextManyResponse) {
         let Some(in_flight) = self.in_flight.remove(answer.id) else {
             // The batch was given up and its requests sent elsewhere. These numbers are lost.
             return;

@@ -13,7 +13,7 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentRequest, NextRequest, NextStreamRequest, NextStreamResponse,
+        self, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest,
         admin_client::AdminClient, sequencer_client::SequencerClient,
     },
     target::Target,
@@ -25,10 +25,7 @@ pub const DEADLINE: Duration = Duration::from_millis(1_000);
 /// Speaks gRPC to one node.
 pub struct Client {
     sequencer: SequencerClient<Channel>,
-    stream: Option<(
-        mpsc::Sender<NextStreamRequest>,
-        Streaming<NextStreamResponse>,
-    )>,
+    stream: Option<(mpsc::Sender<NextManyRequest>, Streaming<NextManyResponse>)>,
     admin: AdminClient<Channel>,
 }
 
@@ -113,12 +110,12 @@ impl Client {
         targets: &[Target],
         counts: &[u64],
     ) -> Result<Vec<Answer>, Status> {
-        let request = NextStreamRequest {
+        let request = NextManyRequest {
             namespace: targets.first().map_or("", |first| first.namespace).into(),
             ids: targets.iter().map(|target| target.id).collect(),
             counts: counts.to_vec(),
             timeout_ms: DEADLINE.as_millis() as u64,
-            ..NextStreamRequest::default()
+            ..NextManyRequest::default()
         };
         let answer = within(DEADLINE, self.on_stream(request)).await;
         if answer.is_err() {
@@ -142,16 +139,13 @@ impl Client {
             .collect())
     }
 
-    async fn on_stream(
-        &mut self,
-        request: NextStreamRequest,
-    ) -> Result<NextStreamResponse, Status> {
+    async fn on_stream(&mut self, request: NextManyRequest) -> Result<NextManyResponse, Status> {
         let broke = || Status::unavailable("the stream broke");
         let (messages, answers) = match &mut self.stream {
             Some(stream) => stream,
             none => {
                 let (messages, outgoing) = mpsc::channel(1);
-                let opened = self.sequencer.next_stream(ReceiverStream::new(outgoing));
+                let opened = self.sequencer.next_many(ReceiverStream::new(outgoing));
                 none.insert((messages, opened.await?.into_inner()))
             }
         };

@@ -16,8 +16,8 @@ use tonic::{
 };
 
 use crate::proto::{
-    CurrentRequest, CurrentResponse, Key, NextRequest, NextResponse, NextStreamRequest,
-    NextStreamResponse, Route, WatchRouteRequest,
+    CurrentRequest, CurrentResponse, Key, NextManyRequest, NextManyResponse, NextRequest,
+    NextResponse, Route, WatchRouteRequest,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -86,12 +86,12 @@ impl Sequencer for Front {
         }))
     }
 
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        _: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        _: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         Err(Status::unimplemented("one key at a time"))
     }
 
@@ -120,12 +120,12 @@ impl Sequencer for Known {
         Err(Status::unimplemented("peers only ask"))
     }
 
-    type NextStreamStream = BoxStream<'static, Result<NextStreamResponse, Status>>;
+    type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
-    async fn next_stream(
+    async fn next_many(
         &self,
-        _: Request<Streaming<NextStreamRequest>>,
-    ) -> Result<Response<Self::NextStreamStream>, Status> {
+        _: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
         Err(Status::unimplemented("one key at a time"))
     }
 

@@ -17,7 +17,7 @@ use tonic::{
 use crate::{
     client::DEADLINE,
     proto::{
-        CreateNamespaceRequest, NextStreamRequest, NextStreamResponse,
+        CreateNamespaceRequest, NextManyRequest, NextManyResponse,
         sequencer_client::SequencerClient,
     },
 };
@@ -43,8 +43,8 @@ const FEW_KEYS: u64 = 16;
 
 struct Stream {
     /// Open for as long as the stream is to hang.
-    _messages: mpsc::Sender<NextStreamRequest>,
-    answers: Streaming<NextStreamResponse>,
+    _messages: mpsc::Sender<NextManyRequest>,
+    answers: Streaming<NextManyResponse>,
 }
 
 /// Streams that hang. Dropping them ends them.
@@ -131,7 +131,7 @@ async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
 async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
     let (messages, outgoing) = mpsc::channel(3 + LAST_MESSAGES);
     let mut client = SequencerClient::new(channel);
-    let opened = client.next_stream(ReceiverStream::new(outgoing)).await?;
+    let opened = client.next_many(ReceiverStream::new(outgoing)).await?;
     let mut answers = opened.into_inner();
     // This message warms the section, and its answer is read. It shows that the stream works.
     messages
@@ -164,11 +164,11 @@ fn broke() -> Status {
     Status::unavailable("the stream broke")
 }
 
-fn message(id: u64, ids: Vec<u64>) -> NextStreamRequest {
-    NextStreamRequest {
+fn message(id: u64, ids: Vec<u64>) -> NextManyRequest {
+    NextManyRequest {
         id,
         namespace: UNREAD.to_owned(),
         ids,
-        ..NextStreamRequest::default()
+        ..NextManyRequest::default()
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::memory::{Memory, Place};
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     sequence::{Bump, Bumped, Chunk, Command, Outcome},
 };
 

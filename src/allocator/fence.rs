@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
 };
 
 /// The most answers that share one confirmation round.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{
-    Shared,
+    NodeContext,
     leader_search::{Attempt, Failure, ForLeader, Origin, leader_of},
 };
 use crate::{
@@ -27,7 +27,7 @@ impl ForLeader for Request {
     /// A change must not be carried out twice.
     const MAY_CHANGE_LEADER: bool = false;
 
-    async fn serve_locally(&self, node: &Arc<Shared>, deadline: Instant) -> Attempt<Reply> {
+    async fn serve_locally(&self, node: &Arc<NodeContext>, deadline: Instant) -> Attempt<Reply> {
         let leading = node.allocator.load_full().filter(|term| !term.is_over());
         let Some(term) = leading else {
             return Attempt::Unanswered;
@@ -43,7 +43,7 @@ impl ForLeader for Request {
 
     async fn serve_remotely(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         leader: NodeId,
         member: &Member,
         deadline: Instant,
@@ -80,12 +80,12 @@ impl ForLeader for Request {
         }
     }
 
-    fn serve_without_leader(&self, node: &Shared) -> Option<Reply> {
+    fn serve_without_leader(&self, node: &NodeContext) -> Option<Reply> {
         matches!(self, Request::Status(_)).then(|| Reply::Status(node.status()))
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// Has the leader carry out a request before `deadline`.
     ///
     /// # Errors

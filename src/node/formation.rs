@@ -8,16 +8,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 
-use super::Shared;
+use super::NodeContext;
 use crate::{sequence::NodeId, storage::Member, tasks::Fault};
 
 /// How soon a node that does not listen yet is greeted again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Founds the cluster if this node is the founding one. Returns when nothing is left to do.
-pub async fn form(shared: Arc<Shared>) {
-    let config = &shared.config;
-    if shared.group.is_formed() || config.join {
+pub async fn form(context: Arc<NodeContext>) {
+    let config = &context.config;
+    if context.group.is_formed() || config.join {
         return;
     }
     let founder = config
@@ -30,13 +30,13 @@ pub async fn form(shared: Arc<Shared>) {
         tracing::info!(founder, "waiting for the founding node");
         return;
     }
-    let mut members = BTreeMap::from([(config.node_id, shared.as_member())]);
+    let mut members = BTreeMap::from([(config.node_id, context.as_member())]);
     for (&id, address) in config.peers.iter().filter(|(id, _)| **id != config.node_id) {
-        match shared.meet(id, address).await {
+        match context.meet(id, address).await {
             Ok(member) => members.insert(id, member),
             Err(status) => {
                 let why = status.message().to_owned();
-                return shared.group.tasks().fail(match status.code() {
+                return context.group.tasks().fail(match status.code() {
                     // This node may have lost its data, and founded a cluster before.
                     Code::AlreadyExists => Fault::Other(why),
                     _ => Fault::Founding(why),
@@ -44,13 +44,13 @@ pub async fn form(shared: Arc<Shared>) {
             }
         };
     }
-    match shared.group.found(members).await {
+    match context.group.found(members).await {
         Ok(()) => tracing::info!(cluster = config.cluster, "cluster founded"),
-        Err(error) => shared.fail(error.to_string()),
+        Err(error) => context.fail(error.to_string()),
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// Waits until the fresh node `id` listens at `address`.
     async fn meet(&self, id: NodeId, address: &str) -> Result<Member, Status> {
         let mut told = None;

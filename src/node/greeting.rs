@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::join_all;
 
 use super::{
-    Shared,
+    NodeContext,
     builds::{shown, this_build},
     hello::HELLO_TIMEOUT,
 };
@@ -20,7 +20,7 @@ use crate::{
 /// How soon a member that did not answer is greeted again.
 const RETRY: Duration = Duration::from_secs(5);
 
-impl Shared {
+impl NodeContext {
     /// The release that a member runs, if it has told.
     pub(super) fn build_of(&self, node: NodeId) -> Option<Build> {
         if node == self.config.node_id {
@@ -53,15 +53,15 @@ impl Shared {
             let members = self.group.members().into_iter();
             let unknown = members.filter(|(id, _)| self.build_of(*id).is_none());
             let greeted = unknown.map(|(id, (member, _))| {
-                let shared = &self;
+                let context = &self;
                 async move {
-                    let request = HelloRequest::from_node(&shared.config, id);
+                    let request = HelloRequest::from_node(&context.config, id);
                     let hello =
-                        shared
+                        context
                             .transport
                             .hello(&member.peer_address, request, HELLO_TIMEOUT);
                     match hello.await {
-                        Ok(hello) => shared.note_build(id, hello.build),
+                        Ok(hello) => context.note_build(id, hello.build),
                         Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
                     }
                 }

@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    Shared,
+    NodeContext,
     handovers::{Handover, Outcome},
     leader_search::leader_of,
 };
 use crate::{
     allocator::Term,
     consensus::ProposeError,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     sequence::{Command, NodeId},
 };
 
@@ -30,7 +30,7 @@ const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
-impl Shared {
+impl NodeContext {
     /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. The
     /// handover takes at most `shutdown_timeout_ms` and ten election timeouts.
     ///
@@ -69,7 +69,7 @@ impl Shared {
     /// back.
     ///
     /// # Errors
-    /// As [`Shared::hand_over`].
+    /// As [`NodeContext::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
         let Some(term) = self.allocator.load_full() else {
             return Ok(());

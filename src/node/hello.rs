@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use super::{Config, Shared, builds::this_build, config::check_address};
+use super::{Config, NodeContext, builds::this_build, config::check_address};
 use crate::{
     proto::peer::{Acknowledged, HelloRequest, HelloResponse},
     sequence::NodeId,
@@ -30,7 +30,7 @@ impl HelloRequest {
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// This node, as the membership names it.
     pub fn as_member(&self) -> Member {
         Member {

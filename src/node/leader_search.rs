@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::Shared;
-use crate::{consensus::Leadership, sequence::NodeId, storage::Member, watch};
+use super::NodeContext;
+use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
 
 /// How soon numbers are taken again after the fence fell for no lasting reason.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
@@ -77,26 +77,26 @@ pub trait ForLeader: Sync {
     /// Answers it if this node leads.
     fn serve_locally(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has `leader` answer it.
     fn serve_remotely(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         leader: NodeId,
         member: &Member,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _node: &Shared) -> Option<Self::Answer> {
+    fn serve_without_leader(&self, _node: &NodeContext) -> Option<Self::Answer> {
         None
     }
 }
 
-impl Shared {
+impl NodeContext {
     /// Has the leader answer a request, and looks for it until `deadline`.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Shared {
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
 /// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
 /// and a newer one is asked.
-async fn deposed(changes: &mut watch::Receiver<u64>) {
+async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
     if changes.changed().await.is_ok() {
         tokio::time::sleep(LAST_WORDS).await;
     }

@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use super::Shared;
+use super::NodeContext;
 use crate::{
     allocator::Term,
     consensus::TermLease,
     sequence::{Command, NamespaceConfig, Outcome},
 };
 
-impl Shared {
+impl NodeContext {
     /// Opens an allocator for each term that this node leads, and drops it when the term is over.
     pub(super) async fn follow_leadership(self: Arc<Self>) {
         let mut leadership = self.group.leadership();

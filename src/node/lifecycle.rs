@@ -6,13 +6,13 @@ use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Config, Shared, StartError, formation, rejoin,
+    Config, NodeContext, StartError, formation, rejoin,
     seams::{Addresses, FIRST_SET, Seams},
 };
 use crate::{
     consensus::{self, Group, GroupConfig},
     metrics::Metrics,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };
@@ -31,7 +31,7 @@ pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, S
 
 /// A running node.
 pub struct Node {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
     /// The tasks that a stop waits for.
     running: TaskTracker,
@@ -80,25 +80,25 @@ impl Node {
             tasks,
         )
         .await?;
-        let shared = Arc::new(Shared::new(config, seams, group, metrics, addresses));
+        let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
         let node = Node {
-            shared: shared.clone(),
+            context: context.clone(),
             stop: CancellationToken::new(),
             running: TaskTracker::new(),
             addresses,
         };
         let until_stopped = |task| until(node.stop.clone(), task);
-        let watchdog = consensus::watchdog::watch(shared.group.clone(), shared.clock.clone());
+        let watchdog = consensus::watchdog::watch(context.group.clone(), context.clock.clone());
         node.run("watchdog of the disk", until_stopped(watchdog.boxed()));
-        let following = shared.clone().follow_leadership();
-        let bounding = consensus::log_limit::watch(shared.group.clone());
+        let following = context.clone().follow_leadership();
+        let bounding = consensus::log_limit::watch(context.group.clone());
         node.run("bounding the log", until_stopped(bounding.boxed()));
         node.run("following the leadership", until_stopped(following.boxed()));
-        let stopping = shared.clone().stop_with_group();
+        let stopping = context.clone().stop_with_group();
         node.run("stopping with raft", until_stopped(stopping.boxed()));
-        let forming = formation::form(shared.clone());
+        let forming = formation::form(context.clone());
         node.run("formation", until_stopped(forming.boxed()));
-        let greeting = shared.clone().greet_members();
+        let greeting = context.clone().greet_members();
         node.run("greeting the members", until_stopped(greeting.boxed()));
         Ok(node)
     }
@@ -111,12 +111,12 @@ impl Node {
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.running
-            .spawn(self.shared.group.tasks().watched(name, task));
+            .spawn(self.context.group.tasks().watched(name, task));
     }
 
     /// What the node's parts share.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub fn context(&self) -> &Arc<NodeContext> {
+        &self.context
     }
 
     /// Where it listens.
@@ -126,19 +126,19 @@ impl Node {
 
     /// Waits until the node cannot go on, and returns the reason.
     pub async fn failed(&self) -> Fault {
-        let mut failed = self.shared.group.tasks().failed();
+        let mut failed = self.context.group.tasks().failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
         fault.unwrap_or_else(|| Fault::Other("the node is gone".to_owned()))
     }
 
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
-        let limit = Duration::from_millis(self.shared.config.shutdown_timeout_ms);
+        let limit = Duration::from_millis(self.context.config.shutdown_timeout_ms);
         // First, so that load balancers send no further requests here.
-        self.shared.leaving.cancel();
-        self.shared.group.retire();
+        self.context.leaving.cancel();
+        self.context.group.retire();
         let deadline = tokio::time::Instant::now() + limit;
-        if let Err(status) = self.shared.hand_over_to_anyone(deadline).await {
+        if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = status.message(), "stopping without a handover");
         }
         self.drain(limit).await;
@@ -150,10 +150,10 @@ impl Node {
     }
 
     async fn drain(self, limit: Duration) {
-        self.shared.group.retire();
-        self.shared.leaving.cancel();
+        self.context.group.retire();
+        self.context.leaving.cancel();
         self.stop.cancel();
-        self.shared.allocator.store(None);
+        self.context.allocator.store(None);
         self.running.close();
         if tokio::time::timeout(limit, self.running.wait())
             .await
@@ -161,7 +161,7 @@ impl Node {
         {
             tracing::warn!("some requests were cut off");
         }
-        self.shared.group.stop().await;
+        self.context.group.stop().await;
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
 
     /// Bumps the section once this node leads and has its namespaces.
     async fn bump(node: &Node) -> Chunk {
-        let mut leadership = node.shared().group.leadership();
+        let mut leadership = node.context().group.leadership();
         loop {
             let now = leadership.wait_for(|now| now.own.is_some()).await;
             let term = now.expect("a node").term;
@@ -238,7 +238,10 @@ mod tests {
                 numbers: 10,
                 unused_max: 10,
             };
-            let proposed = node.shared().group.propose(term, Command::Bump(vec![bump]));
+            let proposed = node
+                .context()
+                .group
+                .propose(term, Command::Bump(vec![bump]));
             if let Ok(Outcome::Bumped(bumped)) = proposed.await
                 && let [Bumped::Chunk(chunk)] = bumped[..]
             {
@@ -253,7 +256,7 @@ mod tests {
         let dir = TempDir::new().expect("a temporary directory");
         let node = start(dir.path()).await;
         let before = bump(&node).await;
-        node.shared().group.panic_in_raft().await;
+        node.context().group.panic_in_raft().await;
         let reason = node.failed().await;
         assert!(matches!(reason, Fault::Panic { .. }), "{reason}");
         let text = reason.to_string();
@@ -262,7 +265,7 @@ mod tests {
         node.halt().await;
         let node = start(dir.path()).await;
         let record = node
-            .shared()
+            .context()
             .group
             .view()
             .section(&section())

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::Shared;
+use super::NodeContext;
 use crate::{
     clock::Instant,
     metrics::{PROCESS, whole},
@@ -16,17 +16,17 @@ use crate::{
 /// How long a scrape waits for the gauges that may block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl NodeContext {
     /// All metrics as text, up to date.
     pub async fn metrics_text(self: &Arc<Self>) -> String {
         self.measure_lease();
         self.measure_group();
         let read = async {
             let alone = self.reading.clone().lock_owned().await;
-            let shared = self.clone();
+            let context = self.clone();
             let work = self.group.store().blocking();
             work.run(move || {
-                shared.measure_machine();
+                context.measure_machine();
                 drop(alone);
             })
             .await

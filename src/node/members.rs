@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Shared, error::proposal_failed};
+use super::{NodeContext, error::proposal_failed};
 use crate::{
     clock,
     consensus::MembershipChange,
@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// How long before the deadline an answer leaves at the latest.
 const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 
-impl Shared {
+impl NodeContext {
     pub(super) async fn add_node(
         &self,
         term: u64,

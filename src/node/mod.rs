@@ -9,6 +9,7 @@
 mod administer;
 mod builds;
 pub mod config;
+mod context;
 mod error;
 mod formation;
 mod forward;
@@ -31,11 +32,11 @@ mod seams;
 mod sequence_request;
 mod serve;
 pub mod settings;
-mod shared;
 mod status;
 mod wire;
 
 pub use config::Config;
+pub use context::NodeContext;
 pub use error::StartError;
 pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
 pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
@@ -48,4 +49,3 @@ pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};
 pub use sequence_request::SequenceRequest;
-pub use shared::Shared;

@@ -2,7 +2,7 @@
 
 use tonic::Status;
 
-use super::{Shared, error::proposal_failed};
+use super::{NodeContext, error::proposal_failed};
 use crate::{
     proto::{peer::administer_reply::Reply, v1},
     sequence::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-impl Shared {
+impl NodeContext {
     pub(super) async fn create_namespace(
         &self,
         term: u64,

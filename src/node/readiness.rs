@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Shared;
+use super::NodeContext;
 
 /// Why requests should go to another node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub struct NotReady {
     why: String,
 }
 
-impl Shared {
+impl NodeContext {
     /// A node is ready if it leads under a valid lease, or has heard of the leader within the election timeout, so
     /// that it can forward to it. A node that stops is not ready, from before it hands over.
     ///

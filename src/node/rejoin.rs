@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use super::{Config, StartError, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     proto::peer::{Acknowledged, HelloRequest},
     sequence::NodeId,
     storage::{AppliedTable, LogStore, Store, StoreError},

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::Shared;
+use super::NodeContext;
 use crate::{
     consensus::{Leadership, Voters},
     sequence::NodeId,
@@ -37,7 +37,7 @@ pub struct Route {
     pub members: Vec<String>,
 }
 
-impl Shared {
+impl NodeContext {
     /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
     pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
         let lacks_members =
@@ -81,13 +81,13 @@ impl Shared {
         let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
         stream::unfold(
             (self, seen),
-            |(shared, (mut leads, mut votes, told))| async move {
+            |(context, (mut leads, mut votes, told))| async move {
                 loop {
                     let now = leads.borrow_and_update().clone();
                     let voters = votes.borrow_and_update().clone();
-                    let route = shared.known_route(&now, &voters);
+                    let route = context.known_route(&now, &voters);
                     if route.is_some() && route != told {
-                        return Some((route.clone()?, (shared, (leads, votes, route))));
+                        return Some((route.clone()?, (context, (leads, votes, route))));
                     }
                     tokio::select! {
                         biased;

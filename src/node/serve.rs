@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    Shared,
+    NodeContext,
     leader_search::{Attempt, Failure, ForLeader, Origin},
     request::Answered,
     sequence_request::SequenceRequest,
@@ -20,7 +20,7 @@ use crate::{
     storage::Member,
 };
 
-impl Shared {
+impl NodeContext {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
@@ -66,7 +66,11 @@ impl<Q: SequenceRequest> ForLeader for Q {
     const MAY_CHANGE_LEADER: bool = true;
 
     /// The hot path: this node leads and has the numbers.
-    async fn serve_locally(&self, node: &Arc<Shared>, deadline: Instant) -> Attempt<Self::Answer> {
+    async fn serve_locally(
+        &self,
+        node: &Arc<NodeContext>,
+        deadline: Instant,
+    ) -> Attempt<Self::Answer> {
         let allocator = node.allocator.load();
         let Some(term) = &*allocator else {
             return Attempt::Unanswered;
@@ -94,7 +98,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
 
     async fn serve_remotely(
         &self,
-        node: &Arc<Shared>,
+        node: &Arc<NodeContext>,
         leader: NodeId,
         member: &Member,
         deadline: Instant,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Shared, leader_search::leader_of};
+use super::{NodeContext, leader_search::leader_of};
 use crate::{
     consensus::{NodeState, Role},
     proto::v1,
 };
 
-impl Shared {
+impl NodeContext {
     /// What this node knows of the cluster.
     pub fn status(&self) -> v1::StatusResponse {
         let now = self.group.leadership().borrow().clone();

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 
 use super::{deadline::budget_of, errors::to_client};
 use crate::{
-    node::{Origin, Shared},
+    node::{NodeContext, Origin},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{self, admin_server::Admin},
@@ -17,13 +17,13 @@ use crate::{
 
 /// The service `ratchet.v1.Admin`.
 pub struct AdminService {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
 }
 
 impl AdminService {
-    /// Creates the service of the node `shared`.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        AdminService { shared }
+    /// Creates the service of the node that `context` belongs to.
+    pub fn new(context: Arc<NodeContext>) -> Self {
+        AdminService { context }
     }
 
     async fn administer<Q, A>(
@@ -32,9 +32,9 @@ impl AdminService {
         wrap: impl FnOnce(Q) -> Administer,
         unwrap: impl FnOnce(Reply) -> Option<A>,
     ) -> Result<Response<A>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.shared.config);
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let reply = self
-            .shared
+            .context
             .administer(wrap(request.into_inner()), Origin::Client, deadline)
             .await
             .map_err(to_client)?;

@@ -20,8 +20,8 @@ use super::deadline::deadline_in;
 use crate::{
     consensus::Leadership,
     node::{
-        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, Origin, Reservation,
-        SequenceRequest, Shared, leader_of,
+        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext, Origin,
+        Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -45,12 +45,12 @@ struct ReplyBatch {
 /// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
 /// on while the follower does not read the replies.
 pub fn answer_stream(
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
     requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
 ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
     let (replies, stream) = mpsc::channel(16);
-    let serving = answer_requests(shared, requests, replies);
+    let serving = answer_requests(context, requests, replies);
     tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -69,16 +69,16 @@ pub fn answer_stream(
 /// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
 /// that fails is a reply.
 pub async fn administer(
-    shared: &Arc<Shared>,
+    context: &Arc<NodeContext>,
     message: AdministerRequest,
 ) -> Result<AdministerReply, Status> {
     use administer_reply::Reply;
-    shared.group.check_header(message.header.as_ref())?;
+    context.group.check_header(message.header.as_ref())?;
     let request = message
         .request
         .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
-    let deadline = deadline_in(message.budget_ms, &shared.config);
-    let reply = match shared.administer(request, Origin::Peer, deadline).await {
+    let deadline = deadline_in(message.budget_ms, &context.config);
+    let reply = match context.administer(request, Origin::Peer, deadline).await {
         Ok(reply) => reply,
         Err(Failure::Status(status)) => Reply::Error((&status).into()),
         Err(Failure::NotLeader(now)) => Reply::NotLeader(not_leader(&now)),
@@ -92,7 +92,7 @@ pub async fn administer(
 /// A request that has to wait continues in a task of its own: this function polls nothing while the follower
 /// does not read, and numbers that were taken must not wait for that.
 async fn answer_requests(
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
     replies: mpsc::Sender<Result<ReplyBatch, Status>>,
 ) {
@@ -121,13 +121,13 @@ async fn answer_requests(
             },
             message = requests.next() => {
                 let Some(Ok(message)) = message else { return };
-                if let Err(status) = shared.group.check_header(message.header.as_ref()) {
+                if let Err(status) = context.group.check_header(message.header.as_ref()) {
                     // Fails only if the follower has closed the stream.
                     let _ = replies.send(Err(status)).await;
                     return;
                 }
                 for request in message.requests {
-                    let mut answering = Box::pin(answer_request(shared.clone(), request));
+                    let mut answering = Box::pin(answer_request(context.clone(), request));
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
                         None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
@@ -154,29 +154,29 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
 
 /// Answers one forwarded request, and records how long it took.
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> MeteredReply {
+async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> MeteredReply {
     use forward_reply::Reply;
     let arrived = Instant::now();
-    let deadline = deadline_in(request.budget_ms, &shared.config);
+    let deadline = deadline_in(request.budget_ms, &context.config);
     let mut reservation = None;
     let answered = match request.request {
         Some(forward_request::Request::Next(next)) => {
-            let answer = serve::<_, Next>(&shared, next, deadline).await;
+            let answer = serve::<_, Next>(&context, next, deadline).await;
             answer.map(|answer| Reply::Next(answer.into()))
         }
         Some(forward_request::Request::NextMany(many)) => {
             let keys = many.ids.len() + many.names.len();
-            match shared.request_memory.reserve_for_answer(keys) {
+            match context.request_memory.reserve_for_answer(keys) {
                 Ok(for_answer) => {
                     reservation = for_answer;
-                    let answer = serve::<_, NextMany>(&shared, many, deadline).await;
+                    let answer = serve::<_, NextMany>(&context, many, deadline).await;
                     answer.map(|answer| Reply::NextMany(answer.into()))
                 }
                 Err(status) => Err(status.into()),
             }
         }
         Some(forward_request::Request::Current(current)) => {
-            let answer = serve::<_, Current>(&shared, current, deadline).await;
+            let answer = serve::<_, Current>(&context, current, deadline).await;
             answer.map(|answer| Reply::Current(answer.into()))
         }
         None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
@@ -185,7 +185,7 @@ async fn answer_request(shared: Arc<Shared>, request: ForwardRequest) -> Metered
         Failure::Status(status) => Reply::Error((&status).into()),
         Failure::NotLeader(now) => Reply::NotLeader(not_leader(&now)),
     });
-    let spans = &shared.metrics.request_seconds;
+    let spans = &context.metrics.request_seconds;
     spans.observe(arrived.elapsed(), 1);
     let reply = ForwardReply {
         id: request.id,
@@ -207,10 +207,10 @@ fn not_leader(now: &Leadership) -> NotLeader {
 /// # Errors
 /// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    shared: &Arc<Shared>,
+    context: &Arc<NodeContext>,
     message: M,
     deadline: Instant,
 ) -> Result<Answered<Q::Answer>, Failure> {
     let request = Q::try_from(message)?;
-    shared.serve(request, Origin::Peer, deadline).await
+    context.serve(request, Origin::Peer, deadline).await
 }

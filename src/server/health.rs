@@ -10,7 +10,7 @@ use tonic_health::pb::{
     health_server::Health,
 };
 
-use crate::node::Shared;
+use crate::node::NodeContext;
 
 /// The services whose health can be asked for. The empty name means the whole node. They share one state: all
 /// are ready, or none.
@@ -18,14 +18,14 @@ const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
 
 /// The service `grpc.health.v1.Health`.
 pub struct HealthService {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl HealthService {
-    /// Creates the service of the node `shared`. Its watch streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        HealthService { shared, stop }
+    /// Creates the service of the node that `context` belongs to. Its watch streams end at `stop`.
+    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
+        HealthService { context, stop }
     }
 }
 
@@ -38,7 +38,7 @@ impl Health for HealthService {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         check_service(&request.get_ref().service)?;
-        Ok(Response::new(answer(serving(&self.shared))))
+        Ok(Response::new(answer(serving(&self.context))))
     }
 
     async fn watch(
@@ -46,15 +46,15 @@ impl Health for HealthService {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
-        let shared = self.shared.clone();
+        let context = self.context.clone();
         // The state is the status that was sent last: only a change is sent.
         let said = stream::unfold(None, move |last| {
-            let shared = shared.clone();
+            let context = context.clone();
             async move {
-                let mut now = serving(&shared);
+                let mut now = serving(&context);
                 while last == Some(now) {
-                    shared.readiness_may_change().await;
-                    now = serving(&shared);
+                    context.readiness_may_change().await;
+                    now = serving(&context);
                 }
                 Some((Ok(answer(now)), Some(now)))
             }
@@ -64,8 +64,8 @@ impl Health for HealthService {
     }
 }
 
-fn serving(shared: &Shared) -> ServingStatus {
-    match shared.readiness() {
+fn serving(context: &NodeContext) -> ServingStatus {
+    match context.readiness() {
         Ok(()) => ServingStatus::Serving,
         Err(_) => ServingStatus::NotServing,
     }

@@ -11,30 +11,30 @@ use axum::{
     routing::get,
 };
 
-use crate::node::Shared;
+use crate::node::NodeContext;
 
 /// The routes of the port.
-pub fn routes(shared: Arc<Shared>) -> Router {
+pub fn routes(context: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .with_state(shared)
+        .with_state(context)
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn metrics(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], shared.metrics_text().await)
+    ([(header::CONTENT_TYPE, kind)], context.metrics_text().await)
 }
 
 /// Fails once the node has a fault that stops it.
-async fn livez(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    probe(shared.fault().map_or(Ok(()), Err))
+async fn livez(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
+    probe(context.fault().map_or(Ok(()), Err))
 }
 
 /// Fails while this node cannot answer requests, so that they go to another one.
-async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    probe(shared.readiness())
+async fn readyz(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
+    probe(context.readiness())
 }
 
 fn probe(outcome: Result<(), impl std::fmt::Display>) -> impl IntoResponse {

@@ -9,7 +9,7 @@
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
-//!    `Shared::serve` or `Shared::administer` of [`crate::node`]. The node answers, or asks the leader.
+//!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
@@ -48,7 +48,7 @@ use unfinished::MeteredRoutes;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
-    node::{Config, Node, Seams, Shared, StartError},
+    node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -81,7 +81,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
     let server = Server {
-        shared: node.shared().clone(),
+        context: node.context().clone(),
         stop: node.stopping(),
         client_connections_max,
     };
@@ -99,7 +99,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 /// Serves the ports of one node.
 #[derive(Clone)]
 struct Server {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
     client_connections_max: u64,
 }
@@ -111,17 +111,17 @@ impl Server {
             Ok(routes) => routes,
             Err(error) => {
                 return self
-                    .shared
+                    .context
                     .fail(format!("cannot create the reflection service: {error}"));
             }
         };
-        let metrics = &self.shared.metrics;
+        let metrics = &self.context.metrics;
         let limits = Limits {
             connections: metrics.client_connections.clone(),
             refused: metrics.client_connections_refused.clone(),
             ..self.limits("client", Protocol::Http2, self.client_connections_max)
         };
-        let routes = MeteredRoutes::new(routes, self.shared.request_memory.clone());
+        let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
         let routes = errors::counting(metrics.clone()).layer(routes);
         serve(listener, routes, limits, self.stop).await;
     }
@@ -136,10 +136,10 @@ impl Server {
                 .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        let (shared, stop) = (&self.shared, &self.stop);
-        let sequencer = SequencerService::new(shared.clone(), stop.clone());
-        let admin = AdminService::new(shared.clone());
-        let health = HealthService::new(shared.clone(), stop.clone());
+        let (context, stop) = (&self.context, &self.stop);
+        let sequencer = SequencerService::new(context.clone(), stop.clone());
+        let admin = AdminService::new(context.clone());
+        let health = HealthService::new(context.clone(), stop.clone());
         Ok(Routes::new(
             SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
@@ -151,7 +151,7 @@ impl Server {
 
     /// Serves the peer port.
     async fn serve_peers(self, listener: TcpListener) {
-        let service = PeerService::new(self.shared.clone(), self.stop.clone());
+        let service = PeerService::new(self.context.clone(), self.stop.clone());
         let routes = Routes::new(
             PeerServer::new(service)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -164,7 +164,7 @@ impl Server {
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", Protocol::Http1, METRICS_CONNECTIONS_MAX);
-        let routes = metrics::routes(self.shared.clone());
+        let routes = metrics::routes(self.context.clone());
         serve(listener, Routes::from(routes).prepare(), limits, self.stop).await;
     }
 
@@ -174,7 +174,7 @@ impl Server {
             port,
             protocol,
             connections_max,
-            idle: Duration::from_millis(self.shared.config.connection_idle_ms),
+            idle: Duration::from_millis(self.context.config.connection_idle_ms),
             connections: Gauge::default(),
             refused: Counter::default(),
         }

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::forwarded;
 use crate::{
     consensus::{Group, RaftRpc},
-    node::Shared,
+    node::NodeContext,
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
         HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_server::Peer,
@@ -22,14 +22,14 @@ use crate::{
 /// The service `ratchet.peer.v1.Peer`.
 #[derive(Clone)]
 pub struct PeerService {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl PeerService {
-    /// Creates the service of the node `shared`. Its streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        PeerService { shared, stop }
+    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
+    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
+        PeerService { context, stop }
     }
 
     /// Has the group answer one of Raft's messages.
@@ -39,7 +39,7 @@ impl PeerService {
         request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
-        let group = &self.shared.group;
+        let group = &self.context.group;
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         Ok(Response::new(RaftReply { payload }))
@@ -54,7 +54,7 @@ impl PeerService {
         &self,
         mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
     ) -> Result<RaftReply, Status> {
-        let group = &self.shared.group;
+        let group = &self.context.group;
         let first = next_part(group, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
@@ -77,7 +77,7 @@ impl PeerService {
         &self,
         requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
     ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
-        forwarded::answer_stream(self.shared.clone(), self.stop.clone(), requests)
+        forwarded::answer_stream(self.context.clone(), self.stop.clone(), requests)
     }
 }
 
@@ -89,7 +89,7 @@ impl Peer for PeerService {
         &self,
         request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        self.shared.hello(request.get_ref()).map(Response::new)
+        self.context.hello(request.get_ref()).map(Response::new)
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
@@ -131,7 +131,7 @@ impl Peer for PeerService {
         &self,
         request: Request<AdministerRequest>,
     ) -> Result<Response<AdministerReply>, Status> {
-        forwarded::administer(&self.shared, request.into_inner())
+        forwarded::administer(&self.context, request.into_inner())
             .await
             .map(Response::new)
     }

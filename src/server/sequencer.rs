@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
-    node::{Answered, Current, Next, Origin, SequenceRequest, Shared},
+    node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextManyRequest, NextRequest, NextResponse, Route,
         WatchRouteRequest, sequencer_server::Sequencer,
@@ -18,14 +18,14 @@ use crate::{
 
 /// The service `ratchet.v1.Sequencer`.
 pub struct SequencerService {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
     stop: CancellationToken,
 }
 
 impl SequencerService {
-    /// Creates the service of the node `shared`. Its streams end at `stop`.
-    pub fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        SequencerService { shared, stop }
+    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
+    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
+        SequencerService { context, stop }
     }
 
     /// Serves a call of one request and one answer: parses the message, has the node answer within the
@@ -36,10 +36,10 @@ impl SequencerService {
         R: From<Answered<Q::Answer>>,
     {
         let arrived = Instant::now();
-        let deadline = arrived + budget_of(&message, &self.shared.config);
+        let deadline = arrived + budget_of(&message, &self.context.config);
         let request = Q::try_from(message.into_inner())?;
-        let answer = self.shared.serve(request, Origin::Client, deadline).await;
-        let spans = &self.shared.metrics.request_seconds;
+        let answer = self.context.serve(request, Origin::Client, deadline).await;
+        let spans = &self.context.metrics.request_seconds;
         spans.observe(arrived.elapsed(), 1);
         answer
             .map(|answer| Response::new(answer.into()))
@@ -60,7 +60,7 @@ impl Sequencer for SequencerService {
         requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let answers = ResponseStream::new(self.shared.clone(), stop, requests.into_inner());
+        let answers = ResponseStream::new(self.context.clone(), stop, requests.into_inner());
         Ok(Response::new(answers))
     }
 
@@ -78,7 +78,7 @@ impl Sequencer for SequencerService {
         _request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let routes = self.shared.clone().watch_route().take_until(stop);
+        let routes = self.context.clone().watch_route().take_until(stop);
         Ok(Response::new(routes.map(|route| Ok(route.into())).boxed()))
     }
 }

@@ -28,7 +28,7 @@ use super::{
     errors::{count_response_errors, count_stream_error, to_client},
 };
 use crate::{
-    node::{Failure, NextMany, Origin, Reservation, Shared},
+    node::{Failure, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextManyRequest, NextManyResponse},
 };
 
@@ -56,7 +56,7 @@ struct Reply {
 /// One stream's reference to the node. Each request clones an `Arc` of this instead of the node's own, whose
 /// counter all streams share: cores would contend for it.
 struct NodeRef {
-    shared: Arc<Shared>,
+    context: Arc<NodeContext>,
 }
 
 /// The responses to a stream of requests.
@@ -81,11 +81,15 @@ pub struct ResponseStream<R> {
 
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers `requests` until they end or `stop` does.
-    pub fn new(shared: Arc<Shared>, stop: WaitForCancellationFutureOwned, requests: R) -> Self {
-        shared.metrics.streams.inc();
+    pub fn new(
+        context: Arc<NodeContext>,
+        stop: WaitForCancellationFutureOwned,
+        requests: R,
+    ) -> Self {
+        context.metrics.streams.inc();
         ResponseStream {
             requests,
-            node: Arc::new(NodeRef { shared }),
+            node: Arc::new(NodeRef { context }),
             stop: Box::pin(stop),
             immediate_since: None,
             immediate: 0,
@@ -100,7 +104,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     /// Records how long the requests took that were answered at once.
     fn observe_immediate(&mut self) {
         if let Some(arrived) = self.immediate_since.take() {
-            let spans = &self.node.shared.metrics.request_seconds;
+            let spans = &self.node.context.metrics.request_seconds;
             spans.observe(arrived.elapsed(), mem::take(&mut self.immediate));
         }
     }
@@ -115,7 +119,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             // The task panicked, or the runtime shuts down.
             let answered = answered.map_err(|error| {
                 let status = Status::internal(error.to_string());
-                count_stream_error(&self.node.shared.metrics, &status);
+                count_stream_error(&self.node.context.metrics, &status);
                 status
             })?;
             self.waiting_keys -= answered.keys;
@@ -167,7 +171,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let node = self.node.clone();
             let task = tokio::spawn(async move {
                 let answered = reply.await;
-                let spans = &node.shared.metrics.request_seconds;
+                let spans = &node.context.metrics.request_seconds;
                 spans.observe(arrived.elapsed(), 1);
                 answered
             });
@@ -180,7 +184,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
 
 impl<R> Drop for ResponseStream<R> {
     fn drop(&mut self) {
-        self.node.shared.metrics.streams.dec();
+        self.node.context.metrics.streams.dec();
     }
 }
 
@@ -199,7 +203,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
                 Poll::Ready(Some(Ok(answer))) => return Poll::Ready(Some(Ok(answer))),
                 Poll::Ready(Some(Err(status))) => {
                     stream.ended = true;
-                    count_stream_error(&stream.node.shared.metrics, &status);
+                    count_stream_error(&stream.node.context.metrics, &status);
                     return Poll::Ready(Some(Err(status)));
                 }
                 Poll::Ready(None) => stream.ended = true,
@@ -217,21 +221,21 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
 
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
 async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) -> Reply {
-    let (id, shared) = (request.id, &node.shared);
+    let (id, context) = (request.id, &node.context);
     let keys = request.ids.len() + request.names.len();
     let patience = match request.timeout_ms {
         0 => None,
         millis => Some(Duration::from_millis(millis)),
     };
-    let deadline = arrived + budget(patience, &shared.config);
+    let deadline = arrived + budget(patience, &context.config);
     let failed = |failure| NextManyResponse {
         failure: Some((&to_client(failure)).into()),
         ..NextManyResponse::default()
     };
-    let (answered, reservation) = serve(shared, request, keys, deadline).await;
+    let (answered, reservation) = serve(context, request, keys, deadline).await;
     let mut answer = answered.unwrap_or_else(failed);
     answer.id = id;
-    count_response_errors(&shared.metrics, &answer);
+    count_response_errors(&context.metrics, &answer);
     Reply {
         answer,
         keys,
@@ -241,7 +245,7 @@ async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) 
 
 /// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
 async fn serve(
-    shared: &Arc<Shared>,
+    context: &Arc<NodeContext>,
     message: NextManyRequest,
     keys: usize,
     deadline: Instant,
@@ -250,9 +254,9 @@ async fn serve(
         Ok(request) => request,
         Err(status) => return (Err(status.into()), None),
     };
-    match shared.request_memory.reserve_for_answer(keys) {
+    match context.request_memory.reserve_for_answer(keys) {
         Ok(reservation) => {
-            let answer = shared.serve(request, Origin::Client, deadline).await;
+            let answer = context.serve(request, Origin::Client, deadline).await;
             (answer.map(NextManyResponse::from), reservation)
         }
         Err(status) => (Err(status.into()), None),

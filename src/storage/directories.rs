@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::error::StoreError;
-use crate::planted::{Bug, is_planted};
+use crate::planted_bugs::{Bug, is_planted};
 
 /// Creates directories and renames files durably.
 #[derive(Clone)]

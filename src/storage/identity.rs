@@ -167,7 +167,7 @@ pub fn reconcile(
             let identity = Identity {
                 cluster: cluster.to_owned(),
                 node,
-                incarnation: random::number().max(1),
+                incarnation: random::u64().max(1),
             };
             let mut batch = WriteBatch::default();
             batch.put_cf(

@@ -1,7 +1,7 @@
 //! The runtime that Raft runs on: tokio, changed in three points.
 //!
 //! - Random numbers come from [`random`](crate::random), so that a simulation decides them.
-//! - Watch channels are those of [`watch`](crate::watch), which wake their waiters in a fixed order.
+//! - Watch channels are those of [`watch`](crate::ordered_watch), which wake their waiters in a fixed order.
 //! - A panic of one of Raft's tasks fails the node ([`tasks`](crate::tasks)).
 
 use std::{io, time::Duration};
@@ -12,7 +12,7 @@ use openraft::{
     impls::TokioRuntime,
 };
 
-use crate::{random::Random, tasks::Tasks, watch};
+use crate::{ordered_watch, random::Random, tasks::Tasks};
 
 /// Raft's runtime: see the module's documentation.
 #[derive(Debug)]
@@ -98,16 +98,18 @@ impl AsyncRuntime for Runtime {
 pub struct Watch;
 
 impl raft_watch::Watch for Watch {
-    type Sender<T: OptionalSend + OptionalSync> = watch::Sender<T>;
-    type Receiver<T: OptionalSend + OptionalSync> = watch::Receiver<T>;
-    type Ref<'a, T: OptionalSend + 'a> = watch::Ref<'a, T>;
+    type Sender<T: OptionalSend + OptionalSync> = ordered_watch::Sender<T>;
+    type Receiver<T: OptionalSend + OptionalSync> = ordered_watch::Receiver<T>;
+    type Ref<'a, T: OptionalSend + 'a> = ordered_watch::Ref<'a, T>;
 
     fn channel<T: OptionalSend + OptionalSync>(init: T) -> (Self::Sender<T>, Self::Receiver<T>) {
-        watch::channel(init)
+        ordered_watch::channel(init)
     }
 }
 
-impl<T: OptionalSend + OptionalSync> raft_watch::WatchSender<Watch, T> for watch::Sender<T> {
+impl<T: OptionalSend + OptionalSync> raft_watch::WatchSender<Watch, T>
+    for ordered_watch::Sender<T>
+{
     fn send(&self, value: T) -> Result<(), SendError<T>> {
         if !self.is_watched() {
             return Err(SendError(value));
@@ -120,31 +122,33 @@ impl<T: OptionalSend + OptionalSync> raft_watch::WatchSender<Watch, T> for watch
     where
         F: FnOnce(&mut T) -> bool,
     {
-        watch::Sender::send_if_modified(self, modify)
+        ordered_watch::Sender::send_if_modified(self, modify)
     }
 
-    fn borrow_watched(&self) -> watch::Ref<'_, T> {
+    fn borrow_watched(&self) -> ordered_watch::Ref<'_, T> {
         self.borrow()
     }
 
-    fn subscribe(&self) -> watch::Receiver<T> {
-        watch::Sender::subscribe(self)
+    fn subscribe(&self) -> ordered_watch::Receiver<T> {
+        ordered_watch::Sender::subscribe(self)
     }
 }
 
-impl<T: OptionalSend + OptionalSync> raft_watch::WatchReceiver<Watch, T> for watch::Receiver<T> {
+impl<T: OptionalSend + OptionalSync> raft_watch::WatchReceiver<Watch, T>
+    for ordered_watch::Receiver<T>
+{
     async fn changed(&mut self) -> Result<(), RecvError> {
-        watch::Receiver::changed(self)
+        ordered_watch::Receiver::changed(self)
             .await
             .map_err(|_| RecvError(()))
     }
 
-    fn borrow_watched(&self) -> watch::Ref<'_, T> {
+    fn borrow_watched(&self) -> ordered_watch::Ref<'_, T> {
         self.borrow()
     }
 
-    fn borrow_and_update(&mut self) -> watch::Ref<'_, T> {
-        watch::Receiver::borrow_and_update(self)
+    fn borrow_and_update(&mut self) -> ordered_watch::Ref<'_, T> {
+        ordered_watch::Receiver::borrow_and_update(self)
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
 };
 
 /// The error for a write that no writer is left to take.

@@ -88,7 +88,7 @@ impl Script {
         let Some(requests) = self.queues.next_batch() else {
             return "nothing waits".to_owned();
         };
-        let mut message = NextStreamRequest::default();
+        let mut message = NextManyRequest::default();
         let batch = Batch::new(requests, &self.marks, &mut message);
         self.batches += 1;
         let ids = message.ids.iter().map(ToString::to_string);
@@ -111,9 +111,9 @@ impl Script {
 
     fn answer(&mut self, batch: &str, rest: &[&str]) -> String {
         let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
-        let mut answer = NextStreamResponse {
+        let mut answer = NextManyResponse {
             increment: 1,
-            ..NextStreamResponse::default()
+            ..NextManyResponse::default()
         };
         for word in rest {
             if let Some(increment) = word.strip_prefix("increment=") {

@@ -37,10 +37,10 @@ use crate::{
         network::{Network, Sender},
         state_machine::StateMachine,
     },
+    ordered_watch,
     sequence::{Command, NodeId, Outcome},
     storage::{AppliedView, Store, Types},
     tasks::Tasks,
-    watch,
 };
 
 /// One Raft group on this node.
@@ -53,9 +53,9 @@ pub struct Group {
     pub(super) store: Arc<Store>,
     /// Whether this node belonged to a cluster when it started.
     pub(super) had_members: bool,
-    pub(super) leadership: watch::Sender<Leadership>,
+    pub(super) leadership: ordered_watch::Sender<Leadership>,
     pub(super) voters: AppliedVoters,
-    pub(super) stopped: watch::Sender<Option<String>>,
+    pub(super) stopped: ordered_watch::Sender<Option<String>>,
     /// The node is about to stop: a term that was given up is not followed by another one.
     pub(super) retiring: AtomicBool,
     pub(super) tasks: Tasks,
@@ -98,12 +98,12 @@ impl Group {
     }
 
     /// Who leads, now and from now on.
-    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+    pub fn leadership(&self) -> ordered_watch::Receiver<Leadership> {
         self.leadership.subscribe()
     }
 
     /// The voters of the last membership that is applied on this node, now and from now on.
-    pub fn voters(&self) -> watch::Receiver<Voters> {
+    pub fn voters(&self) -> ordered_watch::Receiver<Voters> {
         self.voters.subscribe()
     }
 
@@ -195,7 +195,7 @@ impl Group {
     }
 
     /// Becomes the reason once Raft has stopped on this node for good.
-    pub fn stopped(&self) -> watch::Receiver<Option<String>> {
+    pub fn stopped(&self) -> ordered_watch::Receiver<Option<String>> {
         self.stopped.subscribe()
     }
 

@@ -22,10 +22,10 @@ use crate::{
         state_machine::StateMachine,
     },
     metrics::Metrics,
-    planted::{Bug, is_planted},
+    ordered_watch,
+    planted_bugs::{Bug, is_planted},
     storage::{LogStore, Store, StoreError},
     tasks::Tasks,
-    watch,
 };
 
 impl Group {
@@ -74,9 +74,9 @@ impl Group {
             network,
             view,
             store,
-            leadership: watch::Sender::default(),
+            leadership: ordered_watch::Sender::default(),
             voters: AppliedVoters::default(),
-            stopped: watch::Sender::default(),
+            stopped: ordered_watch::Sender::default(),
             retiring: AtomicBool::new(false),
             tasks,
             membership_change: tokio::sync::Mutex::default(),

@@ -13,9 +13,9 @@ use std::{
 use openraft::RaftMetrics;
 
 use crate::{
+    ordered_watch,
     sequence::NodeId,
     storage::{Member, Types},
-    watch,
 };
 
 /// The voters of a membership that is committed.
@@ -30,14 +30,14 @@ pub struct Voters {
 /// Publishes the voters.
 #[derive(Default)]
 pub struct AppliedVoters {
-    voters: watch::Sender<Voters>,
+    voters: ordered_watch::Sender<Voters>,
     /// The version of `voters`, which is read with every answer.
     version: AtomicU64,
 }
 
 impl AppliedVoters {
     /// The voters, now and from now on.
-    pub fn subscribe(&self) -> watch::Receiver<Voters> {
+    pub fn subscribe(&self) -> ordered_watch::Receiver<Voters> {
         self.voters.subscribe()
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     sequence::NodeId,
 };
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     consensus::lease::LeaseClock,
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     storage::{Snapshot, SnapshotData, Types, Vote, replacing},
 };
 

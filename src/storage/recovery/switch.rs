@@ -27,7 +27,7 @@ use crate::{
 /// [`StoreError::Database`] if the write fails; it is not known then if it took effect.
 pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, StoreError> {
     let (set, node) = (survivor.set, survivor.identity.node);
-    let incarnation = random::number().max(1);
+    let incarnation = random::u64().max(1);
     // The new term is above every term that was written here, so that no term has a second leader.
     let term = survivor.vote.map_or(0, |vote| vote.leader_id.term);
     let term = term.max(survivor.last.committed_leader_id().term) + 1;

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::format::Encoder;
 use crate::{
-    planted::{Bug, is_planted},
+    planted_bugs::{Bug, is_planted},
     sequence::SectionRecord,
     storage::{
         blocking::BlockingExecutor,

@@ -17,12 +17,12 @@ use crate::{
     clock::Clock,
     consensus::{Group, Sender, Transport},
     metrics::Metrics,
+    ordered_watch,
     tasks::Fault,
-    watch,
 };
 
 /// What the front doors and the node's own tasks share.
-pub struct Shared {
+pub struct NodeContext {
     /// The configuration.
     pub config: Config,
     /// The Raft group.
@@ -41,7 +41,7 @@ pub struct Shared {
     /// The allocator of the term that this node leads; empty if it does not lead.
     pub(super) allocator: ArcSwapOption<Term>,
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
-    pub(super) changes: watch::Sender<u64>,
+    pub(super) changes: ordered_watch::Sender<u64>,
     pub(super) handovers: Handovers,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
@@ -51,19 +51,19 @@ pub struct Shared {
     pub(super) reading: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Shared {
+impl NodeContext {
     pub(super) fn new(
         config: Config,
         seams: Seams,
         group: Arc<Group>,
         metrics: Arc<Metrics>,
         addresses: Addresses,
-    ) -> Shared {
+    ) -> NodeContext {
         let sender = group.sender().clone();
         let advertised = |name: &Option<String>, address: SocketAddr| {
             name.clone().unwrap_or_else(|| address.to_string())
         };
-        Shared {
+        NodeContext {
             client_address: advertised(&config.advertise, addresses.client),
             peer_address: advertised(
                 &config
@@ -81,7 +81,7 @@ impl Shared {
             transport: seams.transport,
             sender,
             allocator: ArcSwapOption::empty(),
-            changes: watch::Sender::default(),
+            changes: ordered_watch::Sender::default(),
             handovers: Handovers::default(),
             leaving: CancellationToken::new(),
             builds: Builds::default(),
