@@ -2,7 +2,10 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use common::{cluster::Cluster, in_time, others};
 use openraft::{
@@ -10,9 +13,10 @@ use openraft::{
     vote::RaftLeaderId,
 };
 use ratchet::{
+    clock::BootClock,
     consensus::{GrpcTransport, RaftRpc, Transport},
     proto::peer::RaftMessage,
-    storage::{LogId, Types, Vote, codec},
+    storage::{LogId, Store, StoreOptions, Types, Vote, codec},
 };
 
 /// While the leader is cut off, one of its followers restarts. The follower's promise to keep out
@@ -52,6 +56,38 @@ async fn a_restarted_voter_keeps_the_promise_of_its_last_run() {
         "a leader was elected after {:?}, within the lease",
         elected - promised
     );
+}
+
+/// The promise of the last run was longer than those of this run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_voter_keeps_a_longer_promise_of_its_last_run() {
+    const PROMISE: Duration = Duration::from_millis(2_000);
+    let mut cluster = Cluster::start(3, |config| {
+        config.election_timeout_ms = PROMISE.as_millis() as u64;
+        config.lease_ms = 1_500;
+        config.heartbeat_ms = 100;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let [restarted, _] = others(leader);
+    cluster.crash(restarted).await;
+    let ended = Instant::now();
+    let config = cluster.configs.get_mut(&restarted).expect("it");
+    config.election_timeout_ms = 300;
+    config.lease_ms = 200;
+    config.heartbeat_ms = 50;
+    cluster.start_node(restarted).await;
+    assert!(
+        ended.elapsed() >= PROMISE,
+        "the node was up again after {:?}; its last run promised {PROMISE:?}",
+        ended.elapsed()
+    );
+    // The run before this one promised no more than 300 ms.
+    cluster.crash(restarted).await;
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let store = Store::open(cluster.data_dir(restarted), "test", restarted, options);
+    let store = store.expect("nobody has it open");
+    assert_eq!(store.promise_ms(1).expect("a record"), Some(300));
 }
 
 /// Asks the restarted node for its vote directly, again and again.

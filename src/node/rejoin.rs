@@ -19,29 +19,46 @@ use crate::{
     storage::{AppliedTable, LogStore, Store, StoreError},
 };
 
-/// Waits out the promises of the last run. Returns at once if the node has never voted.
+/// Waits out the promises of the last run, and records how long those of this run last. It does not wait if the
+/// node has never voted.
+///
+/// A promise lasts for `election_timeout_ms`, which may be lower now than it was in the last run. So its length is
+/// kept in the store.
 ///
 /// # Errors
-/// [`StartError`] if a peer knows that this node's log was longer, or the store cannot be read.
+/// [`StartError`] if a peer knows that this node's log was longer, or the store cannot be read or written.
 pub async fn rejoin(
     store: &Arc<Store>,
     config: &Config,
     transport: &Arc<dyn Transport>,
 ) -> Result<(), StartError> {
-    if !store.has_vote(FIRST_SET)? || is_planted(Bug::NoVoteRefusal) {
-        return Ok(());
+    let promise_ms = config.election_timeout_ms;
+    let last_promise_ms = store.promise_ms(FIRST_SET)?;
+    if store.has_vote(FIRST_SET)? && !is_planted(Bug::NoVoteRefusal) {
+        let silence_ms = promise_ms.max(last_promise_ms.unwrap_or(0));
+        let silence = Duration::from_millis(silence_ms);
+        tracing::info!(
+            silence_ms,
+            "this node has voted before: it keeps out of elections until its promises have ended"
+        );
+        // At the same time. A peer that does not answer during the silence is not waited for.
+        let (asked, ()) = tokio::join!(
+            ask_peers(store, config, transport, silence),
+            tokio::time::sleep(silence)
+        );
+        asked?;
     }
-    let silence = Duration::from_millis(config.election_timeout_ms);
-    tracing::info!(
-        silence_ms = config.election_timeout_ms,
-        "this node has voted before: keeping out of elections for one follower lease"
-    );
-    // At the same time. A peer that does not answer during the silence is not waited for.
-    let (asked, ()) = tokio::join!(
-        ask_peers(store, config, transport, silence),
-        tokio::time::sleep(silence)
-    );
-    asked
+    // Before Raft starts, and with it this run's promises.
+    if last_promise_ms != Some(promise_ms) {
+        let recording = store.clone();
+        let recorded = store
+            .blocking()
+            .run(move || recording.record_promise_ms(FIRST_SET, promise_ms));
+        recorded
+            .await
+            .map_err(|e| StartError::Internal(e.to_string()))??;
+    }
+    Ok(())
 }
 
 async fn ask_peers(

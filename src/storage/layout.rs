@@ -7,6 +7,7 @@
 //! | `log` | index | log entry |
 //! | `hard_state` | `v` | vote |
 //! | `hard_state` | `p` | last purged log id |
+//! | `hard_state` | `t` | how long a promise of the node lasts, in milliseconds |
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
@@ -54,6 +55,11 @@ pub fn vote_key(set: SetId) -> [u8; 5] {
 /// The key of the last purged log id of `set`, in the hard state.
 pub fn purged_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b'p')
+}
+
+/// The key of how long a promise of the node lasts in `set`, in the hard state.
+pub fn promise_key(set: SetId) -> [u8; 5] {
+    hard_state_key(set, b't')
 }
 
 fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {

@@ -2,16 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
+use rocksdb::WriteBatch;
 use rustix::fs::statvfs;
 
 use super::{
     blocking::BlockingExecutor,
-    data_dir,
+    codec, data_dir,
     database::Database,
     directories::Directories,
     error::StoreError,
     identity::{self, Identity},
-    layout::{Family, vote_key},
+    layout::{Family, promise_key, vote_key},
     options::StoreOptions,
     raft_types::Vote,
     recovery_record,
@@ -133,5 +134,25 @@ impl Store {
     pub fn has_vote(&self, set: SetId) -> Result<bool, StoreError> {
         let vote: Option<Vote> = self.db.get(Family::HardState, &vote_key(set))?;
         Ok(vote.is_some() || AppliedMeta::read(&self.db, set)?.is_some())
+    }
+
+    /// How long a promise lasts that the node gave in its last run, in milliseconds: so long it keeps out of
+    /// elections after it heard of a leader. `None` if no run has recorded it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the record is damaged or the database fails.
+    pub fn promise_ms(&self, set: SetId) -> Result<Option<u64>, StoreError> {
+        self.db.get(Family::HardState, &promise_key(set))
+    }
+
+    /// Records how long the promises of this run last. It is on the disk when this returns. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails.
+    pub fn record_promise_ms(&self, set: SetId, promise_ms: u64) -> Result<(), StoreError> {
+        let record = codec::encode_record(&promise_ms)?;
+        let mut batch = WriteBatch::default();
+        batch.put_cf(self.db.family(Family::HardState)?, promise_key(set), record);
+        self.db.write(batch, true)
     }
 }

@@ -200,7 +200,15 @@ impl RaftNetworkV2<Types> for Peer {
         tokio::select! {
             biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
-            sent = self.snapshots.send(vote, snapshot) => sent,
+            sent = self.snapshots.send(vote, snapshot) => {
+                if let Ok(response) = &sent
+                    && response.vote.leader_id.term > vote.leader_id.term
+                {
+                    // As after an append that a higher vote refuses: before Raft acts on it.
+                    self.lease.void_before(response.vote.leader_id.term);
+                }
+                sent
+            }
         }
     }
 }
