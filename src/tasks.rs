@@ -43,7 +43,7 @@ pub enum Fault {
     Founding(String),
     /// Another reason, which the text says.
     #[error("{0}")]
-    Other(String),
+    CannotGoOn(String),
 }
 
 /// The tasks of one node, and the fault that stops the node, once there is one.
@@ -144,9 +144,9 @@ mod tests {
     #[tokio::test]
     async fn the_first_of_two_faults_is_reported() {
         let tasks = Tasks::default();
-        tasks.fail(Fault::Other("first".into()));
-        tasks.fail(Fault::Other("second".into()));
+        tasks.fail(Fault::CannotGoOn("first".into()));
+        tasks.fail(Fault::CannotGoOn("second".into()));
         let told = tasks.failed().borrow().clone();
-        assert_eq!(told, Some(Fault::Other("first".into())));
+        assert_eq!(told, Some(Fault::CannotGoOn("first".into())));
     }
 }

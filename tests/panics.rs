@@ -53,7 +53,7 @@ async fn assert_fails_by(node: &Node, part: &str) {
             assert_eq!(*task, part, "{fault}");
             assert!(message.contains("planted_bugs"), "{fault}");
         }
-        Fault::Founding(_) | Fault::Other(_) => panic!("another fault: {fault}"),
+        Fault::Founding(_) | Fault::CannotGoOn(_) => panic!("another fault: {fault}"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The fence: checks that this node was still the only leader when it took the numbers.
+//! The fence: checks that no successor had answered when this node took the numbers.
 //!
-//! Invariant: it is checked after the numbers were taken, and a `true` holds for a moment after the
-//! check began.
+//! Invariant: it is checked after the numbers were taken. `true` means that at some moment after the check began no
+//! successor had answered.
 
 use std::sync::{
     Arc,
@@ -39,8 +39,8 @@ pub struct Fence {
     lease: Arc<TermLease>,
     clock: Arc<dyn Clock>,
     rounds: Option<mpsc::UnboundedSender<oneshot::Sender<bool>>>,
-    /// True if the lease had run out when it was last looked at.
-    fell: AtomicBool,
+    /// True if the lease had run out when it was last checked.
+    failed_last: AtomicBool,
     /// How many checks were made; a planted bug alone uses it.
     vouched_for: AtomicU64,
 }
@@ -63,7 +63,7 @@ impl Fence {
             lease,
             clock,
             rounds,
-            fell: AtomicBool::new(false),
+            failed_last: AtomicBool::new(false),
             vouched_for: AtomicU64::new(0),
         }
     }
@@ -71,23 +71,23 @@ impl Fence {
     /// Cheap pre-check: true if taking numbers now would surely be wasted. Not a substitute for
     /// [`Fence::check`]: it says nothing of numbers taken before. Reads the clock only if the lease had
     /// run out before, because `check` reads it once for each answer.
-    pub fn is_down(&self) -> bool {
+    pub fn surely_fails(&self) -> bool {
         if is_planted(Bug::NoFence) || is_planted(Bug::FenceBeforeTaking) {
             return false;
         }
         match self.rounds {
-            None if self.fell.load(Relaxed) => !self.stands(),
+            None if self.failed_last.load(Relaxed) => !self.passes_now(),
             None | Some(_) => self.lease.is_void(),
         }
     }
 
-    /// True if the lease is valid now. Remembers the result for [`Fence::is_down`].
-    fn stands(&self) -> bool {
-        let stands = self.lease.is_valid(self.clock.now());
-        if self.fell.load(Relaxed) == stands {
-            self.fell.store(!stands, Relaxed);
+    /// True if the lease is valid now. Remembers the result for [`Fence::surely_fails`].
+    fn passes_now(&self) -> bool {
+        let passes = self.lease.is_valid(self.clock.now());
+        if self.failed_last.load(Relaxed) == passes {
+            self.failed_last.store(!passes, Relaxed);
         }
-        stands
+        passes
     }
 
     /// True if a majority acknowledged this leader less than a lease ago.
@@ -95,8 +95,8 @@ impl Fence {
         self.lease.is_valid(self.clock.now())
     }
 
-    /// True if this node was still the only leader at a moment after the call. False also if that is
-    /// not known before `deadline`.
+    /// True if no successor had answered at some moment after this call began. False also if that is not known
+    /// before `deadline`.
     pub async fn check(&self, deadline: tokio::time::Instant) -> bool {
         if is_planted(Bug::NoFence) {
             return true;
@@ -107,7 +107,7 @@ impl Fence {
             return true;
         }
         let Some(rounds) = &self.rounds else {
-            return self.stands();
+            return self.passes_now();
         };
         let (answer, confirmed) = oneshot::channel();
         if rounds.send(answer).is_err() {

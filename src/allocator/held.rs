@@ -32,7 +32,7 @@ impl<M: Deref<Target = Metrics>> Held<M> {
     }
 
     /// Notes that the numbers are answered. Returns how many they are.
-    pub fn answered(mut self) -> u64 {
+    pub fn release(mut self) -> u64 {
         std::mem::take(&mut self.numbers)
     }
 
@@ -67,7 +67,7 @@ impl Delivery {
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
     pub fn accept(self) -> Taken {
-        self.held.answered();
+        self.held.release();
         self.taken
     }
 }
@@ -86,7 +86,7 @@ mod tests {
         };
         let mut held = Held::new(&*metrics, 2);
         held.add(3);
-        assert_eq!(held.answered(), 5);
+        assert_eq!(held.release(), 5);
         assert_eq!(
             Delivery::new(Ok(range), 5, metrics.clone()).accept(),
             Ok(range)

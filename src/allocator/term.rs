@@ -230,7 +230,7 @@ impl Term {
     /// the calls that have taken their numbers; no call takes any afterwards.
     ///
     /// `None` if the term was closed already, or is lost.
-    pub async fn retire(&self) -> Option<Vec<Trim>> {
+    pub async fn close_and_list_trims(&self) -> Option<Vec<Trim>> {
         if !self.memory.gate().close() {
             return None;
         }
@@ -249,7 +249,7 @@ impl Term {
     }
 
     fn enter(&self) -> Result<Inside<'_>, NextError> {
-        if self.fence.is_down() {
+        if self.fence.surely_fails() {
             return Err(NextError::NotLeading);
         }
         self.memory.gate().enter().ok_or(NextError::NotLeading)
@@ -293,7 +293,7 @@ impl Term {
     ) -> Result<(), NextError> {
         let metrics = self.memory.metrics();
         if self.fence.check(deadline).await {
-            metrics.numbers.inc_by(held.answered());
+            metrics.numbers.inc_by(held.release());
             metrics.answers.inc_by(answers);
             Ok(())
         } else {

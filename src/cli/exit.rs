@@ -136,7 +136,7 @@ impl From<StartError> for CommandError {
             StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
             StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
             StartError::Stopped(Fault::Founding(_)) => (CONFIG, "CONFIGURATION"),
-            StartError::Stopped(Fault::Other(_)) => (STORE, "STOPPED"),
+            StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
         CommandError {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
-        assert_eq!(stopped(Fault::Other("x".into())), 74);
+        assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);
         assert_eq!(stopped(Fault::Founding("x".into())), 78);
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Config, Forwarder,
     builds::Builds,
-    handovers::Handovers,
+    current_handover::CurrentHandover,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
 };
@@ -41,14 +41,14 @@ pub struct NodeContext {
     /// The allocator of the term that this node leads; empty if it does not lead.
     pub(super) allocator: ArcSwapOption<Term>,
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
-    pub(super) changes: ordered_watch::Sender<u64>,
-    pub(super) handovers: Handovers,
+    pub(super) leadership_changes: ordered_watch::Sender<u64>,
+    pub(super) current_handover: CurrentHandover,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) builds: Builds,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
-    pub(super) reading: Arc<tokio::sync::Mutex<()>>,
+    pub(super) scrape_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl NodeContext {
@@ -81,17 +81,17 @@ impl NodeContext {
             transport: seams.transport,
             sender,
             allocator: ArcSwapOption::empty(),
-            changes: ordered_watch::Sender::default(),
-            handovers: Handovers::default(),
+            leadership_changes: ordered_watch::Sender::default(),
+            current_handover: CurrentHandover::default(),
             leaving: CancellationToken::new(),
             builds: Builds::default(),
-            reading: Arc::default(),
+            scrape_lock: Arc::default(),
         }
     }
 
     /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
-        self.group.tasks().fail(Fault::Other(reason));
+        self.group.tasks().fail(Fault::CannotGoOn(reason));
     }
 
     /// Why the node must stop, once it must.

@@ -38,7 +38,7 @@ pub async fn form(context: Arc<NodeContext>) {
                 let why = status.message().to_owned();
                 return context.group.tasks().fail(match status.code() {
                     // This node may have lost its data, and founded a cluster before.
-                    Code::AlreadyExists => Fault::Other(why),
+                    Code::AlreadyExists => Fault::CannotGoOn(why),
                     _ => Fault::Founding(why),
                 });
             }

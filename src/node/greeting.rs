@@ -47,7 +47,7 @@ impl NodeContext {
 
     /// Greets every member until it has answered, also members that are added later.
     pub(super) async fn greet_members(self: Arc<Self>) {
-        let mut changes = self.changes.subscribe();
+        let mut changes = self.leadership_changes.subscribe();
         loop {
             changes.borrow_and_update();
             let members = self.group.members().into_iter();

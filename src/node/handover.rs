@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    handovers::{Handover, Outcome},
+    current_handover::{Handover, Outcome},
     leader_search::leader_of,
 };
 use crate::{
@@ -91,7 +91,7 @@ impl NodeContext {
         term: &Arc<Term>,
         choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
     ) -> Result<Handover, Status> {
-        self.handovers
+        self.current_handover
             .join_or_begin(term.term(), choose, |successor| {
                 tracing::info!(term = term.term(), successor, "handing the leadership over");
                 let carrying = self.clone().carry_over(term.clone(), successor);
@@ -138,7 +138,7 @@ impl NodeContext {
         if is_planted(Bug::OpenDuringTransfer) {
             return;
         }
-        let Some(trims) = term.retire().await else {
+        let Some(trims) = term.close_and_list_trims().await else {
             return;
         };
         for entry in trims.chunks(ENTRY_SECTIONS_MAX) {

@@ -11,12 +11,12 @@ use tonic::Status;
 use super::NodeContext;
 use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
 
-/// How soon numbers are taken again after the fence fell for no lasting reason.
+/// How soon numbers are taken again after the fence failed under a valid lease.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
 /// How soon a leader that did not answer, or says that it does not lead, is asked again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How long a deposed leader may still answer what it was asked before.
+/// How long the answer of a deposed leader is still waited for: its numbers passed the fence before.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Where a request came from.
@@ -70,9 +70,9 @@ pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// Whether it goes to the next leader while the last one, deposed, owes the answer. Never for a request
-    /// that must not be carried out twice.
-    const MAY_CHANGE_LEADER: bool;
+    /// Whether the next leader is asked while the last one, deposed, still owes the answer. Never for a request that
+    /// must not be carried out twice.
+    const MAY_BE_ASKED_AGAIN: bool;
 
     /// Answers it if this node leads.
     fn serve_locally(
@@ -109,7 +109,7 @@ impl NodeContext {
         origin: Origin,
         deadline: Instant,
     ) -> Result<R::Answer, Failure> {
-        let mut changes = self.changes.subscribe();
+        let mut changes = self.leadership_changes.subscribe();
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
@@ -126,9 +126,9 @@ impl NodeContext {
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(self, leader, &member, deadline) => attempt = remote,
-                    () = deposed(&mut changes), if R::MAY_CHANGE_LEADER => continue,
+                    () = deposed(&mut changes), if R::MAY_BE_ASKED_AGAIN => continue,
                 }
-                // If it is gone, or leads no more, we have not heard who does.
+                // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = deadline.min(Instant::now() + RETRY);
             }
             match attempt {
@@ -155,8 +155,7 @@ impl NodeContext {
             return tokio::time::sleep_until(latest).await;
         };
         if term.lease().is_valid(self.clock.now()) {
-            // We lead, and yet the fence fell: no majority said so when asked. Each attempt burns its
-            // numbers, so that this one must not spin.
+            // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
             return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
         }
         // We lead, and have not heard of a majority for a lease.

@@ -27,7 +27,7 @@ impl NodeContext {
             match &now.own {
                 Some(lease) if current != Some(lease.term()) => {
                     self.allocator.store(None);
-                    self.changes.send_modify(|n| *n += 1);
+                    self.leadership_changes.send_modify(|n| *n += 1);
                     self.found_namespaces(lease).await;
                     let term = Term::open(
                         self.group.clone(),
@@ -55,7 +55,7 @@ impl NodeContext {
                 tracing::info!(term = now.term, leader, address, "leader");
             }
             told = leader;
-            self.changes.send_modify(|n| *n += 1);
+            self.leadership_changes.send_modify(|n| *n += 1);
             if leadership.changed().await.is_err() {
                 return;
             }

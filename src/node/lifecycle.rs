@@ -40,8 +40,8 @@ pub struct Node {
 
 impl Node {
     /// Starts a node that clients and peers reach at `addresses`. It opens its store, keeps silent for as long as
-    /// a promise of its last run may bind it, and starts to form its cluster. The doors must stay closed until
-    /// this returns.
+    /// a promise of its last run may bind it, and starts to form its cluster. Serve no port until this
+    /// returns.
     ///
     /// # Errors
     /// [`StartError`] if the configuration cannot work, the data directory cannot be used or trusted, or Raft
@@ -128,7 +128,7 @@ impl Node {
     pub async fn failed(&self) -> Fault {
         let mut failed = self.context.group.tasks().failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
-        fault.unwrap_or_else(|| Fault::Other("the node is gone".to_owned()))
+        fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
 
     /// Hands the leadership over, answers what is under way, and stops.
@@ -139,7 +139,10 @@ impl Node {
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + limit;
         if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
-            tracing::info!(reason = status.message(), "stopping without a handover");
+            tracing::info!(
+                reason = status.message(),
+                "stopping before the handover is complete"
+            );
         }
         self.drain(limit).await;
     }

@@ -22,7 +22,7 @@ impl NodeContext {
         self.measure_lease();
         self.measure_group();
         let read = async {
-            let alone = self.reading.clone().lock_owned().await;
+            let alone = self.scrape_lock.clone().lock_owned().await;
             let context = self.clone();
             let work = self.group.store().blocking();
             work.run(move || {

@@ -67,7 +67,7 @@ async fn ask_peers(
     transport: &Arc<dyn Transport>,
     limit: Duration,
 ) -> Result<(), StartError> {
-    // An open log ends no earlier than the table, which holds what a snapshot brought.
+    // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
     let mine = Acknowledged {
         incarnation: store.identity().incarnation,
         log_index: LogStore::open(store, FIRST_SET)?.last_index()?,

@@ -63,7 +63,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
     type Answer = Answered<Q::Answer>;
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked.
-    const MAY_CHANGE_LEADER: bool = true;
+    const MAY_BE_ASKED_AGAIN: bool = true;
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(

@@ -12,8 +12,8 @@ use crate::sequence::NodeId;
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
 
-/// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, what its flag
-/// takes besides a value, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
+/// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in
+/// brackets further clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
 /// range if it has one.
 macro_rules! for_each_setting {
     ($with:ident) => {

@@ -74,7 +74,7 @@ impl SectionRecord {
         Ok((record, Chunk { old, new, left }))
     }
 
-    /// Lowers the ceiling to `used`, the greatest number that `term` handed out, so that the rest of its
+    /// Lowers the ceiling to `used`, the greatest number that `term` took, answered or not, so that the rest of its
     /// chunks can be handed out later. Never goes below the floor: earlier terms may have used what lies
     /// there. `None`, and no change, if `term` does not own the chunks.
     pub fn trim(self, term: u64, used: u64) -> Option<Self> {

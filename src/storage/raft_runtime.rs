@@ -94,7 +94,7 @@ impl AsyncRuntime for Runtime {
     }
 }
 
-/// Raft's watch channels, made of [`watch`].
+/// Raft's watch channels, made of [`ordered_watch`].
 pub struct Watch;
 
 impl raft_watch::Watch for Watch {

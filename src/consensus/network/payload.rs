@@ -28,7 +28,7 @@ pub fn decode<T: DeserializeOwned>(
 ) -> Result<T, String> {
     codec::decode(payload).map_err(|error| match error {
         CodecError::Version(_) => format!(
-            "node {other_end} runs another release: {what} cannot be read: it has {error}; install \
+            "node {other_end} runs another release: {what} cannot be read: {error}; install \
              the same release on all nodes"
         ),
         error @ (CodecError::Short(_)

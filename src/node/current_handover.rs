@@ -12,7 +12,7 @@ pub type Outcome = Result<Leadership, Status>;
 
 /// The handover that is under way, or was last.
 #[derive(Default)]
-pub struct Handovers(Mutex<Option<Handover>>);
+pub struct CurrentHandover(Mutex<Option<Handover>>);
 
 /// One term's handover.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub struct Handover {
     outcome: Joined<BoxFuture<'static, Outcome>>,
 }
 
-impl Handovers {
+impl CurrentHandover {
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names, which
     /// `begin` starts.
     ///
