@@ -29,13 +29,12 @@ const ALL_MAY_USE: [&str; 8] = [
 ];
 
 /// Where messages and statuses of gRPC may be used.
-const WIRE: [&str; 7] = [
+const WIRE: [&str; 6] = [
     "metrics",
     "server",
     "node",
-    "consensus/inbound",
     "consensus/network",
-    "consensus/transport",
+    "consensus/rpc",
     "proto",
 ];
 
