@@ -2,7 +2,7 @@
 //!
 //! A reference service with the client port of the product, and the reason why the product exists. A
 //! large reader's id generator was built this way: the server that is asked asks all others for the
-//! last number that they know, takes the greatest, adds one, remembers it, and answers. WorkloadConfig at one
+//! last number that they know, takes the greatest, adds one, remembers it, and answers. Asked at one
 //! server at a time it is right. Asked at two at once, both learn the same maximum, and both hand out
 //! the same number.
 

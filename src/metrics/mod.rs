@@ -8,15 +8,16 @@ mod declare;
 mod histogram;
 mod labelled;
 mod process;
+mod values;
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use prometheus_client::{
     encoding::{
         EncodeMetric, MetricEncoder,
         text::{encode_eof, encode_registry},
     },
-    metrics::{MetricType, counter::Counter, gauge},
+    metrics::{MetricType, counter::Counter},
 };
 use tonic::Code;
 
@@ -25,10 +26,8 @@ use crate::version;
 pub use histogram::Histogram;
 pub use labelled::{Counters, Label, PeerGauges};
 pub use process::PROCESS;
-
-/// A gauge of seconds.
-type Seconds = gauge::Gauge<f64, AtomicU64>;
-type Gauge = gauge::Gauge;
+pub use values::whole;
+use values::{Gauge, Seconds};
 
 label! {
     /// Why numbers were skipped: they will never be handed out.
@@ -187,11 +186,6 @@ impl EncodeMetric for Build {
     fn metric_type(&self) -> MetricType {
         MetricType::Info
     }
-}
-
-/// Converts a value for a gauge, which holds at most 2^63 - 1: a larger value becomes that.
-pub fn whole(figure: impl TryInto<i64>) -> i64 {
-    figure.try_into().unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -37,8 +37,10 @@ impl SequencerService {
     {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let request = Q::try_from(message.into_inner())?;
-        let answer = self.context.serve(request, Origin::Client, deadline).await;
+        let answer = match Q::try_from(message.into_inner()) {
+            Ok(request) => self.context.serve(request, Origin::Client, deadline).await,
+            Err(status) => Err(status.into()),
+        };
         let spans = &self.context.metrics.request_seconds;
         spans.observe(arrived.elapsed(), 1);
         answer

@@ -19,9 +19,6 @@ const PACKAGES: [(&str, &str); 4] = [
     ("jepsen/src", "ratchet_jepsen"),
 ];
 
-/// Directories whose files still use each other in circles.
-const KNOWN_CIRCLES: [&str; 1] = ["src/metrics/"];
-
 type Module<'a> = Vec<&'a str>;
 
 struct Source<'a> {
@@ -223,22 +220,10 @@ fn no_files_use_each_other_in_a_circle() {
         );
         found.extend(circles(&package));
     }
-    let is_in = |circle: &str, dir: &str| circle.split(" -> ").all(|file| file.starts_with(dir));
-    let is_known = |circle: &str| KNOWN_CIRCLES.iter().any(|dir| is_in(circle, dir));
-    let new: Vec<String> = (found.iter().filter(|circle| !is_known(circle)))
-        .cloned()
-        .collect();
+    let found: Vec<String> = found.into_iter().collect();
     assert_none(
         "files use each other; move what both need to a file below them",
-        &new,
-    );
-    let mended: Vec<String> = (KNOWN_CIRCLES.iter())
-        .filter(|dir| !found.iter().any(|circle| is_in(circle, dir)))
-        .map(|dir| (*dir).to_owned())
-        .collect();
-    assert_none(
-        "these have no circles any more; remove them from KNOWN_CIRCLES",
-        &mended,
+        &found,
     );
 }
 
