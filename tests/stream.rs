@@ -104,9 +104,9 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
             ..names
         };
         stream.refused(both, wrong, "1 ids and 1 names").await;
-        stream.refused(books(&[], &[]), wrong, "0 ids").await;
+        stream.refused(books(&[], &[]), wrong, "0 keys").await;
         stream
-            .refused(books(&[1; 65_537], &[]), wrong, "65537 ids")
+            .refused(books(&[1; 65_537], &[]), wrong, "65537 keys")
             .await;
         stream
             .refused(books(&[1, 2], &[1]), wrong, "2 keys and 1 counts")
