@@ -26,10 +26,10 @@
 //!
 //! The bounds are narrow because the margin counts against the one step that a crash may skip. Leaf
 //! asks when 10 % of a step is *used*, and so holds almost two steps. If a bump takes longer than 1/11
-//! of a step lasts, enlarge the step:
+//! of a step lasts, calls wait for it: the step should be greater.
 //!
-//! **The step.** It follows how long the last chunk lasted, within the namespace's `step_min` and
-//! `step_max`:
+//! **The step.** It grows and shrinks with how long the last chunk lasted, within the namespace's `step_min`
+//! and `step_max`:
 //!
 //! ```text
 //! less than 250 ms    step x 2

@@ -16,6 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 
 use crate::{
     consensus::{Sender, Transport},
@@ -160,17 +161,8 @@ impl Link {
         loop {
             tokio::select! {
                 biased;
-                reply = replies.next() => match reply {
-                    Some(Ok(ForwardReplies { replies })) => {
-                        for reply in replies {
-                            deliver(&mut pending, reply, &self.metrics);
-                        }
-                    }
-                    Some(Err(status)) => {
-                        tracing::debug!(leader = self.leader, %status, "the stream broke");
-                        return;
-                    }
-                    None => return,
+                message = replies.next() => if !self.deliver_all(message, &mut pending) {
+                    return;
                 },
                 // First a place for a message: while one is on its way, requests collect.
                 place = messages.reserve() => {
@@ -180,17 +172,10 @@ impl Link {
                         // What did not fit the last message goes first.
                         () = std::future::ready(()), if !batch.is_empty() => batch.len(),
                         taken = waiting.recv_many(&mut arrived, MESSAGE_REQUESTS_MAX) => taken,
-                        reply = replies.next() => {
-                            match reply {
-                                Some(Ok(ForwardReplies { replies })) => {
-                                    for reply in replies {
-                                        deliver(&mut pending, reply, &self.metrics);
-                                    }
-                                    continue;
-                                }
-                                _ => return,
-                            }
-                        }
+                        message = replies.next() => match self.deliver_all(message, &mut pending) {
+                            true => continue,
+                            false => return,
+                        },
                     };
                     if taken == 0 {
                         return;
@@ -206,6 +191,28 @@ impl Link {
         }
     }
 
+    /// Passes the replies in a message on to their callers. False if the stream has ended or broken.
+    fn deliver_all(
+        &self,
+        message: Option<Result<ForwardReplies, Status>>,
+        pending: &mut BTreeMap<u64, Waiting>,
+    ) -> bool {
+        match message {
+            Some(Ok(ForwardReplies { replies })) => {
+                for reply in replies {
+                    deliver(pending, reply, &self.metrics);
+                }
+                true
+            }
+            Some(Err(status)) => {
+                tracing::debug!(leader = self.leader, %status, "the stream broke");
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The next message: as many of the requests in `batch` as it takes.
     fn message(
         &self,
         batch: &mut VecDeque<Pending>,
