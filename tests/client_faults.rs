@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{
     cluster::Cluster,
-    free_ports, in_time, own_ip,
+    free_ports, in_time, others, own_ip,
     processes::Processes,
     rust_client::{assert_no_repeats, builder, client, take},
 };
@@ -109,6 +109,22 @@ async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline(
     let said = error.to_string();
     assert!(said.starts_with(&nobody.to_string()), "{said}");
     assert!(!said.contains("stays"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_a_server_that_knows_no_leader_is_unavailable_at_the_deadline() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let [alive, dead] = others(leader);
+    cluster.crash(dead).await;
+    cluster.crash(leader).await;
+    let client = builder([cluster.address(alive)]).timeout(Duration::from_millis(500));
+    let client = client.build().unwrap();
+    for _ in 0..3 {
+        let error = client.next("book", 1).await.expect_err("nobody leads");
+        assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+        assert!(error.to_string().contains("leader"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -250,7 +250,10 @@ impl Dispatcher {
         match server_failure {
             Some(status) if is_current => self.server_failed(&server, status),
             Some(status) => self.last_failure = Some((server, status)),
-            None => self.backoff.succeeded(),
+            None => {
+                self.backoff.succeeded();
+                self.last_failure = None;
+            }
         }
         self.queues.requeue(retry);
     }
@@ -341,7 +344,10 @@ impl Dispatcher {
         let silent = silent.map(|late| (late.server.clone(), now - late.sent));
         self.send_again(overdue);
         if let Some((server, waited)) = silent {
+            let told = self.last_failure.take();
             self.server_failed(&server, no_answer_within(waited));
+            // What a server has said since the last success tells more than the silence of another.
+            self.last_failure = told.or(self.last_failure.take());
         }
         let (expired, next) = self.queues.take_expired(now);
         if !expired.is_empty() {
