@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
 use super::{Client, free_ports, in_time, own_ip};
@@ -140,8 +140,14 @@ impl Processes {
         drop(self.running.remove(&id));
     }
 
+    /// SIGSTOP, and waits until all of it has stopped.
     pub fn pause(&self, id: u64) {
         self.signal(id, Signal::STOP);
+        let pid = Pid::from_child(&self.running[&id].0);
+        let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED);
+        stopped
+            .expect("a child of this process")
+            .expect("it stopped");
     }
 
     pub fn resume(&self, id: u64) {
