@@ -1,9 +1,7 @@
-//! A value that is watched: as tokio's `watch`, but whoever waits is woken in the order in which the
-//! waiting began. Tokio's spreads its waiters over several lists at random, which a seed does not
-//! decide.
+//! A watched value, like tokio's `watch`, but receivers are woken in the order in which they began to wait.
+//! Tokio spreads its waiters over several lists at random, which a simulation's seed cannot decide.
 //!
-//! Invariant: after a change, every receiver either has seen it, or its next `changed` returns at
-//! once.
+//! Invariant: after a change, a receiver has seen it, or its next `changed` returns at once.
 
 use std::{
     ops::Deref,
@@ -16,7 +14,7 @@ use std::{
 use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
-/// The value, for reading. Not to be held for long: who changes it waits.
+/// The value, for reading. Drop it soon: a sender that changes the value waits for it.
 pub struct Ref<'a, T>(RwLockReadGuard<'a, T>);
 
 impl<T> Deref for Ref<'_, T> {
@@ -44,13 +42,13 @@ struct Watched<T> {
 /// Changes the value.
 pub struct Sender<T>(Arc<Watched<T>>);
 
-/// Sees the value change.
+/// Sees the changes of the value.
 pub struct Receiver<T> {
     watched: Arc<Watched<T>>,
     seen: u64,
 }
 
-/// A value, to be changed and to be watched.
+/// Creates a watched value: the sender changes it, the receivers watch it.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender(Arc::new(Watched {
         value: RwLock::new(value),
@@ -84,13 +82,12 @@ impl<T> Sender<T> {
         Ref(self.0.value.read())
     }
 
-    /// Whether anybody watches.
+    /// True if a receiver exists.
     pub fn is_watched(&self) -> bool {
         self.0.receivers.load(Ordering::Acquire) > 0
     }
 
-    /// Changes the value, whether anybody watches or not; those who do are told where `change` says
-    /// that it did change it.
+    /// Changes the value, with or without receivers. They are woken if `change` returns true.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         {
             let mut value = self.0.value.write();
@@ -103,7 +100,7 @@ impl<T> Sender<T> {
         true
     }
 
-    /// Changes the value, whether anybody watches or not.
+    /// Changes the value, with or without receivers, and wakes them.
     pub fn send_modify(&self, change: impl FnOnce(&mut T)) {
         self.send_if_modified(|value| {
             change(value);
@@ -111,7 +108,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Replaces the value, whether anybody watches or not, and answers what it was.
+    /// Replaces the value, with or without receivers, wakes them, and returns the old value.
     pub fn send_replace(&self, mut new: T) -> T {
         self.send_modify(|value| std::mem::swap(value, &mut new));
         new
@@ -139,21 +136,21 @@ impl<T> Receiver<T> {
         Ref(self.watched.value.read())
     }
 
-    /// The value, which counts as seen.
+    /// The value. It counts as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let value = Ref(self.watched.value.read());
         self.seen = self.watched.version.load(Ordering::Acquire);
         value
     }
 
-    /// Waits for a value that was not seen yet; it counts as seen then.
+    /// Waits until there is a value that this receiver has not seen. It then counts as seen.
     ///
     /// # Errors
-    /// [`Gone`] when there will be none.
+    /// [`Gone`] if all senders are dropped first.
     pub async fn changed(&mut self) -> Result<(), Gone> {
         loop {
             let mut changed = std::pin::pin!(self.watched.changed.notified());
-            // Enqueued before the look: a change after the look wakes us.
+            // Enqueued before the version is read: a change after that wakes this receiver.
             changed.as_mut().enable();
             let version = self.watched.version.load(Ordering::Acquire);
             if version != self.seen {
@@ -167,10 +164,10 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits for a value that fits, and answers that very one; it counts as seen then.
+    /// Waits for a value that fits, and returns that very value. It counts as seen.
     ///
     /// # Errors
-    /// [`Gone`] when there will be none.
+    /// [`Gone`] if all senders are dropped first.
     pub async fn wait_for(&mut self, mut fits: impl FnMut(&T) -> bool) -> Result<T, Gone>
     where
         T: Clone,

@@ -1,8 +1,7 @@
-//! Bugs to be planted, one at a time, so that the instruments that prove the promise can show that
-//! they would notice.
+//! Bugs that a test build can have, one at a time. They show that the tests of the promise would notice.
 //!
-//! Invariant: without the feature `planted-bugs` there is none; and no optimised build without debug
-//! assertions, such as a release, can have the feature.
+//! Invariant: without the feature `planted-bugs` there is no such bug. A build without debug assertions, such as a
+//! release, cannot have the feature.
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 compile_error!("planted-bugs is for testing the tests; it does not go into a release build");
@@ -18,7 +17,7 @@ pub enum Bug {
     LeaseNotShortened,
     /// A restarted node takes part in elections at once.
     NoVoteRefusal,
-    /// The first chunk of a section in a term is what the local table says was bumped last.
+    /// The first chunk of a section in a term is the one that the local table names as bumped last.
     ChunkFromLocalRead,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
@@ -28,18 +27,18 @@ pub enum Bug {
     CeilingMissingFromSnapshot,
     /// Logs and votes are acknowledged without an fsync.
     WriteNotSynced,
-    /// Directories are not synced after what is created or renamed in them.
+    /// Directories are not synced after a file is created or renamed in them.
     NamesNotSynced,
 }
 
-/// Whether `bug` is the one that this process is to have.
+/// True if this process has `bug`.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 pub fn is_planted(_bug: Bug) -> bool {
     false
 }
 
-/// Whether `bug` is the one that this process is to have.
+/// True if this process has `bug`.
 #[cfg(feature = "planted-bugs")]
 pub fn is_planted(bug: Bug) -> bool {
     chosen::bug() == Some(bug)

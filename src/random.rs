@@ -1,6 +1,6 @@
-//! Randomness, out of one place, so that a simulation can decide it.
+//! Randomness comes from here alone, so that a simulation can decide it.
 //!
-//! Invariant: it is the system's, unless the thread was given a seed: then all that the thread draws
+//! Invariant: it is the system's, unless the thread was given a seed. Then everything that the thread draws
 //! follows from the seed.
 
 use std::{cell::RefCell, convert::Infallible};
@@ -11,18 +11,18 @@ thread_local! {
     static SEEDED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
 }
 
-/// From here on, all that this thread draws follows from `seed`. For simulations, which run on one
-/// thread each.
+/// Gives this thread a seed: everything that it draws from now on follows from `seed`. For simulations, which run on
+/// one thread each.
 pub fn seed_this_thread(seed: u64) {
     SEEDED.set(Some(StdRng::seed_from_u64(seed)));
 }
 
-/// A random number.
+/// A random 64-bit integer.
 pub fn u64() -> u64 {
     Random.next_u64()
 }
 
-/// The source: the thread's.
+/// The thread's source of randomness.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Random;
 
