@@ -6,8 +6,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
-use openraft::vote::RaftLeaderId;
+use futures::{StreamExt, stream::BoxStream};
+use openraft::{
+    EntryPayload, Membership, entry::RaftEntry, raft::SnapshotResponse, storage::RaftStateMachine,
+    vote::RaftLeaderId,
+};
+use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
@@ -15,12 +19,13 @@ use super::*;
 use crate::{
     clock::{Clock, Instant},
     consensus::{
+        StateMachine,
         lease::Quorums,
         network::{Network, Sender, Transport},
     },
     metrics::Metrics,
     proto::peer::*,
-    storage::{Member, codec},
+    storage::{Entry, LogId, Member, Store, StoreOptions, codec},
 };
 
 #[derive(Default)]
@@ -62,9 +67,16 @@ impl Transport for HeldAnswers {
     async fn install_snapshot(
         &self,
         _address: &str,
-        _parts: BoxStream<'static, SnapshotPart>,
+        parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
-        Err(Status::unimplemented("not in this test"))
+        let AppendEntriesResponse::HigherVote(vote) = self.answer else {
+            return Err(Status::unimplemented("not in this test"));
+        };
+        parts.count().await;
+        let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
+        Ok(RaftReply {
+            payload: payload.into(),
+        })
     }
 
     async fn hello(
@@ -229,6 +241,29 @@ async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher
         lease.is_void(),
         "another node may be elected: no answer in this term any more"
     );
+}
+
+#[tokio::test]
+async fn a_higher_vote_in_the_answer_to_a_snapshot_voids_the_lease() {
+    let dir = TempDir::new().unwrap();
+    let options = StoreOptions::new(Arc::new(ManualClock::default()));
+    let store = Store::open(dir.path(), "test", 1, options).unwrap();
+    let mut table = StateMachine::open(&store, 1).unwrap();
+    let members = Membership::new_with_defaults(vec![BTreeSet::from([1, 2])], []);
+    let founded = LogId::new(Vote::new(1, 1).leader_id.to_committed(), 0);
+    let founding = Entry::new(founded, EntryPayload::Membership(members));
+    let entries = futures::stream::iter([Ok((founding, None))]);
+    table.apply(entries).await.unwrap();
+    let snapshot = table.get_current_snapshot().await.unwrap().unwrap();
+
+    let leader = Leader::new(AppendEntriesResponse::HigherVote(Vote::new(4, 2)));
+    let lease = leader.lease.begin(3, three());
+    let mut peer = leader.network.peer(2, &Member::default());
+    let (vote, never) = (Vote::new_committed(3, 1), std::future::pending());
+    let option = RPCOption::new(Duration::from_secs(60));
+    let answer = peer.full_snapshot(vote, snapshot, never, option).await;
+    assert_eq!(answer.unwrap().vote, Vote::new(4, 2));
+    assert!(lease.is_void());
 }
 
 #[tokio::test]
