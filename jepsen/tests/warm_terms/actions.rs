@@ -1,0 +1,337 @@
+//! What can happen next, and how it changes the state.
+
+use crate::{
+    ledger::*,
+    record::{Age, Chunk},
+    rules::{Margin::*, *},
+    state::*,
+};
+use Act::*;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Act {
+    /// A node is elected, and logs its first entry. (`tell` puts every action into words.)
+    Elect(usize),
+    Lift(usize),
+    CatchUp(usize),
+    Apply(usize),
+    Read(usize),
+    Use(usize),
+    Bump(usize, u8),
+    Settle(usize),
+    Take(usize),
+    Close(usize),
+    Leave(usize),
+    Send(usize, usize),
+    Bequeath(usize, usize),
+    Trim(usize),
+    GiveBack(usize),
+    Reopen(usize),
+    Restart(usize),
+    RaiseMax,
+}
+
+impl Rules {
+    /// Carries out one action; `None` if it is not possible.
+    pub fn act(&self, state: &mut State, act: Act) -> Option<()> {
+        match act {
+            Elect(n) => self.elect(state, n),
+            Lift(n) => self.lift(state, n),
+            CatchUp(n) => self.catch_up(state, n),
+            Apply(n) => self.apply(state, n),
+            Read(n) => self.read(state, n),
+            Use(n) => self.use_record(state, n),
+            Bump(n, step) => self.bump(state, n, step),
+            Settle(n) => self.settle(state, n),
+            Take(n) => self.take(state, n),
+            Close(n) => self.close(state, n),
+            Leave(n) => self.leave(state, n),
+            Send(n, to) => self.send(state, n, to),
+            Bequeath(n, heir) => self.bequeath(state, n, heir),
+            Trim(n) => self.trim(state, n),
+            GiveBack(n) => self.give_back(state, n),
+            Reopen(n) => self.reopen(state, n),
+            Restart(n) => self.restart(state, n),
+            RaiseMax => {
+                state.table.max = u8::MAX;
+                Some(())
+            }
+        }
+    }
+
+    /// A node is elected. It knows all that is committed, and may have applied less.
+    fn elect(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(state.term < self.terms)?;
+        state.term += 1;
+        let view = state.view();
+        let node = &mut state.nodes[n];
+        node.leads = Some(Term::new(state.term, state.handed_out.top));
+        node.behind.clear();
+        if node.applied != view && !self.keep(ReadAfterOwnEntry) {
+            node.behind.push(Committed { answer: None, view });
+        }
+        self.begin(state, n)
+    }
+
+    /// A new leader logs its first entry: it inherits if it holds a memory, and lifts otherwise.
+    fn begin(&self, state: &mut State, n: usize) -> Option<()> {
+        let bequest = state.table.ledger.bequest;
+        let held = state.nodes[n].received;
+        let leads = state.leads(n)?;
+        leads.memory = held.flatten();
+        if self.check == Check::Happens(Event::HeirWentOn) {
+            leads.inherited = leads.memory.map_or(0, |chunk| chunk.ceiling);
+        }
+        let claimed = match held {
+            None if !self.keep(InheritsWhatItHolds) => bequest.map(|bequest| bequest.digest),
+            _ => held,
+        };
+        if self.keep(MemoryUsedOnce) {
+            state.nodes[n].received = None;
+        }
+        let entry = claimed.map_or(Entry::Lift, |digest| Entry::Inherit { heir: n, digest });
+        self.log(state, n, entry)
+    }
+
+    /// A leader that may not inherit logs a lift instead.
+    fn lift(&self, state: &mut State, n: usize) -> Option<()> {
+        let leads = state.leads(n)?;
+        possible(leads.stage == Stage::Refused)?;
+        leads.stage = Stage::Beginning;
+        self.log(state, n, Entry::Lift)
+    }
+
+    /// Logs an entry of the leader `n`.
+    fn log(&self, state: &mut State, n: usize, entry: Entry) -> Option<()> {
+        let is_first = state.leads(n)?.stage == Stage::Beginning;
+        let outcome = state.log(self, n, entry)?;
+        // Only the first entry's leader goes another way if it is refused.
+        possible(is_first || outcome != Outcome::Refused)?;
+        state.note_write(self, outcome);
+        Some(())
+    }
+
+    /// A node that does not lead applies all that is committed.
+    fn catch_up(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(!self.keep(ReadAfterOwnEntry) && state.nodes[n].leads.is_none())?;
+        state.nodes[n].applied = state.view();
+        Some(())
+    }
+
+    /// A leader applies the next entry. If it proposed the entry, this is the answer.
+    fn apply(&self, state: &mut State, n: usize) -> Option<()> {
+        let node = &mut state.nodes[n];
+        possible(!node.behind.is_empty())?;
+        let Committed { answer, view } = node.behind.remove(0);
+        node.applied = view;
+        let leads = node.leads.as_mut()?;
+        match (leads.stage, answer) {
+            (Stage::Beginning, Some(Outcome::Begun(lift))) => {
+                (leads.stage, leads.lift) = (Stage::Open, lift);
+            }
+            (Stage::Beginning, Some(Outcome::Refused)) => {
+                (leads.stage, leads.memory, leads.inherited) = (Stage::Refused, None, 0);
+            }
+            (_, Some(Outcome::Bumped(chunk))) => leads.memory = Some(grant(leads.memory, chunk)),
+            (Stage::Closed, Some(Outcome::Trimmed)) => leads.stage = Stage::Trimmed,
+            (_, _) => {}
+        }
+        Some(())
+    }
+
+    /// A leader reads the section's record in its own table. `Current` is answered from it as well.
+    fn read(&self, state: &mut State, n: usize) -> Option<()> {
+        let node = &mut state.nodes[n];
+        let leads = node.leads.as_mut()?;
+        possible(leads.reads(self) && leads.read.is_none())?;
+        leads.read = Some(node.applied.record);
+        if !self.keep(OwnLift) {
+            leads.lift = node.applied.lift;
+        }
+        if leads.lift > 0 && leads.term == state.term {
+            let current = node.applied.record.used_before(self, leads.lift);
+            state.answer_current(self, n, current);
+        }
+        Some(())
+    }
+
+    /// The record that was read becomes the leader's chunk, if the section is live.
+    fn use_record(&self, state: &mut State, n: usize) -> Option<()> {
+        let HandedOut { top, top_lift, .. } = state.handed_out;
+        let leads = state.nodes[n].leads.as_mut()?;
+        possible(leads.serves() && leads.lift > 0)?;
+        let lift = leads.lift;
+        let chunk = leads.read?.lift_chunk(self, lift)?;
+        (leads.read, leads.memory) = (None, Some(chunk));
+        if (chunk.cur_seq, lift) == (top, top_lift) {
+            state.happens(self, Event::GiveBackUsed, lift);
+        }
+        Some(())
+    }
+
+    /// A leader logs a bump: of a section that is not live, or of which less than a step is left.
+    fn bump(&self, state: &mut State, n: usize, step: u8) -> Option<()> {
+        let bumps = |outcome| matches!(outcome, Outcome::Bumped(_));
+        possible(!state.nodes[n].awaits(bumps))?;
+        let (before, lift) = (state.table.record, state.table.ledger.lift);
+        possible(before.ceiling(self, lift) < self.numbers)?;
+        let leads = self.writes(state, n)?;
+        let left = leads.left();
+        match (leads.memory, leads.read) {
+            (Some(_), _) => possible(left < step)?,
+            (None, _) if !self.keep(ReadBeforeBump) => {}
+            (None, read) => possible(read?.lift_chunk(self, leads.lift).is_none())?,
+        }
+        leads.read = leads.read.filter(|_| leads.memory.is_some());
+        let numbers = step - left + self.extra;
+        self.log(state, n, Entry::Bump { numbers, step })?;
+        if before.age(self, lift) == Age::NotLive && before.step > 0 {
+            state.happens(self, Event::BumpedBeyondK, lift);
+        }
+        Some(())
+    }
+
+    /// A leader writes a section that it touched under its lift.
+    fn settle(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(!self.is_last(state.term))?;
+        let View { record, lift } = state.view();
+        possible(matches!(record.age(self, lift), Age::Live(_)))?;
+        self.writes(state, n)?.memory?;
+        self.log(state, n, Entry::Settle)?;
+        state.happens(self, Event::Settled, lift);
+        Some(())
+    }
+
+    /// The term of `n`, if it writes sections: as long as calls are inside, or may come.
+    fn writes<'a>(&self, state: &'a mut State, n: usize) -> Option<&'a mut Term> {
+        let leads = state.leads(n)?;
+        let late = match leads.stage {
+            Stage::Closed | Stage::Trimmed => !self.keep(WritesEndBeforeTrims),
+            Stage::Ended => !self.keep(EndsOnce),
+            Stage::Beginning | Stage::Refused | Stage::Open => false,
+        };
+        possible(leads.serves() || late)?;
+        Some(leads)
+    }
+
+    /// A call takes a number.
+    fn take(&self, state: &mut State, n: usize) -> Option<()> {
+        let leads = state.nodes[n].leads.as_mut()?;
+        possible(leads.serves())?;
+        leads.inside = false;
+        state.hand_out(self, n)
+    }
+
+    /// A leader closes its gate. What a call inside does until the gate is empty, it could as well have done
+    /// before; so one stays inside only where nobody waits for it.
+    fn close(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(!self.is_last(state.term))?;
+        let leads = state.leads(n)?;
+        possible(leads.stage == Stage::Open)?;
+        leads.stage = Stage::Closed;
+        leads.inside = !(self.keep(EmptyToBequeath) && self.keep(EmptyToTrim));
+        Some(())
+    }
+
+    /// The call inside leaves without a number.
+    fn leave(&self, state: &mut State, n: usize) -> Option<()> {
+        let leads = state.nodes[n].leads.as_mut()?;
+        possible(std::mem::replace(&mut leads.inside, false))
+    }
+
+    /// A leader's memory arrives at another node: while it serves, or once its gate is closed.
+    fn send(&self, state: &mut State, n: usize, to: usize) -> Option<()> {
+        possible(!self.is_last(state.term))?;
+        let leads = *state.leads(n)?;
+        possible(matches!(leads.stage, Stage::Open | Stage::Closed))?;
+        state.nodes[to].received = Some(leads.memory);
+        Some(())
+    }
+
+    /// A leader names its heir.
+    fn bequeath(&self, state: &mut State, n: usize, heir: usize) -> Option<()> {
+        let received = state.nodes[heir].received;
+        let leads = state.leads(n)?;
+        let digest = leads.memory;
+        possible(received == Some(digest) || !self.keep(SentWhole))?;
+        let trimmed = leads.stage == Stage::Trimmed && !self.keep(TrimsOrHeir);
+        possible(leads.stage == Stage::Closed || trimmed || self.ends_again(leads))?;
+        possible(!leads.inside || !self.keep(EmptyToBequeath))?;
+        let heir = Some(heir);
+        self.end(state, n, Bequest { heir, digest })
+    }
+
+    /// A leader that has trimmed all that it touched gives its lift back.
+    fn give_back(&self, state: &mut State, n: usize) -> Option<()> {
+        let leads = state.leads(n)?;
+        let needs_no_trim = match leads.memory {
+            None => true,
+            Some(chunk) if chunk.left() == 0 && !self.keep(UsedUpIsTrimmed) => true,
+            Some(_) => !self.keep(TrimsBeforeGiveBack),
+        };
+        let trimmed = leads.stage == Stage::Trimmed;
+        let untouched = leads.stage == Stage::Closed && needs_no_trim;
+        possible(trimmed || untouched || self.ends_again(leads))?;
+        possible(!leads.inside || !self.keep(EmptyToTrim))?;
+        let (heir, digest) = (None, None);
+        self.end(state, n, Bequest { heir, digest })
+    }
+
+    fn ends_again(&self, leads: &Term) -> bool {
+        leads.stage == Stage::Ended && !self.keep(EndsOnce)
+    }
+
+    /// A leader logs its last entry, once nothing is under way.
+    fn end(&self, state: &mut State, n: usize, bequest: Bequest) -> Option<()> {
+        let awaited = |outcome| match outcome {
+            Outcome::Bumped(_) => self.keep(BumpsAwaited),
+            Outcome::Trimmed => true,
+            Outcome::Settled | Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+        };
+        possible(!state.nodes[n].awaits(awaited))?;
+        state.leads(n)?.stage = Stage::Ended;
+        self.log(state, n, Entry::Bequeath(bequest))
+    }
+
+    /// A leader lowers the ceiling to what it used.
+    fn trim(&self, state: &mut State, n: usize) -> Option<()> {
+        let awaited = |outcome| match outcome {
+            Outcome::Bumped(_) | Outcome::Settled => self.keep(WritesEndBeforeTrims),
+            Outcome::Trimmed => true,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+        };
+        possible(!state.nodes[n].awaits(awaited))?;
+        let leads = state.leads(n)?;
+        possible(!leads.inside || !self.keep(EmptyToTrim))?;
+        possible(leads.stage == Stage::Closed || self.ends_again(leads))?;
+        let used = leads.memory?.cur_seq;
+        self.log(state, n, Entry::Trim { used })
+    }
+
+    /// A leader opens its gate again.
+    fn reopen(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(!self.keep(ClosedForGood))?;
+        let leads = state.nodes[n].leads.as_mut()?;
+        possible(leads.stage == Stage::Ended)?;
+        leads.stage = Stage::Open;
+        Some(())
+    }
+
+    /// A node crashes and restarts: it forgets what it was sent, and does not lead any more.
+    fn restart(&self, state: &mut State, n: usize) -> Option<()> {
+        state.nodes[n].received.take()?;
+        state.nodes[n].leads = None;
+        Some(())
+    }
+}
+
+/// Within a term the memory only grows.
+fn grant(memory: Memory, chunk: Chunk) -> Chunk {
+    match memory {
+        Some(before) if before.ceiling == chunk.cur_seq => {
+            Chunk::above(before.cur_seq, chunk.ceiling)
+        }
+        Some(before) => Chunk::above(before.cur_seq.max(chunk.cur_seq), chunk.ceiling),
+        None => chunk,
+    }
+}

@@ -1,0 +1,116 @@
+//! Hands out numbers, and judges whether a promise is broken.
+
+use crate::{ledger::Outcome, rules::*, state::*};
+
+impl State {
+    /// Hands out the next number of the memory of `n`.
+    pub fn hand_out(&mut self, rules: &Rules, n: usize) -> Option<()> {
+        let leads = self.nodes[n].leads.as_mut()?;
+        let chunk = leads.memory.as_mut().filter(|chunk| chunk.left() > 0)?;
+        possible(chunk.cur_seq < rules.numbers.min(self.table.max))?;
+        chunk.cur_seq += 1;
+        let (number, leads) = (chunk.cur_seq, *leads);
+        match rules.check {
+            Check::Unique => self.judge(self.handed_out.numbers >> number & 1 == 0),
+            Check::Order => self.judge(number > leads.seen),
+            Check::Strict => self.judge(leads.fits(leads.seen, number)),
+            Check::Gap => self.judge(self.may_skip(rules, number, leads.lift)),
+            Check::Happens(Event::LiftChunksUsed) => {
+                let ledger = self.table.ledger;
+                if ledger.lift == leads.lift && self.table.record.lift < leads.lift {
+                    self.happened |= 1 << leads.lift;
+                }
+            }
+            Check::Happens(Event::HeirWentOn) => {
+                self.happened |= u8::from(number <= leads.inherited)
+            }
+            Check::Happens(Event::BumpedBeyondK | Event::Settled | Event::GiveBackUsed) => {}
+        }
+        self.note(rules, leads, number);
+        Some(())
+    }
+
+    /// Notes that `number` was handed out.
+    fn note(&mut self, rules: &Rules, by: Term, number: u8) {
+        let handed_out = &mut self.handed_out;
+        if rules.check == Check::Unique {
+            handed_out.numbers |= 1 << number;
+        }
+        if number > handed_out.top {
+            handed_out.top = number;
+            if rules.knows_lift_of_top() {
+                (handed_out.top_lift, handed_out.touches) = (by.lift, 0);
+            }
+        }
+        for other in self.nodes.iter_mut().flat_map(|node| &mut node.leads) {
+            if other.term >= by.term {
+                other.seen = other.seen.max(number);
+            } else if other.below == 0 || number < other.below {
+                other.below = number;
+            }
+        }
+    }
+
+    /// The leader `n` answers `current`: not less than what was handed out before. What is handed out later
+    /// must be greater.
+    pub fn answer_current(&mut self, rules: &Rules, n: usize, current: u8) {
+        let Some(leads) = self.nodes[n].leads.as_mut() else {
+            return;
+        };
+        let is_kept = current >= leads.seen;
+        if matches!(rules.check, Check::Order | Check::Strict) {
+            leads.seen = current;
+            self.judge(is_kept);
+        }
+    }
+
+    /// What is skipped up to `number` is within the bound.
+    fn may_skip(&self, rules: &Rules, number: u8, lift: u8) -> bool {
+        let HandedOut {
+            top,
+            top_lift,
+            touches,
+            ..
+        } = self.handed_out;
+        let lifts = lift.saturating_sub(top_lift.max(1));
+        let touched_here = u8::from(self.table.record.lift == lift);
+        let is_idle = touches <= touched_here;
+        let steps = if is_idle {
+            lifts.min(rules.idle_steps)
+        } else {
+            lifts
+        };
+        let step = rules.steps.iter().max().copied().unwrap_or(0);
+        number <= top + 1 + steps * step
+    }
+
+    /// Notes that the section was touched, if it was.
+    pub fn note_write(&mut self, rules: &Rules, outcome: Outcome) {
+        let touched = match outcome {
+            Outcome::Bumped(_) | Outcome::Settled => true,
+            Outcome::Trimmed => self.table.record.max_seq != self.handed_out.top,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+        };
+        if touched && rules.check == Check::Gap {
+            self.handed_out.touches = 2.min(self.handed_out.touches + 1);
+        }
+    }
+
+    /// Notes that an event happened under `lift`.
+    pub fn happens(&mut self, rules: &Rules, event: Event, lift: u8) {
+        if rules.check == Check::Happens(event) {
+            self.happened |= 1 << lift;
+        }
+    }
+
+    pub fn judge(&mut self, is_kept: bool) {
+        self.broken |= !is_kept;
+    }
+}
+
+impl Term {
+    /// The numbers above `from` up to `to` are above those of earlier terms and below those of later ones.
+    pub fn fits(&self, from: u8, to: u8) -> bool {
+        from >= self.seen && to > self.seen && (self.below == 0 || to < self.below)
+    }
+}

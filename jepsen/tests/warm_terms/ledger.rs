@@ -1,0 +1,145 @@
+//! The ledger of terms, and what a committed entry does to the replicated table.
+
+use crate::{
+    record::{Chunk, Record},
+    rules::{Margin::*, Rules},
+};
+
+/// What a leader's memory holds of the section. `None`: its tenure has not touched it.
+pub type Memory = Option<Chunk>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ledger {
+    /// S: how many lifts were spent.
+    pub lift: u8,
+    /// The term that may write sections. 0: none.
+    pub holder: u8,
+    pub bequest: Option<Bequest>,
+}
+
+/// The holder's last entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bequest {
+    /// `None`: the term trimmed what it had touched, and gives its lift back.
+    pub heir: Option<usize>,
+    /// The digest is the memory itself: digests do not collide.
+    pub digest: Memory,
+}
+
+/// The replicated table: the ledger and the record of the one section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Table {
+    pub ledger: Ledger,
+    pub record: Record,
+    /// Numbers above the namespace's `max` are not handed out. It may be raised.
+    pub max: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entry {
+    Lift,
+    Inherit { heir: usize, digest: Memory },
+    Bequeath(Bequest),
+    Bump { numbers: u8, step: u8 },
+    Settle,
+    Trim { used: u8 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    Refused,
+    /// The term holds the lift of this count.
+    Begun(u8),
+    Bequeathed,
+    Bumped(Chunk),
+    Settled,
+    Trimmed,
+}
+
+impl Table {
+    /// Applies one committed entry of `term`.
+    pub fn apply(&mut self, rules: &Rules, term: u8, entry: Entry) -> Outcome {
+        let outcome = match entry {
+            Entry::Lift => self.ledger.lift(rules, term),
+            Entry::Inherit { heir, digest } => self.ledger.inherit(rules, term, heir, digest),
+            Entry::Bequeath(bequest) => self.ledger.bequeath(rules, term, bequest),
+            Entry::Bump { .. } | Entry::Settle | Entry::Trim { .. } => {
+                self.write(rules, term, entry)
+            }
+        };
+        outcome.unwrap_or(Outcome::Refused)
+    }
+
+    fn write(&mut self, rules: &Rules, term: u8, entry: Entry) -> Option<Outcome> {
+        let (before, lift) = (self.record, self.ledger.lift);
+        let (record, outcome) = match entry {
+            Entry::Bump { numbers, step } => {
+                let left = self.max.saturating_sub(before.ceiling(rules, lift));
+                let numbers = Some(numbers.min(left)).filter(|&numbers| numbers > 0)?;
+                let (record, chunk) = before.bump(rules, lift, numbers, step);
+                (record, Outcome::Bumped(chunk))
+            }
+            Entry::Settle => {
+                let mut record = before.settle(rules, lift)?;
+                if !rules.keep(NotClipped) {
+                    record.max_seq = record.max_seq.min(self.max);
+                }
+                (record, Outcome::Settled)
+            }
+            Entry::Trim { used } => (before.trim(rules, lift, used)?, Outcome::Trimmed),
+            Entry::Lift | Entry::Inherit { .. } | Entry::Bequeath(_) => return None,
+        };
+        self.ledger.may_write(rules, term).then(|| {
+            self.record = record;
+            outcome
+        })
+    }
+}
+
+impl Ledger {
+    fn may_write(&self, rules: &Rules, term: u8) -> bool {
+        (self.holder == term || !rules.keep(HolderWrites))
+            && (self.bequest.is_none() || !rules.keep(NoWriteAfterBequest))
+    }
+
+    fn lift(&mut self, rules: &Rules, term: u8) -> Option<Outcome> {
+        if self.holder == term {
+            return None;
+        }
+        let kept = match self.bequest {
+            Some(Bequest { heir: None, .. }) => true,
+            Some(Bequest { heir: Some(_), .. }) => !rules.keep(LiftAfterBequestCounts),
+            None => false,
+        };
+        if !kept {
+            self.lift += 1;
+        }
+        self.holder = term;
+        if rules.keep(LiftClearsBequest) {
+            self.bequest = None;
+        }
+        Some(Outcome::Begun(self.lift))
+    }
+
+    fn inherit(&mut self, rules: &Rules, term: u8, heir: usize, digest: Memory) -> Option<Outcome> {
+        let bequest = self.bequest?;
+        let named = bequest.heir?;
+        let is_named = named == heir || !rules.keep(NamedHeir);
+        let is_whole = bequest.digest == digest || !rules.keep(Digest);
+        if !(is_named && is_whole) {
+            return None;
+        }
+        self.holder = term;
+        if rules.keep(InheritClearsBequest) {
+            self.bequest = None;
+        }
+        Some(Outcome::Begun(self.lift))
+    }
+
+    fn bequeath(&mut self, rules: &Rules, term: u8, bequest: Bequest) -> Option<Outcome> {
+        self.may_write(rules, term).then(|| {
+            self.bequest = Some(bequest);
+            Outcome::Bequeathed
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and heirs.
+//!
+//! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
+//! with one of them left out, the search prints the shortest way to break it
+//! (`cargo test -p ratchet-jepsen --test warm_terms -- --nocapture`). The other model (`tests/model`) has
+//! the time: leases, fences, promises. This one has the numbers.
+//!
+//! **What is promised here.** `Check::Strict`: a number is above all of the same term before it and all of
+//! earlier terms, and below all of later terms, in whatever order they are handed out. So no number is
+//! handed out twice, although *nothing* stops a deposed leader: there is no fence in this model, and a
+//! deposed leader hands out what its memory holds, and reads records, at any time. Order follows as well:
+//! the fence, which the other model proves, refuses a number of a term once a later term has answered.
+//! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each lift that
+//! was counted, and nothing where none was (an heir, a lift that was given back). A section that nobody
+//! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer
+//! (`an_idle_section_...`). `Current` is answered with each read: not less than what was handed out before,
+//! and less than what is handed out later.
+//!
+//! **Modelled.** One section; two nodes, or three. Raft's log: a leader logs for its own term, as long as
+//! no later term has a leader. Each leader applies the committed entries one at a time, late or never, also
+//! when it is deposed; that is when the answers to its proposals arrive. It reads the record in its own
+//! table, which may be behind or ahead, and uses what it read later. A bump and a settle may be under way
+//! at a time. Any node is elected at any time. A memory is sent as often as the leader likes, while it
+//! serves too, so that a node may hold an older one. A restart loses what was received.
+//!
+//! **Abstracted, and why nothing is lost.**
+//! * An entry is committed when it is logged. One that is lost is one that was never logged.
+//! * A new leader logs its first entry when it is elected. One that logs nothing changes nothing.
+//! * A call takes a number in one step. What a call inside a closing gate does, it could have done before;
+//!   only without `EmptyToBequeath` or `EmptyToTrim` does one stay inside.
+//! * The digest is the memory itself. The bequest's term is left out: nothing is decided by it.
+//! * A leader does not retry: an entry that is refused changes nothing, and only a refused `Inherit` is
+//!   followed by another first entry, a lift.
+//! * What cannot matter any more is forgotten (`forget.rs`): records where nothing is read, the last term's
+//!   handover, and a deposed leader once later terms have passed all that it may yet take. Nodes have no
+//!   names: states that differ in the nodes' numbers alone are one. Each test that breaks a promise also
+//!   checks that the search that forgets finds it.
+//!
+//! **Bounded.** K is 1 or 2. A step is 1 number unless said otherwise. Numbers above the bound are not taken.
+//!
+//! | search, with all margins kept | states |
+//! | --- | --- |
+//! | two nodes, five terms, five numbers; K = 1 | 1 318 357 |
+//! | ... K = 2 | 1 713 160 |
+//! | three nodes, three terms, five numbers; K = 1 | 50 383 |
+//! | three nodes, four terms, four numbers; K = 2 | 618 842 |
+//! | a step of 1 or 2 with each bump; two nodes, three terms, five numbers; K = 1 | 62 887 |
+//! | bumps of three numbers, two of them for calls that wait; two nodes, four terms, five numbers; K = 1 | 86 353 |
+//! | a `max` of 2 that is raised; two nodes, four terms, four numbers; K = 1 | 91 805 |
+//! | `Gap`, two nodes, five terms, five numbers; K = 1 | 130 955 |
+//! | ... K = 2 | 152 161 |
+//! | ... steps of 2, four terms, eight numbers; K = 2 | 206 062 |
+//! | by hand (`--ignored`): two nodes, five terms, seven numbers; K = 2 | 4 962 139 |
+//! | ... a step of 1 or 2 with each bump; two nodes, four terms, five numbers; K = 2 | 1 091 148 |
+//!
+//! Where a margin is needed, `Check::Unique` or `Check::Order` shows a real violation: the same number handed
+//! out twice, or a smaller one later. Where leaving it out only costs numbers, `Check::Gap` shows it.
+//!
+//! | margin | without it | test |
+//! | --- | --- | --- |
+//! | `ReadAfterOwnEntry` | a table that is behind shows an older `max_seq`: its lift's chunk was handed out | `a_record_read_before_...` |
+//! | `OwnLift` | a deposed leader counts with the lift in its table: the successor's chunk (K = 2; the fence is a second guard) | `a_chunk_of_a_lift_that_is_not_...` |
+//! | `TouchOnce` | a second read finds the lift's chunk again, from its start | `a_record_read_again_...` |
+//! | `ReadBeforeBump` | the lift's chunk is skipped. Safe | `a_bump_without_a_look_...` |
+//! | `CurrentBelowOwnLift` | `Current` of a section that the term has not touched answers a ceiling that includes the own lift's chunk: above what is handed out next | `a_current_that_counts_...` |
+//! | `EarlierLiftsCount` | the next lift, or a bump, starts from `max_seq`: the chunk of the lift between was handed out | `an_unlogged_chunk_...`, `so_it_is_...` |
+//! | `SameK` | a leader with a greater K takes a chunk that the state machine does not count | `a_leader_with_a_greater_k_...` |
+//! | `NotClipped` | a settle writes less than the lift's chunk, whose rest is taken once `max` is raised, and given again by the next lift | `a_settled_chunk_that_is_clipped_...` |
+//! | `TrimAboveFloor` | nothing: a leader asks for no less than it used. A second guard | `a_trim_never_asks_...` |
+//! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after a give-back. For speed | `a_trim_that_counts_...` |
+//! | `HolderWrites` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
+//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to an heir becomes a give-back of a lift that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
+//! | `LiftAfterBequestCounts` | the lift's chunk is handed out again | `a_lift_that_is_not_counted_...` |
+//! | `LiftClearsBequest` | an heir one term late takes the other term's lift, or goes on below its numbers | `an_heir_one_term_late_...` |
+//! | `InheritClearsBequest`, `MemoryUsedOnce` | each is the other's second guard; without both, the heir starts again where it began | `a_memory_that_...`, `a_bequest_that_is_used_...`, `a_bequest_used_twice_...` |
+//! | `NamedHeir` | nothing, as long as the digest is checked. Without both, a node with an older memory inherits | `a_digest_alone_...`, `an_heir_that_was_not_named_...` |
+//! | `Digest`, `SentWhole` | each is the other's second guard; without both, the heir lacks what was handed out since | `a_name_alone_...`, `a_digest_would_do_...`, `an_heir_that_lacks_...` |
+//! | `InheritsWhatItHolds` | a restarted heir takes the lift's chunk from its start | `an_heir_that_lost_...` |
+//! | `EmptyToBequeath`, `EmptyToTrim` | a call inside takes a number that the successor has as well | `a_bequest_before_...`, `a_trim_before_...` |
+//! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a settle or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_bequest_with_...`, `a_write_after_...` |
+//! | `TrimsOrHeir` | the heir's chunk reaches above the trimmed section's next one, if it is longer than a step (with bumps of one step, nothing) | `a_trim_and_an_heir_...` |
+//! | `TrimsBeforeGiveBack` | the next term takes the same lift's chunk | `a_lift_given_back_...` |
+//! | `UsedUpIsTrimmed` | the same: a chunk of which nothing is left needs its trim too, or the section looks untouched | `a_chunk_that_is_used_up_...` |
+//! | `ClosedForGood` | the old leader hands out what it bequeathed | `a_gate_opened_again_...` |
+
+mod actions;
+mod forget;
+mod judge;
+mod ledger;
+mod properties;
+mod record;
+mod rules;
+mod state;
+mod transcript;
+mod variants;

@@ -1,0 +1,63 @@
+//! What is searched, and what is looked for in every state.
+
+use crate::{
+    actions::{Act, Act::*},
+    rules::*,
+    state::*,
+};
+use stateright::{Model, Property};
+
+pub const PROMISE: &str = "the promise is kept";
+pub const EVENT: &str = "the event happens";
+
+impl Model for Rules {
+    type State = State;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<State> {
+        let mut state = State::default();
+        state.table.max = self.max;
+        vec![state]
+    }
+
+    fn actions(&self, state: &State, acts: &mut Vec<Act>) {
+        acts.push(RaiseMax);
+        for n in 0..self.nodes {
+            acts.extend([Elect(n), CatchUp(n), Restart(n)]);
+            if state.nodes[n].leads.is_none() {
+                continue;
+            }
+            acts.extend([Lift(n), Apply(n), Read(n), Use(n), Settle(n), Take(n)]);
+            acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n)]);
+            acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
+            for to in (0..self.nodes).filter(|&to| to != n) {
+                acts.extend([Send(n, to), Bequeath(n, to)]);
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, act: Act) -> Option<State> {
+        let mut state = before.clone();
+        self.act(&mut state, act)?;
+        state.forget(self);
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![match self.check {
+            Check::Unique | Check::Order | Check::Strict | Check::Gap => {
+                Property::always(PROMISE, |_, state: &State| !state.broken)
+            }
+            Check::Happens(event) => Property::sometimes(
+                EVENT,
+                match event {
+                    Event::LiftChunksUsed => |_, state: &State| state.happened.count_ones() > 1,
+                    Event::HeirWentOn
+                    | Event::BumpedBeyondK
+                    | Event::Settled
+                    | Event::GiveBackUsed => |_, state: &State| state.happened > 0,
+                },
+            ),
+        }]
+    }
+}

@@ -1,0 +1,131 @@
+//! The protocol's parameters, the margins that can be left out, and the bounds of the search.
+
+/// The protocol's parameters, and the bounds of the search.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    pub nodes: usize,
+    /// K: for how many lifts a section stays live after its record was written.
+    pub live_lifts: u8,
+    /// The steps that a bump may choose from.
+    pub steps: &'static [u8],
+    /// How many numbers a bump brings beyond a full step, because calls wait for them.
+    pub extra: u8,
+    /// The namespace's `max`, until it is raised.
+    pub max: u8,
+    /// How many steps an idle section may lose in all.
+    pub idle_steps: u8,
+    /// The margins that are left out.
+    pub without: &'static [Margin],
+    pub check: Check,
+    // The bounds: the last term, and the greatest number that is taken.
+    pub terms: u8,
+    pub numbers: u8,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A number that is handed out twice.
+    Unique,
+    /// A number that is not above all that the same term and earlier terms handed out before.
+    Order,
+    /// A number that is not above all of the same term before it, not above all of earlier terms, or not
+    /// below all of later terms, in whatever order they are handed out. `Unique` and `Order` follow.
+    Strict,
+    /// More skipped numbers than one step for each lift since the last number, or more than
+    /// `idle_steps` steps of a section that nobody touched meanwhile.
+    Gap,
+    /// An event that must be possible, so that the search is not vacuous.
+    Happens(Event),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Numbers of the lifts' chunks were taken under two lifts.
+    LiftChunksUsed,
+    /// An heir took a number of a chunk that it inherited.
+    HeirWentOn,
+    /// A section that was not live any more was bumped.
+    BumpedBeyondK,
+    Settled,
+    /// A leader read a chunk that begins right above a number taken under the same lift.
+    GiveBackUsed,
+}
+
+/// The margins that can be left out. The table in main.rs says what happens without each.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Margin {
+    // First touches.
+    ReadAfterOwnEntry,
+    OwnLift,
+    ReadBeforeBump,
+    TouchOnce,
+    CurrentBelowOwnLift,
+    // The arithmetic of a record.
+    EarlierLiftsCount,
+    SameK,
+    NotClipped,
+    TrimAboveFloor,
+    TrimStaysLive,
+    // The ledger.
+    HolderWrites,
+    NoWriteAfterBequest,
+    LiftAfterBequestCounts,
+    LiftClearsBequest,
+    InheritClearsBequest,
+    NamedHeir,
+    Digest,
+    // The end of a term.
+    EmptyToBequeath,
+    EmptyToTrim,
+    BumpsAwaited,
+    WritesEndBeforeTrims,
+    SentWhole,
+    EndsOnce,
+    TrimsOrHeir,
+    TrimsBeforeGiveBack,
+    UsedUpIsTrimmed,
+    ClosedForGood,
+    // The heir.
+    InheritsWhatItHolds,
+    MemoryUsedOnce,
+}
+
+pub const K1: Rules = Rules {
+    nodes: 2,
+    live_lifts: 1,
+    steps: &[1],
+    extra: 0,
+    max: u8::MAX,
+    idle_steps: 2,
+    without: &[],
+    check: Check::Strict,
+    terms: 5,
+    numbers: 5,
+};
+pub const K2: Rules = Rules {
+    live_lifts: 2,
+    idle_steps: 3,
+    ..K1
+};
+
+/// With `?`, leaves an action that is not possible.
+pub fn possible(yes: bool) -> Option<()> {
+    yes.then_some(())
+}
+
+impl Rules {
+    pub fn keep(&self, margin: Margin) -> bool {
+        !self.without.contains(&margin)
+    }
+
+    /// Nobody is elected after this term.
+    pub fn is_last(&self, term: u8) -> bool {
+        term == self.terms
+    }
+
+    /// The checks that must know which lift the greatest number belongs to.
+    pub fn knows_lift_of_top(&self) -> bool {
+        self.check == Check::Gap || self.check == Check::Happens(Event::GiveBackUsed)
+    }
+}

@@ -1,0 +1,172 @@
+//! The state of the nodes: what is committed, what they applied, and the leaders' memories.
+
+use crate::{
+    ledger::*,
+    record::{Chunk, Record},
+    rules::{Margin::*, *},
+};
+
+pub const NODES_MAX: usize = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct State {
+    pub nodes: [Node; NODES_MAX],
+    /// The table after all that is committed.
+    pub table: Table,
+    /// The last term that has a leader.
+    pub term: u8,
+    pub handed_out: HandedOut,
+    pub broken: bool,
+    /// The lifts under which the event that is looked for happened, as bits.
+    pub happened: u8,
+}
+
+/// What was handed out, as far as the check must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct HandedOut {
+    /// The numbers, as bits. Kept for `Check::Unique`.
+    pub numbers: u32,
+    /// The greatest number.
+    pub top: u8,
+    /// The lift that it belongs to. Kept for `Check::Gap` and `Event::GiveBackUsed`.
+    pub top_lift: u8,
+    /// How often the section was written since then; 2 is twice or more. Kept for `Check::Gap`.
+    pub touches: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Node {
+    pub leads: Option<Term>,
+    /// A leader's memory that it was sent.
+    pub received: Option<Memory>,
+    /// What a read finds here: the effect of what the node has applied.
+    pub applied: View,
+    /// What is committed and not applied here. Kept for a node with a leader's memory.
+    pub behind: Vec<Committed>,
+}
+
+/// A committed entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Committed {
+    /// The answer to this node's own proposal.
+    pub answer: Option<Outcome>,
+    pub view: View,
+}
+
+/// What a leader can read in its own table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct View {
+    pub record: Record,
+    pub lift: u8,
+}
+
+/// A leader's memory. A deposed leader keeps it until the node leads again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term {
+    pub term: u8,
+    pub stage: Stage,
+    /// A call is inside the closed gate: it may yet take a number.
+    pub inside: bool,
+    /// The lift whose chunks it holds. 0: its first entry is not applied yet.
+    pub lift: u8,
+    pub memory: Memory,
+    /// The section's record was read, and is not used yet.
+    pub read: Option<Record>,
+    /// The ceiling of what it inherited. Kept for `Event::HeirWentOn`.
+    pub inherited: u8,
+    /// The greatest number that this term and earlier ones handed out.
+    pub seen: u8,
+    /// The least number that later terms handed out. 0: none.
+    pub below: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Its first entry is logged.
+    Beginning,
+    /// It was refused.
+    Refused,
+    Open,
+    /// The gate is closed.
+    Closed,
+    Trimmed,
+    /// Its bequest is logged.
+    Ended,
+}
+
+impl Stage {
+    pub fn is_before_open(self) -> bool {
+        matches!(self, Stage::Beginning | Stage::Refused)
+    }
+}
+
+impl Term {
+    pub fn new(term: u8, seen: u8) -> Self {
+        Term {
+            term,
+            stage: Stage::Beginning,
+            inside: false,
+            lift: 0,
+            memory: None,
+            read: None,
+            inherited: 0,
+            seen,
+            below: 0,
+        }
+    }
+
+    /// Calls are inside, or may come.
+    pub fn serves(&self) -> bool {
+        self.stage == Stage::Open || self.inside
+    }
+
+    /// A record that is read now can matter.
+    pub fn reads(&self, rules: &Rules) -> bool {
+        let touches = self.memory.is_none() || !rules.keep(TouchOnce);
+        let early = !rules.keep(ReadAfterOwnEntry) && self.stage == Stage::Beginning;
+        touches && (early || self.serves())
+    }
+
+    /// How many numbers it can take before the next chunk.
+    pub fn left(&self) -> u8 {
+        self.memory.map_or(0, Chunk::left)
+    }
+}
+
+impl Node {
+    /// An own proposal with such an outcome is committed, and its answer has not arrived.
+    pub fn awaits(&self, which: impl Fn(Outcome) -> bool) -> bool {
+        let mut answers = self.behind.iter().flat_map(|entry| entry.answer);
+        answers.any(which)
+    }
+}
+
+impl State {
+    pub fn view(&self) -> View {
+        View {
+            record: self.table.record,
+            lift: self.table.ledger.lift,
+        }
+    }
+
+    /// The term that `n` leads, if it is the last one: only then can it log.
+    pub fn leads(&mut self, n: usize) -> Option<&mut Term> {
+        let last = self.term;
+        let leads = self.nodes[n].leads.as_mut();
+        leads.filter(|leads| leads.term == last)
+    }
+
+    /// Logs an entry of the leader `n`. It is committed at once; its answer arrives later or never.
+    pub fn log(&mut self, rules: &Rules, n: usize, entry: Entry) -> Option<Outcome> {
+        let term = self.leads(n)?.term;
+        let outcome = self.table.apply(rules, term, entry);
+        let view = self.view();
+        for (m, node) in self.nodes.iter_mut().enumerate() {
+            if node.leads.is_some() {
+                let answer = (m == n).then_some(outcome);
+                node.behind.push(Committed { answer, view });
+            }
+        }
+        Some(outcome)
+    }
+}

@@ -1,0 +1,149 @@
+//! The protocol with all its margins, and with each of them left out.
+
+use crate::{
+    properties::{EVENT, PROMISE},
+    rules::{Check::*, Event::*, Margin::*, *},
+    transcript::tell,
+};
+use stateright::{Checker, HasDiscoveries, Model};
+
+fn search(name: &str, rules: Rules) -> impl Checker<Rules> {
+    let checker = rules
+        .checker()
+        .finish_when(HasDiscoveries::Any)
+        .spawn_bfs()
+        .join();
+    println!("{name}: {} states", checker.unique_state_count());
+    if let Some(path) = checker.discovery(PROMISE) {
+        for (state, act) in path.into_vec() {
+            if let Some(act) = act {
+                println!("    {}", tell(&rules, &state, act));
+            }
+        }
+    }
+    checker
+}
+
+/// Every state within the bounds keeps the promise.
+fn holds(name: &str, rules: Rules) {
+    let checker = search(name, rules);
+    assert!(checker.discovery(PROMISE).is_none());
+    assert!(checker.unique_state_count() > 5_000, "vacuous");
+}
+
+/// There is a way to break the promise.
+fn breaks(name: &str, rules: Rules) {
+    let broken = search(name, rules).discovery(PROMISE).is_some();
+    assert!(broken, "this margin is not necessary");
+    if matches!(rules.check, Unique | Order) {
+        // The search for `Strict` forgets more. It finds a way as well.
+        let check = Strict;
+        let strict = Rules { check, ..rules }.checker();
+        let strict = strict.finish_when(HasDiscoveries::Any).spawn_bfs().join();
+        assert!(strict.discovery(PROMISE).is_some(), "forgotten");
+    }
+}
+
+/// It happens, with all margins kept.
+fn happens(name: &str, event: Event) {
+    for live_lifts in [1, 2] {
+        let check = Happens(event);
+        let rules = Rules {
+            check,
+            live_lifts,
+            ..FEW
+        };
+        let checker = search(name, rules);
+        assert!(
+            checker.discovery(EVENT).is_some(),
+            "{event:?} never happens"
+        );
+    }
+}
+
+const FEW: Rules = Rules {
+    terms: 4,
+    numbers: 4,
+    ..K1
+};
+const GAPS: Rules = Rules { check: Gap, ..FEW };
+const TWICE: Rules = Rules {
+    check: Unique,
+    terms: 3,
+    ..FEW
+};
+
+macro_rules! tests {
+    ($($(#[$attribute:meta])* $name:ident: $verdict:ident($rules:expr);)*) => {
+        $(#[test] $(#[$attribute])* fn $name() { $verdict(stringify!($name), $rules); })*
+    };
+}
+
+tests! {
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_one_lift: holds(K1);
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_two_lifts: holds(K2);
+    they_are_so_with_three_nodes: holds(Rules { nodes: 3, terms: 3, ..K1 });
+    they_are_so_if_the_step_changes: holds(Rules { steps: &[1, 2], terms: 3, ..K1 });
+    they_are_so_if_a_bump_brings_more_than_a_step: holds(Rules { extra: 2, terms: 4, ..K1 });
+    they_are_so_with_three_nodes_and_four_terms: holds(Rules { nodes: 3, terms: 4, numbers: 4, ..K2 });
+    #[ignore = "a minute or two, 4 962 139 states: cargo test -p ratchet-jepsen --test warm_terms -- --ignored"]
+    they_are_so_up_to_seven_numbers: holds(Rules { numbers: 7, ..K2 });
+    #[ignore = "a minute, 1 091 148 states: cargo test -p ratchet-jepsen --test warm_terms -- --ignored"]
+    they_are_so_if_the_step_changes_over_four_terms: holds(Rules { steps: &[1, 2], terms: 4, ..K2 });
+    they_are_so_if_the_max_is_reached_and_raised: holds(Rules { max: 2, ..FEW });
+    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_one_lift: holds(Rules { check: Gap, ..K1 });
+    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_two_lifts: holds(Rules { check: Gap, ..K2 });
+    so_it_does_with_greater_steps: holds(Rules { check: Gap, steps: &[2], terms: 4, numbers: 8, ..K2 });
+    an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
+
+    chunks_of_two_lifts_are_used: happens(LiftChunksUsed);
+    an_heir_goes_on_in_the_chunk_that_it_inherited: happens(HeirWentOn);
+    a_section_that_is_not_live_any_more_is_bumped: happens(BumpedBeyondK);
+    a_section_is_settled: happens(Settled);
+    a_lift_that_was_given_back_is_used_again: happens(GiveBackUsed);
+
+    a_record_read_before_ones_own_entry_is_applied_is_stale: breaks(Rules { without: &[ReadAfterOwnEntry], ..TWICE });
+    a_chunk_of_a_lift_that_is_not_ones_own_is_the_successors: breaks(Rules { without: &[OwnLift], live_lifts: 2, ..TWICE });
+    a_bump_without_a_look_at_the_record_is_safe: holds(Rules { without: &[ReadBeforeBump], ..FEW });
+    a_bump_without_a_look_at_the_record_skips_the_lifts_chunk: breaks(Rules { without: &[ReadBeforeBump], ..GAPS });
+    a_record_read_again_gives_the_lifts_chunk_twice: breaks(Rules { without: &[TouchOnce], ..TWICE });
+    a_current_that_counts_the_own_lift_is_above_what_follows: breaks(Rules { without: &[CurrentBelowOwnLift], check: Order, ..TWICE });
+
+    an_unlogged_chunk_of_an_earlier_lift_that_is_not_counted_is_given_twice: breaks(Rules { without: &[EarlierLiftsCount], ..TWICE });
+    so_it_is_if_sections_stay_live_for_two_lifts: breaks(Rules { without: &[EarlierLiftsCount], live_lifts: 2, ..TWICE });
+    a_leader_with_a_greater_k_takes_what_the_state_machine_does_not_count: breaks(Rules { without: &[SameK], terms: 4, ..TWICE });
+    a_settled_chunk_that_is_clipped_by_the_max_is_given_again_once_it_is_raised: breaks(Rules { without: &[NotClipped], max: 1, ..TWICE });
+    a_trim_never_asks_to_go_below_the_floor: holds(Rules { without: &[TrimAboveFloor], ..FEW });
+    a_trim_that_counts_as_written_under_its_own_lift_is_safe: holds(Rules { without: &[TrimStaysLive], ..FEW });
+    a_trim_that_counts_as_written_under_its_own_lift_skips_nothing: holds(Rules { without: &[TrimStaysLive], ..GAPS });
+
+    a_term_that_logs_for_itself_alone_needs_no_check_of_the_holder: holds(Rules { without: &[HolderWrites], ..FEW });
+    a_leader_that_ends_once_needs_no_check_of_the_bequest: holds(Rules { without: &[NoWriteAfterBequest], ..FEW });
+    a_bequest_that_closes_the_ledger_needs_no_leader_that_ends_once: holds(Rules { without: &[EndsOnce], ..FEW });
+    a_second_bequest_gives_back_what_was_used: breaks(Rules { without: &[NoWriteAfterBequest, EndsOnce], ..TWICE });
+    a_lift_that_is_not_counted_after_a_bequest_to_an_heir_is_used_twice: breaks(Rules { without: &[LiftAfterBequestCounts], ..TWICE });
+    an_heir_one_term_late_takes_the_chunk_of_another_terms_lift: breaks(Rules { without: &[LiftClearsBequest], terms: 4, ..TWICE });
+    an_heir_one_term_late_is_out_of_order: breaks(Rules { without: &[LiftClearsBequest], check: Order, ..TWICE });
+    a_memory_that_is_used_once_needs_no_bequest_that_is_used_once: holds(Rules { without: &[InheritClearsBequest], ..FEW });
+    a_bequest_that_is_used_once_needs_no_memory_that_is_used_once: holds(Rules { without: &[MemoryUsedOnce], ..FEW });
+    a_bequest_used_twice_hands_out_the_memory_twice: breaks(Rules { without: &[InheritClearsBequest, MemoryUsedOnce], ..TWICE });
+
+    an_heir_that_was_not_named_has_an_older_memory: breaks(Rules { without: &[NamedHeir, Digest], nodes: 3, ..TWICE });
+    a_digest_alone_names_the_memory: holds(Rules { without: &[NamedHeir], nodes: 3, terms: 3, numbers: 4, ..K1 });
+    a_name_alone_would_do_if_the_heir_has_all: holds(Rules { without: &[Digest], ..FEW });
+    a_digest_would_do_if_the_heir_lacks_the_difference: holds(Rules { without: &[SentWhole], ..FEW });
+    an_heir_that_lacks_the_difference_repeats_it: breaks(Rules { without: &[SentWhole, Digest], ..TWICE });
+    an_heir_that_lost_its_memory_starts_the_lifts_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
+
+    a_bequest_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToBequeath], ..TWICE });
+    a_trim_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToTrim], ..TWICE });
+    a_bequest_with_a_bump_under_way_is_safe: holds(Rules { without: &[BumpsAwaited], ..FEW });
+    a_bequest_with_a_bump_under_way_skips_its_chunk: breaks(Rules { without: &[BumpsAwaited], ..GAPS });
+    a_write_after_the_trim_is_safe: holds(Rules { without: &[WritesEndBeforeTrims], ..FEW });
+    a_write_after_the_trim_skips_its_chunk: breaks(Rules { without: &[WritesEndBeforeTrims], ..GAPS });
+    a_trim_and_an_heir_hand_out_the_same_numbers: breaks(Rules { without: &[TrimsOrHeir], extra: 2, ..TWICE });
+    a_trim_and_an_heir_agree_if_a_chunk_never_exceeds_a_step: holds(Rules { without: &[TrimsOrHeir], ..FEW });
+    a_lift_given_back_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeGiveBack], ..TWICE });
+    a_chunk_that_is_used_up_must_be_trimmed_too: breaks(Rules { without: &[UsedUpIsTrimmed], ..TWICE });
+    a_gate_opened_again_hands_out_what_was_bequeathed: breaks(Rules { without: &[ClosedForGood], ..TWICE });
+}
