@@ -7,10 +7,13 @@
 //! * `confirm`: asks a majority whether it still follows this leader.
 //! * `transfer`: hands the leadership to another node.
 //! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
+//! * `election_turns`, `election`: when this node stands for election.
 //! * `start`: starts a group.
 
 mod config;
 mod confirm;
+mod election;
+mod election_turns;
 mod error;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 mod group;

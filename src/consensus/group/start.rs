@@ -11,7 +11,7 @@ use std::{
 use openraft::Raft;
 
 use super::{
-    config::GroupConfig, group::Group, leader_heard::LeaderHeard, leadership_watch,
+    config::GroupConfig, election, group::Group, leader_heard::LeaderHeard, leadership_watch,
     voters::AppliedVoters,
 };
 use crate::{
@@ -85,6 +85,8 @@ impl Group {
         });
         let watching = leadership_watch::watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);
+        let standing = election::watch(group.clone());
+        group.tasks.spawn("standing for election", standing);
         Ok(group)
     }
 }
