@@ -33,6 +33,7 @@ mod sequence_request;
 mod serve;
 pub mod settings;
 mod status;
+mod takeover;
 mod wire;
 
 pub use config::Config;

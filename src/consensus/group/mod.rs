@@ -2,7 +2,7 @@
 //!
 //! From the bottom up:
 //!
-//! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `raft_state`: the types that a group has.
+//! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
 //! * `confirm`: asks a majority whether it still follows this leader.
 //! * `transfer`: hands the leadership to another node.
@@ -22,6 +22,7 @@ mod leadership;
 mod leadership_watch;
 pub(super) mod raft_state;
 mod start;
+mod takeover;
 mod transfer;
 mod voters;
 
@@ -29,4 +30,5 @@ pub use config::GroupConfig;
 pub use error::ProposeError;
 pub use group::Group;
 pub use leadership::Leadership;
+pub use takeover::Takeover;
 pub use voters::Voters;

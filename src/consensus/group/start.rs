@@ -12,7 +12,7 @@ use openraft::Raft;
 
 use super::{
     config::GroupConfig, election, group::Group, leader_heard::LeaderHeard, leadership_watch,
-    voters::AppliedVoters,
+    takeover::LastTakeover, voters::AppliedVoters,
 };
 use crate::{
     clock::Clock,
@@ -81,6 +81,7 @@ impl Group {
             tasks,
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: LeaderHeard::default(),
+            last_takeover: LastTakeover::default(),
             snapshots_begun: AtomicU64::new(0),
         });
         let watching = leadership_watch::watch(group.clone());
