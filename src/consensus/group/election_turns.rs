@@ -1,8 +1,8 @@
 //! When a follower that hears nothing of its leader stands for election. Pure: time is an argument.
 //!
 //! Followers take turns, one heartbeat interval long. Raft alone would let each wait for a random part of its
-//! election timeout, so that two seldom stand at once. Here an election has ended before the next turn begins, and
-//! nobody waits for a random time.
+//! election timeout, so that two seldom stand at once. With turns nobody waits for a random time. An election
+//! usually ends before the next turn begins; where it takes longer, `election` lets the turn pass.
 //!
 //! The first turn begins one heartbeat interval after the promise has ended. Followers whose last heartbeat got
 //! lost are at most that far apart, so by then the other promises have ended as well, and a majority can agree.
@@ -37,11 +37,11 @@ impl Place {
     /// it is the leader.
     pub fn of(me: NodeId, leader: NodeId, voters: &BTreeSet<NodeId>) -> Option<Place> {
         let after = voters.range(leader..).filter(|id| **id != leader);
-        let mut order = after.chain(voters.range(..leader));
+        let order = after.chain(voters.range(..leader));
         let before = order.clone().position(|id| *id == me)?;
         Some(Place {
             before: u32::try_from(before).ok()?,
-            followers: u32::try_from(order.by_ref().count()).ok()?,
+            followers: u32::try_from(order.count()).ok()?,
         })
     }
 }
