@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
+    awaited_answer::AwaitedAnswer,
     builds::Builds,
     current_handover::CurrentHandover,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
-    takeover::AwaitedAnswer,
 };
 use crate::{
     allocator::Term,

@@ -7,6 +7,7 @@
 //! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
 
 mod administer;
+mod awaited_answer;
 mod builds;
 pub mod config;
 mod context;

@@ -2,10 +2,7 @@
 //!
 //! Invariant: the phases follow one another, so that they add up to the time without numbers.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::NodeContext;
 use crate::{
@@ -13,28 +10,6 @@ use crate::{
     consensus::{Takeover, TermLease},
     metrics::TakeoverPhase,
 };
-
-/// When this node opened its allocator, until a request is answered from it.
-#[derive(Debug, Default)]
-pub struct AwaitedAnswer {
-    /// In nanoseconds; 0 if no answer is awaited.
-    open_since: AtomicU64,
-}
-
-impl AwaitedAnswer {
-    fn begin(&self, opened: Instant) {
-        self.open_since.store(opened.as_nanos(), Relaxed);
-    }
-
-    /// When the allocator was opened, if this is its first answer. One atomic load for all later ones.
-    fn end(&self) -> Option<Instant> {
-        if self.open_since.load(Relaxed) == 0 {
-            return None;
-        }
-        let opened = self.open_since.swap(0, Relaxed);
-        (opened != 0).then_some(Instant::from_nanos(opened))
-    }
-}
 
 impl NodeContext {
     /// The allocator of the term of `lease` was opened: shows the phases up to here.
@@ -124,14 +99,5 @@ mod tests {
     #[test]
     fn a_sole_voter_is_elected_at_once() {
         assert_eq!(lasted(None, None), [0, 0, 0, 7, 1]);
-    }
-
-    #[test]
-    fn only_the_first_answer_after_an_opening_ends_the_wait_for_it() {
-        let awaited = AwaitedAnswer::default();
-        assert_eq!(awaited.end(), None);
-        awaited.begin(ms(5));
-        assert_eq!(awaited.end(), Some(ms(5)));
-        assert_eq!(awaited.end(), None);
     }
 }
