@@ -6,7 +6,7 @@ mod common;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{
@@ -292,6 +292,31 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
             && value(now, "ratchet_leader_changes_total") > of("ratchet_leader_changes_total")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_leaders_death_the_next_one_shows_how_long_each_phase_of_its_takeover_took() {
+    let mut cluster = Cluster::start(3, with_metrics).await;
+    let leader = cluster.leader().await;
+    let killed = Instant::now();
+    cluster.crash(leader).await;
+    cluster.client(other_than(leader)).next_at_last(1).await;
+    let silence = killed.elapsed().as_secs_f64();
+    let next = cluster.leader().await;
+    cluster.client(next).next_at_last(1).await;
+    let now = metrics(&cluster, next).await;
+    let phase = |name: &str| {
+        let sample = format!("ratchet_takeover_seconds{{phase=\"{name}\"}}");
+        value(&now, &sample)
+    };
+    assert_eq!(phase("promise"), 0.3, "election_timeout_ms");
+    for name in ["turn", "election", "entry", "opening", "answer"] {
+        assert!(phase(name) > 0.0, "{name}");
+    }
+    let phases = ["promise", "turn", "election", "entry", "opening", "answer"];
+    let sum: f64 = phases.into_iter().map(phase).sum();
+    // The leader was heard up to a heartbeat, and a delay of a busy machine, before it died.
+    assert!(sum < silence + 0.3, "{sum} of {silence} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -41,7 +41,7 @@ mod state_machine;
 mod terms;
 pub mod watchdog;
 
-pub use group::{Group, GroupConfig, Leadership, ProposeError, Voters};
+pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
 pub use membership::{LogState, MembershipChange, NodeState, Role};
 pub use network::{GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

@@ -1,4 +1,4 @@
-//! Metrics with a label: counters by the values of an enum, and gauges by peer.
+//! Metrics with a label: counters and seconds by the values of an enum, and gauges by peer.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
 
@@ -7,6 +7,8 @@ use prometheus_client::{
     encoding::{EncodeGaugeValue, EncodeMetric, MetricEncoder},
     metrics::{MetricType, TypedMetric, counter::Counter},
 };
+
+use super::values::Seconds;
 
 /// A label whose values are known at compile time.
 pub trait Label: fmt::Debug + Copy + Send + Sync + 'static {
@@ -67,6 +69,52 @@ impl<L: Label> EncodeMetric for Counters<L> {
 
     fn metric_type(&self) -> MetricType {
         Counter::<u64>::TYPE
+    }
+}
+
+/// A gauge of seconds for each value of a label. All are shown from the start. Clones share their values.
+#[derive(Debug)]
+pub struct SecondsBy<L> {
+    each: Arc<[Seconds]>,
+    label: PhantomData<L>,
+}
+
+impl<L: Label> SecondsBy<L> {
+    /// Sets the gauge of `value`.
+    pub fn set(&self, value: L, seconds: f64) {
+        self.each[value.place()].set(seconds);
+    }
+}
+
+impl<L: Label> Default for SecondsBy<L> {
+    fn default() -> Self {
+        SecondsBy {
+            each: L::VALUES.iter().map(|_| Seconds::default()).collect(),
+            label: PhantomData,
+        }
+    }
+}
+
+impl<L> Clone for SecondsBy<L> {
+    fn clone(&self) -> Self {
+        SecondsBy {
+            each: self.each.clone(),
+            label: PhantomData,
+        }
+    }
+}
+
+impl<L: Label> EncodeMetric for SecondsBy<L> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (value, gauge) in L::VALUES.iter().zip(self.each.iter()) {
+            let labels = [(L::NAME, *value)];
+            gauge.encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
     }
 }
 

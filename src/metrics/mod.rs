@@ -24,7 +24,7 @@ use tonic::Code;
 use crate::version;
 
 pub use histogram::Histogram;
-pub use labelled::{Counters, Label, PeerGauges};
+pub use labelled::{Counters, Label, PeerGauges, SecondsBy};
 pub use process::PROCESS;
 pub use values::whole;
 use values::{Gauge, Seconds};
@@ -43,6 +43,25 @@ label! {
         cancelled,
         /// A graceful handover raised a key to the ceiling of the section that it shares.
         shared_section,
+    }
+}
+
+label! {
+    /// The phases of a takeover, one after the other. Together they last from the last message of the leader
+    /// before to the first answer of this one.
+    TakeoverPhase as "phase" {
+        /// Until the promise to the leader before had ended. Shorter if that leader handed over.
+        promise,
+        /// Until this node asked for votes: the wait for its turn, and elections without a winner.
+        turn,
+        /// Until a majority had elected it.
+        election,
+        /// Until the first entry of its term was applied here.
+        entry,
+        /// Until its allocator was open.
+        opening,
+        /// Until a request was answered from the allocator. 0 before that.
+        answer,
     }
 }
 
@@ -83,6 +102,8 @@ metrics! {
         has_leader: Gauge,
         /// How many times this node heard of a new leader.
         leader_changes: Counter,
+        /// Time that each phase of this node's last takeover of the leadership took; 0 before it ever led.
+        takeover_seconds: SecondsBy<TakeoverPhase>,
         /// The Raft term.
         term: Gauge,
         /// Time until the lease ends; negative once it has ended.

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
+    awaited_answer::AwaitedAnswer,
     builds::Builds,
     current_handover::CurrentHandover,
     request_memory::RequestMemory,
@@ -43,6 +44,7 @@ pub struct NodeContext {
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
     pub(super) leadership_changes: ordered_watch::Sender<u64>,
     pub(super) current_handover: CurrentHandover,
+    pub(super) awaited_answer: AwaitedAnswer,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) builds: Builds,
@@ -83,6 +85,7 @@ impl NodeContext {
             allocator: ArcSwapOption::empty(),
             leadership_changes: ordered_watch::Sender::default(),
             current_handover: CurrentHandover::default(),
+            awaited_answer: AwaitedAnswer::default(),
             leaving: CancellationToken::new(),
             builds: Builds::default(),
             scrape_lock: Arc::default(),

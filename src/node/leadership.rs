@@ -37,6 +37,7 @@ impl NodeContext {
                         self.metrics.clone(),
                     );
                     tracing::info!(term = lease.term(), "leading: numbers come from here");
+                    self.show_takeover(lease);
                     self.allocator.store(Some(Arc::new(term)));
                 }
                 Some(_) => {}

@@ -7,6 +7,7 @@
 //! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
 
 mod administer;
+mod awaited_answer;
 mod builds;
 pub mod config;
 mod context;
@@ -33,6 +34,7 @@ mod sequence_request;
 mod serve;
 pub mod settings;
 mod status;
+mod takeover;
 mod wire;
 
 pub use config::Config;

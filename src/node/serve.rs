@@ -90,9 +90,12 @@ impl<Q: SequenceRequest> ForLeader for Q {
             )));
         };
         let answered = self.answer(term, namespace, deadline).await;
-        answered.map(|answer| Answered {
-            answer,
-            route: node.newer_route(self.known(), term.term()),
+        answered.map(|answer| {
+            node.show_first_answer();
+            Answered {
+                answer,
+                route: node.newer_route(self.known(), term.term()),
+            }
         })
     }
 

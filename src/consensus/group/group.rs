@@ -28,6 +28,7 @@ use super::{
     leader_heard::LeaderHeard,
     leadership::Leadership,
     raft_state::term_led,
+    takeover::{LastTakeover, Takeover},
     voters::{AppliedVoters, Voters},
 };
 use crate::{
@@ -62,6 +63,7 @@ pub struct Group {
     /// Held while the membership changes.
     pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
     pub(in crate::consensus) leader_heard: LeaderHeard,
+    pub(super) last_takeover: LastTakeover,
     /// How many snapshots have begun to arrive.
     pub(in crate::consensus) snapshots_begun: AtomicU64,
 }
@@ -115,6 +117,17 @@ impl Group {
     /// When this node last followed a leader's message, if ever.
     pub fn leader_heard(&self) -> Option<Instant> {
         self.leader_heard.last().map(|(_, at)| at)
+    }
+
+    /// This node follows a message of `leader` that arrived at `at`.
+    pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
+        self.leader_heard.record(leader, at);
+        self.network.candidacy().end();
+    }
+
+    /// How this node took `term` over, if that was its last takeover.
+    pub fn takeover(&self, term: u64) -> Option<Takeover> {
+        self.last_takeover.of(term)
     }
 
     /// The instant that messages sent from now on are stamped with.

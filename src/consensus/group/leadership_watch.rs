@@ -78,6 +78,10 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
             .clone()
             .filter(|lease| applied_own_term && !lease.is_void()),
     };
+    if let Some(own) = &now.own {
+        let (heard, stood) = (group.leader_heard(), group.network.candidacy().end());
+        group.last_takeover.record(own, heard, stood, group.now());
+    }
     group.leadership.send_if_modified(|before| {
         let changed = !before.same_as(&now);
         if changed {

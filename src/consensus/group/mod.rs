@@ -2,15 +2,18 @@
 //!
 //! From the bottom up:
 //!
-//! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `raft_state`: the types that a group has.
+//! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
 //! * `confirm`: asks a majority whether it still follows this leader.
 //! * `transfer`: hands the leadership to another node.
 //! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
+//! * `election_turns`, `election`: when this node stands for election.
 //! * `start`: starts a group.
 
 mod config;
 mod confirm;
+mod election;
+mod election_turns;
 mod error;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 mod group;
@@ -19,6 +22,7 @@ mod leadership;
 mod leadership_watch;
 pub(super) mod raft_state;
 mod start;
+mod takeover;
 mod transfer;
 mod voters;
 
@@ -26,4 +30,5 @@ pub use config::GroupConfig;
 pub use error::ProposeError;
 pub use group::Group;
 pub use leadership::Leadership;
+pub use takeover::Takeover;
 pub use voters::Voters;

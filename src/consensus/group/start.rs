@@ -11,8 +11,8 @@ use std::{
 use openraft::Raft;
 
 use super::{
-    config::GroupConfig, group::Group, leader_heard::LeaderHeard, leadership_watch,
-    voters::AppliedVoters,
+    config::GroupConfig, election, group::Group, leader_heard::LeaderHeard, leadership_watch,
+    takeover::LastTakeover, voters::AppliedVoters,
 };
 use crate::{
     clock::Clock,
@@ -81,10 +81,13 @@ impl Group {
             tasks,
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: LeaderHeard::default(),
+            last_takeover: LastTakeover::default(),
             snapshots_begun: AtomicU64::new(0),
         });
         let watching = leadership_watch::watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);
+        let standing = election::watch(group.clone());
+        group.tasks.spawn("standing for election", standing);
         Ok(group)
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use openraft::RaftNetworkFactory;
 
 use super::{
-    acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, log_holds::LogHolds, peer::Peer,
-    rpc_client::RpcClient, sender::Sender, snapshot_sender::SnapshotSender, transport::Transport,
+    acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, candidacy::Candidacy,
+    log_holds::LogHolds, peer::Peer, rpc_client::RpcClient, sender::Sender,
+    snapshot_sender::SnapshotSender, transport::Transport,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -25,6 +26,7 @@ pub struct Network {
     addresses: Arc<MemberAddresses>,
     acknowledged: Arc<AcknowledgedIndexes>,
     log_holds: Arc<LogHolds>,
+    candidacy: Arc<Candidacy>,
 }
 
 impl Network {
@@ -44,6 +46,7 @@ impl Network {
             addresses: Arc::default(),
             acknowledged: Arc::default(),
             log_holds: Arc::default(),
+            candidacy: Arc::default(),
         }
     }
 
@@ -57,6 +60,11 @@ impl Network {
     /// Who this node is.
     pub fn sender(&self) -> &Arc<Sender> {
         &self.sender
+    }
+
+    /// Since when this node asks for votes.
+    pub fn candidacy(&self) -> &Candidacy {
+        &self.candidacy
     }
 
     /// Where what is sent is counted.
@@ -89,6 +97,7 @@ impl Network {
             lease: self.lease.clone(),
             acknowledged: self.acknowledged.clone(),
             snapshots,
+            candidacy: self.candidacy.clone(),
         }
     }
 }

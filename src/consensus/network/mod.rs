@@ -7,11 +7,13 @@
 //! * `rpc_client`: one RPC to one peer.
 //! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
 //!   gets a snapshot.
+//! * `candidacy`: since when this node asks its peers for votes.
 //! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
 //! * `factory`: [`Network`] makes the peers.
 
 mod acknowledged;
 mod addresses;
+mod candidacy;
 mod factory;
 mod grpc_transport;
 mod log_holds;

@@ -17,8 +17,8 @@ use openraft::{
 };
 
 use super::{
-    acknowledged::AcknowledgedIndexes, rpc_client::RpcClient, snapshot_sender::SnapshotSender,
-    transport::RaftRpc,
+    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, rpc_client::RpcClient,
+    snapshot_sender::SnapshotSender, transport::RaftRpc,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -36,6 +36,8 @@ pub struct Peer {
     pub(super) acknowledged: Arc<AcknowledgedIndexes>,
     /// Sends the peer snapshots.
     pub(super) snapshots: SnapshotSender,
+    /// Where it is recorded that this node asks for votes.
+    pub(super) candidacy: Arc<Candidacy>,
 }
 
 impl Peer {
@@ -138,6 +140,7 @@ impl Peer {
         request: &VoteRequest<Types>,
         timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.candidacy.ask(self.lease.now());
         let response: VoteResponse<Types> = self.client.call(rpc, request, timeout).await?;
         let asked = request.vote.leader_id.term;
         self.client

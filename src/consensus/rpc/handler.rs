@@ -56,7 +56,7 @@ impl Group {
         let arrived = self.lease.now();
         let answer = self.raft.append_entries(request).await.map_err(stopped)?;
         if !is_higher_vote(&answer) {
-            self.leader_heard.record(header.from, arrived);
+            self.heard_leader(header.from, arrived);
         }
         write(&answer)
     }

@@ -146,7 +146,7 @@ impl Group {
             .await
             .map_err(stopped)?;
         if answer.vote == vote {
-            self.leader_heard.record(from, arrived);
+            self.heard_leader(from, arrived);
         }
         write(&answer)
     }
