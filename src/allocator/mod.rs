@@ -42,15 +42,23 @@
 
 mod bumper;
 mod cursor;
-mod cursor_table;
 mod fence;
 mod gate;
+mod hasher;
 mod held;
+mod index;
+mod key_table;
 mod memory;
+mod own_keys;
+mod own_slot;
+mod owned;
 mod pending;
+mod queued_section;
 mod refill;
 mod section;
+mod segments;
 mod shard;
+mod shared_keys;
 mod term;
 #[cfg(test)]
 mod transcript;
