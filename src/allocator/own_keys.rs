@@ -1,8 +1,13 @@
 //! The keys of a shard that have a section of their own.
 //!
-//! A key and its section are one slot. Few sections need more at a time: those with a pending bump, those
-//! that are exhausted, and those whose step has followed the load. While such a section needs it, it is
-//! *expanded*: it stands in a table of its own, and of the slot only the cursor is in use.
+//! A slot holds a key and its section (`own_slot.rs`). Some sections do not fit their slots:
+//!
+//! - one whose bump is pending, with the calls that wait for it;
+//! - one that is exhausted;
+//! - one whose step has followed the load.
+//!
+//! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
+//! are then in use. It goes back into the slot as soon as it fits.
 
 use std::time::Duration;
 
@@ -25,6 +30,9 @@ use crate::{
         Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, SectionId, SectionKey,
     },
 };
+
+/// Room for this many expanded sections is not given back.
+const EXPANDED_KEPT: usize = 64;
 
 /// Keys that are stored as `K`, and their sections.
 #[derive(Debug)]
@@ -228,17 +236,14 @@ impl<K: StoredKey> OwnKeys<K> {
         Some(result)
     }
 
-    /// Gives back memory after many sections were expanded at a time.
+    /// Gives memory back once at most an eighth of it is in use.
     fn shrink(&mut self) {
-        let wanted = self.expanded.len() * 2;
-        if self.expanded.capacity() / 4 > wanted.max(EXPANDED_KEPT) {
-            self.expanded.shrink_to(wanted);
+        let room = (self.expanded.len() * 2).max(EXPANDED_KEPT);
+        if self.expanded.capacity() > room * 4 {
+            self.expanded.shrink_to(room);
         }
     }
 }
-
-/// Room for as many expanded sections is kept.
-const EXPANDED_KEPT: usize = 64;
 
 fn section_id<K: StoredKey>(slot: &OwnSlot<K>) -> SectionId {
     SectionId {

@@ -1,14 +1,17 @@
-//! A key with a section of its own, in a slot: 40 bytes for an id. Pure.
+//! A key that has a section of its own, and the section: one slot of 40 bytes for an id. Pure.
 //!
-//! The slot holds both the key's cursor and what the term owns of the section. Three facts are not
-//! stored:
+//! The slot holds the key's cursor and what the term owns of the section. Three facts are not stored,
+//! because they follow from others:
 //!
 //! - `refill_at` is the cursor's fast limit.
-//! - The floor is the last number before the cursor. Whatever the floor was, nothing at or below that
-//!   number can be taken any more.
+//! - The floor is the last number before the cursor. If numbers were taken above the floor, the key cannot
+//!   take any below the cursor, so that the floor itself is of no use any more.
 //! - The step is the namespace's.
 //!
-//! So a slot cannot hold every section. The exceptions are in a table beside the slots (`own_keys.rs`).
+//! So a slot cannot hold every section. `own_keys.rs` keeps the others beside the slots.
+//!
+//! Invariant: what was put into a slot and what comes out of it hand out the same numbers, and answer the
+//! same to `Current`.
 
 use std::num::NonZeroU64;
 
@@ -69,9 +72,10 @@ impl<K: StoredKey> OwnSlot<K> {
         })
     }
 
-    /// Puts what the term owns of the section into the slot, and lets the key take what lies below
-    /// `refill_at`. False if it does not fit, which is only seen where the floor is no number of the
-    /// namespace and nothing was taken yet.
+    /// Puts what the term owns of the section into the slot, and lets the key take numbers up to
+    /// `refill_at` without asking. False if it does not fit: the floor is no number of the namespace, and
+    /// nothing was taken above it yet.
+    #[must_use]
     pub fn put(&mut self, owned: Option<&Owned>, progression: Progression) -> bool {
         let Some(owned) = owned else {
             self.ceiling = None;
@@ -88,6 +92,10 @@ impl<K: StoredKey> OwnSlot<K> {
         self.cursor.set_fast_limit(owned.refill_at);
         self.granted_at = owned.granted_at;
         self.ceiling = NonZeroU64::new(owned.ceiling);
+        debug_assert!(self.owned(progression).is_some_and(|held| {
+            held.ceiling == owned.ceiling
+                && held.current(Some(&self.cursor), progression) == current
+        }));
         true
     }
 }

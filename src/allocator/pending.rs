@@ -91,6 +91,10 @@ impl PendingBump {
     pub fn wait(&mut self, waiter: Waiter) -> bool {
         let is_first = self.0.is_none();
         let asked = self.0.get_or_insert_default();
+        if asked.waiters.capacity() == 0 {
+            // Otherwise the first call takes room for four. At most sections one call waits.
+            asked.waiters.reserve_exact(1);
+        }
         asked.waiters.push_back(waiter);
         is_first
     }

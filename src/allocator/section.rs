@@ -171,8 +171,8 @@ impl Section {
         self.step
     }
 
-    /// True if it differs from a new section in what the term owns alone: [`Section::new`] with the same
-    /// numbers makes its equal.
+    /// True if [`Section::new`] makes the same section out of what the term owns: it is not exhausted, and
+    /// its step is the namespace's.
     pub fn is_plain(&self, config: &NamespaceConfig) -> bool {
         match self.state {
             State::Untouched | State::Open(_) => self.step == config.step,

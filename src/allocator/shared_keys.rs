@@ -103,7 +103,7 @@ impl SharedKeys {
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
-        let queued = &mut self.sections.get_mut(slot.section as usize)?.queued;
+        let queued = &mut self.sections[slot.section as usize].queued;
         let key = (hash, Key::Id(id));
         let (answer, bump) = queued.take(&mut slot.cursor, &namespace.config, key, count);
         Some((answer, bump.then_some(slot.section)))
