@@ -16,20 +16,14 @@ pub struct Cursor {
     next: u64,
     /// Numbers up to this one are handed out without asking the section.
     fast_limit: u64,
-    /// The id of the key's namespace.
-    pub namespace: u32,
-    /// The place of the key's section in its shard.
-    pub section: u32,
 }
 
 impl Cursor {
     /// A key that was not asked for in this term: the section gives its first number.
-    pub fn new(namespace: u32, section: u32) -> Self {
+    pub fn new() -> Self {
         Cursor {
             next: 1,
             fast_limit: ASK_SECTION,
-            namespace,
-            section,
         }
     }
 
@@ -72,6 +66,11 @@ impl Cursor {
     /// The last number taken, if `lowest` was the first that could be taken. `None` if none was.
     pub fn last(&self, lowest: u64, increment: u64) -> Option<u64> {
         (self.next > lowest).then(|| self.next - increment)
+    }
+
+    /// Numbers up to this one are handed out without asking the section.
+    pub fn fast_limit(&self) -> u64 {
+        self.fast_limit
     }
 
     /// Lets the key take numbers up to `limit` without asking the section.

@@ -13,12 +13,12 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    cursor_table::Hasher,
     gate::Gate,
-    pending::Waiters,
+    hasher::Hasher,
+    pending::{Answer, Waiters},
     refill::BumpSize,
     section::StepChange,
-    shard::{Answer, Footprint, Shard},
+    shard::{Footprint, SectionPlace, Shard},
 };
 use crate::{
     clock::{Clock, Instant},
@@ -41,7 +41,7 @@ struct Locked(Mutex<Shard>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     shard: u32,
-    section: u32,
+    section: SectionPlace,
 }
 
 /// One term's memory.
@@ -111,7 +111,7 @@ impl Memory {
     /// the first chunk of its section.
     pub fn current(&self, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
         let (hash, shard) = self.find(namespace, key);
-        let mut locked = self.shards[shard as usize].0.lock();
+        let locked = self.shards[shard as usize].0.lock();
         locked.current(hash, namespace, key)
     }
 
@@ -119,7 +119,7 @@ impl Memory {
     /// is closed.
     pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards[place.shard as usize].0.lock();
-        let section = shard.section_id(place.section)?.clone();
+        let section = shard.section_id(place.section)?;
         let namespace = namespaces.by_id(section.namespace)?;
         let BumpSize {
             numbers,
@@ -147,7 +147,7 @@ impl Memory {
         let again = {
             let mut shard = self.shards[place.shard as usize].0.lock();
             // After `abandon` another section may have this place.
-            if shard.section_id(place.section) != Some(id) {
+            if shard.section_id(place.section).as_ref() != Some(id) {
                 return false;
             }
             match answer {
@@ -159,7 +159,7 @@ impl Memory {
                         tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
                     }
                 }
-                Bumped::Exhausted { max } => shard.exhaust(place.section, max),
+                Bumped::Exhausted { max } => shard.exhaust(place.section, max, &namespace.config),
                 Bumped::NoNamespace => {}
             }
             shard.serve(place.section, namespace, &mut served)

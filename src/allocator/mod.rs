@@ -5,12 +5,14 @@
 //! 1. [`Term::next`] (`term.rs`) asks the fence (`fence.rs`) whether taking numbers now would surely be
 //!    wasted, and enters the term's gate (`gate.rs`), so that a graceful handover can wait for it.
 //! 2. `memory.rs` hashes the key to one of 64 shards, each with a lock.
-//! 3. `shard.rs` finds the key's cursor in a hash table (`cursor_table.rs`). The cursor (`cursor.rs`)
-//!    takes the numbers: `cur_seq += increment x count`. No I/O, no allocation.
-//! 4. Twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked. It
-//!    knows which numbers the term owns. The refill rule (`refill.rs`) says when it asks for a bump of
-//!    its ceiling, and by how much.
-//! 5. If too few numbers are left, the call waits at its section (`pending.rs`). The bumper
+//! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: an `index.rs` over `segments.rs`). A key
+//!    with a section of its own and the section share one slot (`own_keys.rs`, `own_slot.rs`). Other
+//!    keys point to their sections (`shared_keys.rs`). The cursor (`cursor.rs`) takes the numbers:
+//!    `cur_seq += increment x count`. No I/O, no allocation.
+//! 4. Once or twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked.
+//!    It knows which numbers the term owns (`owned.rs`). The refill rule (`refill.rs`) says when it asks
+//!    for a bump of its ceiling, and by how much.
+//! 5. If too few numbers are left, the call waits at its section (`queued_section.rs`, `pending.rs`). The bumper
 //!    (`bumper.rs`) proposes one log entry for all sections that ask while the entry before is under
 //!    way. The answer is the section's next chunk. It is shared out to the calls that wait, in the order
 //!    of their arrival, before any other call takes from it.
@@ -27,8 +29,9 @@
 //! late answer to a proposal of an old term finds nothing to write to.
 //!
 //! This room uses consensus (to propose bumps, and for the lease), storage (to read the table for
-//! `Current`), the domain, and metrics. `cursor.rs`, `cursor_table.rs`, `refill.rs` and `section.rs`
-//! are pure: no I/O, no tokio, and time is an argument.
+//! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
+//! `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `own_slot.rs`, `owned.rs`, `refill.rs`,
+//! `section.rs`, `segments.rs`.
 //!
 //! # Limits
 //!
@@ -42,15 +45,23 @@
 
 mod bumper;
 mod cursor;
-mod cursor_table;
 mod fence;
 mod gate;
+mod hasher;
 mod held;
+mod index;
+mod key_table;
 mod memory;
+mod own_keys;
+mod own_slot;
+mod owned;
 mod pending;
+mod queued_section;
 mod refill;
 mod section;
+mod segments;
 mod shard;
+mod shared_keys;
 mod term;
 #[cfg(test)]
 mod transcript;

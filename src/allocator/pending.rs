@@ -4,12 +4,24 @@
 //! the section while others wait stands behind them. A bump is for all that wait when it is proposed;
 //! its chunk is shared out to them before any other call takes from it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::oneshot;
 
-use super::{held::Delivery, refill::BumpSize};
-use crate::sequence::OwnedKey;
+use super::{
+    held::{Delivery, Taken},
+    refill::BumpSize,
+};
+use crate::{metrics::Metrics, sequence::OwnedKey};
+
+/// The answer to a call for numbers of a key.
+#[derive(Debug)]
+pub enum Answer {
+    /// Numbers, or how many are left if those are too few.
+    Taken(Taken),
+    /// The numbers come later. The sender is dropped if the term is lost.
+    Later(oneshot::Receiver<Delivery>),
+}
 
 /// A call that waits for numbers.
 #[derive(Debug)]
@@ -31,6 +43,23 @@ impl Waiter {
     }
 }
 
+/// A call that waited, and what it gets.
+pub struct Served {
+    /// The call.
+    pub waiter: Waiter,
+    /// What it gets.
+    pub taken: Taken,
+}
+
+impl Served {
+    /// Sends the caller what it gets.
+    pub fn tell(self, metrics: &Arc<Metrics>) {
+        let delivery = Delivery::new(self.taken, self.waiter.count, metrics.clone());
+        // If the caller has gone, the delivery comes back and counts its numbers as skipped.
+        drop(self.waiter.reply.send(delivery));
+    }
+}
+
 /// The calls that wait, in the order of their arrival.
 pub type Waiters = VecDeque<Waiter>;
 
@@ -47,6 +76,11 @@ struct Asked {
 }
 
 impl PendingBump {
+    /// True if no bump is pending.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// True if calls wait.
     pub fn has_waiters(&self) -> bool {
         (self.0.as_ref()).is_some_and(|asked| !asked.waiters.is_empty())
@@ -57,6 +91,10 @@ impl PendingBump {
     pub fn wait(&mut self, waiter: Waiter) -> bool {
         let is_first = self.0.is_none();
         let asked = self.0.get_or_insert_default();
+        if asked.waiters.capacity() == 0 {
+            // Otherwise the first call takes room for four. At most sections one call waits.
+            asked.waiters.reserve_exact(1);
+        }
         asked.waiters.push_back(waiter);
         is_first
     }

@@ -9,7 +9,10 @@
 //! margin = numbers used up in 2 x bump time,  at least step / 16,  at most step / 11
 //! ```
 //!
-//! A term's first chunk of a section has no measured rate; its margin is the lower bound.
+//! A term's first chunk of a section has no measured rate; its margin is the lower bound. The rate is one
+//! step in the time that the last chunk lasted. A chunk brought at most 1/11 less, so that the margin is
+//! up to 10 % greater than what two bumps' time uses up. Where calls asked for more than a step, or few
+//! numbers were left under `max`, the estimate is worse. The bounds hold in any case.
 //!
 //! **By how much.** A bump fills the section up to one step and no further: it brings `step - left`
 //! numbers. An unclean leader change therefore skips at most one step. If calls wait that need more
@@ -84,10 +87,10 @@ pub fn first_margin(step: u64) -> u64 {
     step / MARGIN_MIN_DIVISOR
 }
 
-/// How many numbers are left when the next bump is asked for, after a chunk of `numbers` numbers lasted
-/// for `lasted`. `bump_time` is how long a bump takes.
-pub fn margin(step: u64, numbers: u64, lasted: Duration, bump_time: Duration) -> u64 {
-    let used_meanwhile = u128::from(numbers) * 2 * bump_time.as_nanos();
+/// How many numbers are left when the next bump is asked for, after a chunk lasted for `lasted`.
+/// `bump_time` is how long a bump takes.
+pub fn margin(step: u64, lasted: Duration, bump_time: Duration) -> u64 {
+    let used_meanwhile = u128::from(step) * 2 * bump_time.as_nanos();
     let wanted = used_meanwhile / lasted.as_nanos().max(1);
     u64::try_from(wanted)
         .unwrap_or(u64::MAX)

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use super::{
     cursor::Cursor,
+    owned::{GrantTime, Owned},
     refill::{self, BumpSize},
 };
 use crate::{
     clock::Instant,
     planted_bugs::{Bug, is_planted},
-    sequence::{Chunk, NUMBER_MAX, NamespaceConfig, Progression, Range, SectionId},
+    sequence::{Chunk, NamespaceConfig, Range},
 };
 
 /// The result of asking a section for numbers.
@@ -61,8 +62,6 @@ pub struct StepChange {
 /// One section, in one term.
 #[derive(Debug)]
 pub struct Section {
-    /// The section's identifier.
-    pub id: SectionId,
     /// How many numbers a bump fills the section up to.
     step: u64,
     state: State,
@@ -80,26 +79,13 @@ enum State {
     Exhausted { max: u64, owned: Option<Owned> },
 }
 
-/// The numbers that this term owns: those above `floor`, up to and including `ceiling`.
-#[derive(Debug, Clone, Copy)]
-struct Owned {
-    /// Earlier terms may have handed out numbers up to this one: `old` of the first chunk.
-    floor: u64,
-    ceiling: u64,
-    /// Above this number a bump is asked for.
-    refill_at: u64,
-    /// How many numbers the last chunk brought.
-    chunk_numbers: u64,
-    granted_at: Instant,
-}
-
 impl Section {
-    /// A section that this term has not touched.
-    pub fn new(id: SectionId, config: &NamespaceConfig) -> Self {
+    /// A section with the step of its namespace, of which this term owns `owned`: `None` if the term has
+    /// not touched it.
+    pub fn new(config: &NamespaceConfig, owned: Option<Owned>) -> Self {
         Section {
-            id,
             step: config.step,
-            state: State::Untouched,
+            state: owned.map_or(State::Untouched, State::Open),
         }
     }
 
@@ -126,30 +112,11 @@ impl Section {
 
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.
     pub fn left(&self, cursor: &mut Cursor, config: &NamespaceConfig) -> u64 {
-        let progression = config.progression();
-        let Some((owned, lowest)) =
-            (self.owned()).and_then(|owned| Some((owned, owned.lowest(progression)?)))
-        else {
-            return 0;
-        };
-        cursor.raise_to(lowest);
-        let highest = owned.ceiling.min(config.max);
-        highest
-            .checked_sub(cursor.next())
-            .map_or(0, |span| span / config.increment + 1)
+        self.owned().map_or(0, |owned| owned.left(cursor, config))
     }
 
-    /// The last number that this term knows to be handed out for the key at `cursor`: 0 for none.
-    /// `None` before the first chunk.
-    pub fn current(&self, cursor: Option<&Cursor>, progression: Progression) -> Option<u64> {
-        let owned = self.owned()?;
-        let lowest = owned.lowest(progression);
-        let last = lowest.and_then(|lowest| cursor?.last(lowest, progression.increment));
-        Some(last.unwrap_or(owned.floor))
-    }
-
-    /// Adds the chunk that this term's bump was answered with at `now`. `bump_time` is how long a bump
-    /// takes.
+    /// Adds a chunk that this term was given at `now`, by a bump or otherwise. `bump_time` is how long a
+    /// bump takes.
     pub fn grant(
         &mut self,
         chunk: Chunk,
@@ -169,9 +136,9 @@ impl Section {
                     before.ceiling <= chunk.old || is_planted(Bug::ChunkFromLocalRead),
                     "a chunk begins at the ceiling or above: {chunk:?} after {before:?}"
                 );
-                let lasted = now.since(before.granted_at);
+                let lasted = before.granted_at.lasted_at(now);
                 let change = self.adapt_step(config, lasted);
-                let margin = refill::margin(self.step, before.chunk_numbers, lasted, bump_time);
+                let margin = refill::margin(self.step, lasted, bump_time);
                 (change, margin)
             }
         };
@@ -183,8 +150,7 @@ impl Section {
             },
             ceiling: chunk.new,
             refill_at: chunk.new.saturating_sub(margin),
-            chunk_numbers: config.progression().count_between(chunk.old, chunk.new),
-            granted_at: now,
+            granted_at: GrantTime::at(now),
         });
         Granted {
             keys_must_ask: is_apart,
@@ -205,12 +171,17 @@ impl Section {
         self.step
     }
 
-    /// True if this term owns numbers above `used`, the greatest that was taken.
-    pub fn has_left(&self, used: u64) -> bool {
-        self.owned().is_some_and(|owned| used < owned.ceiling)
+    /// True if [`Section::new`] makes the same section out of what the term owns: it is not exhausted, and
+    /// its step is the namespace's.
+    pub fn is_plain(&self, config: &NamespaceConfig) -> bool {
+        match self.state {
+            State::Untouched | State::Open(_) => self.step == config.step,
+            State::Exhausted { .. } => false,
+        }
     }
 
-    fn owned(&self) -> Option<&Owned> {
+    /// The numbers that this term owns. `None` before the first chunk.
+    pub fn owned(&self) -> Option<&Owned> {
         match &self.state {
             State::Untouched => None,
             State::Open(owned) => Some(owned),
@@ -233,18 +204,6 @@ impl Section {
             step: self.step,
             lasted,
         })
-    }
-}
-
-impl Owned {
-    /// The first number above the floor, whatever the namespace's `max` is now. `None` at the end of the
-    /// number space.
-    fn lowest(&self, progression: Progression) -> Option<u64> {
-        let unbounded = Progression {
-            max: NUMBER_MAX,
-            ..progression
-        };
-        unbounded.first_above(self.floor)
     }
 }
 

@@ -18,7 +18,8 @@ use super::{
     gate::Inside,
     held::{Delivery, Held, Taken},
     memory::Memory,
-    shard::{Answer, Footprint},
+    pending::Answer,
+    shard::Footprint,
 };
 use crate::{
     clock::Clock,

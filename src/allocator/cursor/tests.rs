@@ -7,7 +7,7 @@ use crate::allocator::transcript::{check, number, set, show};
 
 fn transcript(expected: Expect) {
     let mut config = NamespaceConfig::new("book");
-    let mut cursor = Cursor::new(1, 0);
+    let mut cursor = Cursor::new();
     check(expected, |words| {
         match words {
             ["namespace", fields @ ..] => set(&mut config, fields),

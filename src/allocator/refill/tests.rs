@@ -8,17 +8,9 @@ use crate::allocator::transcript::{check, number, time};
 fn transcript(expected: Expect) {
     check(expected, |words| match words {
         ["first", "margin", "of", step] => first_margin(number(step)).to_string(),
-        [
-            "margin",
-            "of",
-            step,
-            "after",
-            numbers,
-            "in",
-            lasted,
-            "bump",
-            bump_time,
-        ] => margin(number(step), number(numbers), time(lasted), time(bump_time)).to_string(),
+        ["margin", "of", step, "after", lasted, "bump", bump_time] => {
+            margin(number(step), time(lasted), time(bump_time)).to_string()
+        }
         ["step", step, "within", min, max, "after", lasted] => {
             next_step(number(step), (number(min), number(max)), time(lasted)).to_string()
         }
@@ -49,20 +41,20 @@ fn the_faster_numbers_go_the_greater_the_margin_within_its_bounds() {
     transcript(expect![[r#"
         first margin of 10000 -> 625
         # Bound from below: 1/16 of the step.
-        margin of 10000 after 10000 in 3600s bump 1ms -> 625
-        margin of 10000 after 10000 in 32ms bump 1ms -> 625
+        margin of 10000 after 3600s bump 1ms -> 625
+        margin of 10000 after 32ms bump 1ms -> 625
         # What is used up in two bumps' time.
-        margin of 10000 after 10000 in 28ms bump 1ms -> 714
-        margin of 10000 after 10000 in 56ms bump 2ms -> 714
+        margin of 10000 after 28ms bump 1ms -> 714
+        margin of 10000 after 56ms bump 2ms -> 714
         # Bound from above: 1/11 of the step.
-        margin of 10000 after 10000 in 22ms bump 1ms -> 909
-        margin of 10000 after 10000 in 1ms bump 1ms -> 909
-        margin of 10000 after 10000 in 0ms bump 1ms -> 909
-        margin of 10000 after 18446744073709551615 in 0ms bump 3600s -> 909
+        margin of 10000 after 22ms bump 1ms -> 909
+        margin of 10000 after 1ms bump 1ms -> 909
+        margin of 10000 after 0ms bump 1ms -> 909
+        margin of 18446744073709551615 after 0ms bump 3600s -> 1676976733973595601
         # A bump whose time is not known yet.
-        margin of 10000 after 10000 in 28ms bump 0ms -> 625
+        margin of 10000 after 28ms bump 0ms -> 625
         # Small steps have no margin.
-        margin of 10 after 10 in 1ms bump 1ms -> 0
+        margin of 10 after 1ms bump 1ms -> 0
     "#]]);
 }
 

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::{
-    allocator::transcript::{check, number, set, show, time},
-    sequence::{NamespaceId, SectionKey},
-};
+use crate::allocator::transcript::{check, number, set, show, time};
 
 const BUMP_TIME: Duration = Duration::from_millis(1);
 
@@ -22,12 +19,8 @@ struct World {
 
 impl World {
     fn new(config: NamespaceConfig) -> World {
-        let id = SectionId {
-            namespace: NamespaceId(1),
-            key: SectionKey::Id(7),
-        };
         World {
-            section: Section::new(id, &config),
+            section: Section::new(&config, None),
             cursors: BTreeMap::new(),
             now: Instant::from_nanos(1),
             config,
@@ -36,7 +29,7 @@ impl World {
 
     fn cursor(&mut self, key: &str) -> &mut Cursor {
         let entry = self.cursors.entry(key.to_owned());
-        entry.or_insert_with(|| Cursor::new(1, 0))
+        entry.or_insert_with(|| Cursor::new())
     }
 
     /// Takes numbers, or tells what is missing. ` fast`: the section was not asked.
@@ -121,7 +114,11 @@ impl World {
             ["current", key] => {
                 let cursor = self.cursors.get(*key);
                 let progression = self.config.progression();
-                format!("{:?}", self.section.current(cursor, progression))
+                let owned = self.section.owned();
+                format!(
+                    "{:?}",
+                    owned.map(|owned| owned.current(cursor, progression))
+                )
             }
             other => panic!("unknown command {other:?}"),
         }
@@ -242,8 +239,8 @@ fn no_more_than_a_step_is_ever_unused_after_a_bump() {
         let later = if round < 20 { "10ms" } else { "60s" };
         world.next_chunk(time(later));
         let progression = world.config.progression();
-        let current = world.section.current(world.cursors.get("a"), progression);
-        let left = world.section.owned().unwrap().ceiling - current.unwrap();
+        let owned = world.section.owned().unwrap();
+        let left = owned.ceiling - owned.current(world.cursors.get("a"), progression);
         assert_eq!(left, step, "round {round}");
     }
 }

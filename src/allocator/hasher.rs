@@ -1,0 +1,37 @@
+//! Hashes keys and sections. Pure.
+
+use std::hash::BuildHasher;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::sequence::{Key, Namespace, NamespaceId};
+
+/// Hashes keys and sections. Seeded, so that nobody can choose keys that collide.
+#[derive(Debug, Clone, Default)]
+pub struct Hasher(DefaultHashBuilder);
+
+impl Hasher {
+    /// The hash of a key.
+    #[inline]
+    pub fn key(&self, namespace: NamespaceId, key: Key<'_>) -> u64 {
+        match key {
+            Key::Id(id) => self.id(namespace, id),
+            Key::Name(name) => self.0.hash_one((name, namespace.0)),
+        }
+    }
+
+    /// The hash of the section of a key, whose own hash is `key_hash`. It chooses the shard, so that a
+    /// section and its keys are in one shard.
+    #[inline]
+    pub fn section(&self, key_hash: u64, namespace: &Namespace, key: Key<'_>) -> u64 {
+        match (key, namespace.config.section_size) {
+            (Key::Id(_), 1) | (Key::Name(_), _) => key_hash,
+            (Key::Id(id), size) => self.id(namespace.id, id / size),
+        }
+    }
+
+    #[inline]
+    fn id(&self, namespace: NamespaceId, id: u64) -> u64 {
+        self.0.hash_one((id, namespace.0))
+    }
+}

@@ -1,0 +1,259 @@
+//! The keys of a shard that have a section of their own.
+//!
+//! A slot holds a key and its section (`own_slot.rs`). Some sections do not fit their slots:
+//!
+//! - one whose bump is pending, with the calls that wait for it;
+//! - one that is exhausted;
+//! - one whose step has followed the load.
+//!
+//! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
+//! are then in use. It goes back into the slot as soon as it fits.
+
+use std::time::Duration;
+
+use hashbrown::{HashMap, hash_map::Entry};
+
+use super::{
+    cursor::Cursor,
+    hasher::Hasher,
+    key_table::{KeyTable, Slot, StoredKey},
+    own_slot::OwnSlot,
+    owned::{Owned, Used},
+    pending::{Answer, Served, Waiters},
+    queued_section::QueuedSection,
+    refill::BumpSize,
+    section::{Section, StepChange},
+};
+use crate::{
+    clock::Instant,
+    sequence::{
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, SectionId, SectionKey,
+    },
+};
+
+/// Room for this many expanded sections is not given back.
+const EXPANDED_KEPT: usize = 64;
+
+/// Keys that are stored as `K`, and their sections.
+#[derive(Debug)]
+pub struct OwnKeys<K> {
+    table: KeyTable<OwnSlot<K>>,
+    /// The expanded sections, by the numbers of their slots.
+    expanded: HashMap<u32, QueuedSection>,
+}
+
+impl<K> Default for OwnKeys<K> {
+    fn default() -> Self {
+        OwnKeys {
+            table: KeyTable::default(),
+            expanded: HashMap::new(),
+        }
+    }
+}
+
+impl<K: StoredKey> OwnKeys<K> {
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
+    /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
+    #[inline]
+    pub fn take(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        key: &K::Target,
+        count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let slot = self.table.get_mut(number)?;
+        if let Some(range) = slot.cursor.take(&namespace.config, count) {
+            return Some((Answer::Taken(Ok(range)), None));
+        }
+        self.ask_section(number, &namespace.config, (hash, K::as_key(key)), count)
+    }
+
+    /// As [`OwnKeys::take`], beyond the key's fast limit.
+    #[cold]
+    fn ask_section(
+        &mut self,
+        number: u32,
+        config: &NamespaceConfig,
+        key: (u64, Key<'_>),
+        count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+            queued.take(cursor, config, key, count)
+        })?;
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// Adds a key that was not asked for in this term. Returns the number of its slot.
+    pub fn insert(
+        &mut self,
+        hasher: &Hasher,
+        hash: u64,
+        namespace: NamespaceId,
+        key: &K::Target,
+    ) -> u32 {
+        let slot = OwnSlot::new(K::store(key), namespace);
+        self.table.push(hasher, hash, slot)
+    }
+
+    /// The identifier of the section in slot number `number`.
+    pub fn section_id(&self, number: u32) -> Option<SectionId> {
+        self.table.get(number).map(section_id)
+    }
+
+    /// As [`QueuedSection::propose_bump`], for the section in slot number `number`.
+    pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+        self.with_section(number, &namespace.config, |queued, cursor| {
+            queued.propose_bump(cursor, namespace)
+        })?
+    }
+
+    /// As [`Section::grant`], for the section in slot number `number`.
+    pub fn grant(
+        &mut self,
+        number: u32,
+        chunk: Chunk,
+        config: &NamespaceConfig,
+        now: Instant,
+        bump_time: Duration,
+    ) -> Option<StepChange> {
+        self.with_section(number, config, |queued, cursor| {
+            let granted = queued.section.grant(chunk, config, now, bump_time);
+            if granted.keys_must_ask {
+                cursor.stop_fast_path();
+            }
+            granted.step_change
+        })?
+    }
+
+    /// As [`Section::exhaust`], for the section in slot number `number`.
+    pub fn exhaust(&mut self, number: u32, max: u64, config: &NamespaceConfig) {
+        self.with_section(number, config, |queued, _| queued.section.exhaust(max));
+    }
+
+    /// As [`QueuedSection::serve`], for the section in slot number `number`.
+    pub fn serve(
+        &mut self,
+        number: u32,
+        config: &NamespaceConfig,
+        served: &mut Vec<Served>,
+    ) -> bool {
+        let again = self.with_section(number, config, |queued, cursor| {
+            queued.serve(cursor, config, served)
+        });
+        again.unwrap_or(false)
+    }
+
+    /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
+    /// the first chunk of its section.
+    pub fn current(&self, hash: u64, namespace: &Namespace, key: &K::Target) -> Option<u64> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let (slot, progression) = (self.table.get(number)?, namespace.config.progression());
+        let owned = self.owned(number, slot, progression)?;
+        Some(owned.current(Some(&slot.cursor), progression))
+    }
+
+    /// How many keys there are. Each has a section.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many bytes they take, without the bytes of names.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.expanded.allocation_size()
+    }
+
+    /// The calls that wait, by section.
+    pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
+        let OwnKeys { table, expanded } = self;
+        expanded.into_iter().filter_map(move |(number, queued)| {
+            Some((section_id(table.get(number)?), queued.into_waiters()))
+        })
+    }
+
+    /// What was used of each section that got a chunk, but for namespaces without a known progression.
+    pub fn used(
+        &self,
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+    ) -> impl Iterator<Item = Used> {
+        (0..)
+            .zip(self.table.iter())
+            .filter_map(move |(number, slot)| {
+                let progression = progression_of(slot.namespace)?;
+                let owned = self.owned(number, slot, progression)?;
+                let last = owned.current(Some(&slot.cursor), progression);
+                Some(Used {
+                    section: section_id(slot),
+                    last,
+                    lost: 0,
+                    has_left: last < owned.ceiling,
+                })
+            })
+    }
+
+    /// What the term owns of the section in slot number `number`.
+    fn owned(&self, number: u32, slot: &OwnSlot<K>, progression: Progression) -> Option<Owned> {
+        match self.expanded.get(&number) {
+            Some(queued) => queued.section.owned().copied(),
+            None => slot.owned(progression),
+        }
+    }
+
+    /// Lets `act` work with the section in slot number `number` and its key's cursor. The section is
+    /// expanded afterwards if it does not fit its slot.
+    fn with_section<R>(
+        &mut self,
+        number: u32,
+        config: &NamespaceConfig,
+        act: impl FnOnce(&mut QueuedSection, &mut Cursor) -> R,
+    ) -> Option<R> {
+        let slot = self.table.get_mut(number)?;
+        let progression = config.progression();
+        let fits = |queued: &QueuedSection, slot: &mut OwnSlot<K>| {
+            let section = &queued.section;
+            queued.is_quiet() && section.is_plain(config) && slot.put(section.owned(), progression)
+        };
+        let result = match self.expanded.entry(number) {
+            Entry::Occupied(mut entry) => {
+                let result = act(entry.get_mut(), &mut slot.cursor);
+                if fits(entry.get(), slot) {
+                    entry.remove();
+                    self.shrink();
+                }
+                result
+            }
+            Entry::Vacant(entry) => {
+                let section = Section::new(config, slot.owned(progression));
+                let mut queued = QueuedSection::new(section);
+                let result = act(&mut queued, &mut slot.cursor);
+                if !fits(&queued, slot) {
+                    entry.insert(queued);
+                }
+                result
+            }
+        };
+        Some(result)
+    }
+
+    /// Gives memory back once at most an eighth of it is in use.
+    fn shrink(&mut self) {
+        let room = (self.expanded.len() * 2).max(EXPANDED_KEPT);
+        if self.expanded.capacity() > room * 4 {
+            self.expanded.shrink_to(room);
+        }
+    }
+}
+
+fn section_id<K: StoredKey>(slot: &OwnSlot<K>) -> SectionId {
+    SectionId {
+        namespace: slot.namespace,
+        key: match K::as_key(slot.key()) {
+            Key::Id(id) => SectionKey::Id(id),
+            Key::Name(name) => SectionKey::Name(name.into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The numbers that one term owns of a section, and what it has used of them. Pure: time is an argument.
+//!
+//! Invariant: no number at or below the floor, and none above the ceiling, is this term's.
+
+use std::time::Duration;
+
+use super::cursor::Cursor;
+use crate::{
+    clock::Instant,
+    sequence::{NUMBER_MAX, NamespaceConfig, Progression, SectionId},
+};
+
+/// The numbers that a term owns of a section: those above `floor`, up to and including `ceiling`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owned {
+    /// Earlier terms may have handed out numbers up to this one: `old` of the first chunk.
+    pub floor: u64,
+    /// The ceiling.
+    pub ceiling: u64,
+    /// Above this number a bump is asked for.
+    pub refill_at: u64,
+    /// When the last chunk was granted.
+    pub granted_at: GrantTime,
+}
+
+/// When a chunk was granted: milliseconds of the node's clock, modulo 2^31. It takes 4 bytes, and leaves
+/// one bit of them free for a flag of the slot that holds it.
+///
+/// A chunk that lasts for 24 days seems to have lasted for a moment: its section's next margin is then the
+/// greatest one, and its step doubles, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GrantTime(u32);
+
+/// What a section used, for its ceiling to be lowered to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The section.
+    pub section: SectionId,
+    /// The highest number taken.
+    pub last: u64,
+    /// How many numbers the other keys of the section lose by rising to it.
+    pub lost: u64,
+    /// True if numbers are left above it.
+    pub has_left: bool,
+}
+
+impl Owned {
+    /// How many numbers are left for the key at `cursor`, which is moved above the floor.
+    pub fn left(&self, cursor: &mut Cursor, config: &NamespaceConfig) -> u64 {
+        let Some(lowest) = self.lowest(config.progression()) else {
+            return 0;
+        };
+        cursor.raise_to(lowest);
+        let highest = self.ceiling.min(config.max);
+        highest
+            .checked_sub(cursor.next())
+            .map_or(0, |span| span / config.increment + 1)
+    }
+
+    /// The last number that this term knows to be handed out for the key at `cursor`: 0 for none.
+    pub fn current(&self, cursor: Option<&Cursor>, progression: Progression) -> u64 {
+        let lowest = self.lowest(progression);
+        let last = lowest.and_then(|lowest| cursor?.last(lowest, progression.increment));
+        last.unwrap_or(self.floor)
+    }
+
+    /// The first number above the floor, whatever the namespace's `max` is now. `None` at the end of the
+    /// number space.
+    pub fn lowest(&self, progression: Progression) -> Option<u64> {
+        unbounded(progression).first_above(self.floor)
+    }
+}
+
+/// The progression of a namespace without its `max`, which may be lowered below what was handed out.
+pub fn unbounded(progression: Progression) -> Progression {
+    Progression {
+        max: NUMBER_MAX,
+        ..progression
+    }
+}
+
+impl GrantTime {
+    const MILLIS_MASK: u32 = u32::MAX >> 1;
+
+    /// The time of a grant at `now`.
+    pub fn at(now: Instant) -> GrantTime {
+        let millis = now.as_nanos() / 1_000_000;
+        GrantTime(millis as u32 & Self::MILLIS_MASK)
+    }
+
+    /// How long the chunk has lasted at `now`.
+    pub fn lasted_at(self, now: Instant) -> Duration {
+        let millis = Self::at(now).0.wrapping_sub(self.0) & Self::MILLIS_MASK;
+        Duration::from_millis(millis.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_lasts_as_long_as_the_clock_says_also_when_the_milliseconds_wrap() {
+        let second = Duration::from_secs(1);
+        let wraps = Instant::from_nanos((1 << 31) * 1_000_000);
+        for granted in [0, 5, (1 << 31) - 500, (1 << 32) - 1] {
+            let granted = Instant::from_nanos(granted * 1_000_000);
+            let time = GrantTime::at(granted);
+            assert_eq!(time.lasted_at(granted), Duration::ZERO);
+            assert_eq!(time.lasted_at(granted.after(second)), second);
+            let much_later = granted.after(wraps.since(Instant::default()));
+            assert_eq!(time.lasted_at(much_later), Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A list that grows without copying and without holes in the heap. Pure.
+//!
+//! It consists of segments of [`SEGMENT_SLOTS`] slots. A `Vec` copies all it holds whenever it doubles,
+//! has up to half of its memory unused, and leaves holes of the sizes that it outgrew.
+//!
+//! Invariant: all segments but the last are full.
+
+/// How many slots a segment has.
+const SEGMENT_SLOTS: usize = 512;
+
+/// A list of slots, numbered from 0.
+#[derive(Debug)]
+pub struct Segments<S>(Vec<Vec<S>>);
+
+impl<S> Default for Segments<S> {
+    fn default() -> Self {
+        Segments(Vec::new())
+    }
+}
+
+impl<S> Segments<S> {
+    /// Slot number `number`.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&S> {
+        let number = number as usize;
+        self.0
+            .get(number / SEGMENT_SLOTS)?
+            .get(number % SEGMENT_SLOTS)
+    }
+
+    /// Slot number `number`, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut S> {
+        let number = number as usize;
+        let segment = self.0.get_mut(number / SEGMENT_SLOTS)?;
+        segment.get_mut(number % SEGMENT_SLOTS)
+    }
+
+    /// Adds a slot at the end.
+    pub fn push(&mut self, slot: S) {
+        match self.0.last_mut() {
+            Some(last) if last.len() < SEGMENT_SLOTS => last.push(slot),
+            // The first segment grows with its slots: most lists of a small memory are short.
+            None => self.0.push(vec![slot]),
+            Some(_full) => {
+                let mut segment = Vec::with_capacity(SEGMENT_SLOTS);
+                segment.push(slot);
+                self.0.push(segment);
+            }
+        }
+    }
+
+    /// How many slots there are.
+    pub fn len(&self) -> usize {
+        let full = self.0.len().saturating_sub(1);
+        self.0
+            .last()
+            .map_or(0, |last| full * SEGMENT_SLOTS + last.len())
+    }
+
+    /// All slots, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &S> {
+        self.0.iter().flatten()
+    }
+
+    /// All slots, in order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// How many bytes the list takes, without what its slots hold elsewhere.
+    pub fn bytes(&self) -> usize {
+        let slots: usize = self.0.iter().map(Vec::capacity).sum();
+        slots * size_of::<S>() + self.0.capacity() * size_of::<Vec<S>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_keep_their_numbers_while_segments_are_added() {
+        let mut segments = Segments::default();
+        assert_eq!((segments.len(), segments.get(0)), (0, None));
+        let all = 3 * SEGMENT_SLOTS as u32 + 1;
+        for number in 0..all {
+            segments.push(number);
+            assert_eq!(segments.len() as u32, number + 1);
+        }
+        assert!((0..all).all(|number| segments.get(number) == Some(&number)));
+        assert!(segments.get(all).is_none() && segments.get_mut(all).is_none());
+        *segments.get_mut(600).unwrap() += 1;
+        segments.iter_mut().for_each(|slot| *slot += 1);
+        assert_eq!(segments.get(600), Some(&602));
+        assert_eq!(segments.iter().count() as u32, all);
+    }
+
+    #[test]
+    fn a_short_list_takes_little_and_a_long_one_hardly_more_than_its_slots() {
+        let mut segments = Segments::default();
+        segments.push(0u64);
+        assert!(segments.bytes() < 256, "{}", segments.bytes());
+        for number in 1..100_000 {
+            segments.push(number);
+        }
+        let slots = 100_000 * size_of::<u64>();
+        assert!((slots..slots * 103 / 100).contains(&segments.bytes()));
+    }
+}

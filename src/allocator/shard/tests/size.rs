@@ -1,0 +1,76 @@
+//! Measures how much memory a key costs, and how long a shard's lock is held at most.
+//!
+//! ```text
+//! KEYS=10000000 cargo test --workspace --lib -- --ignored --nocapture bytes_of_resident_memory
+//! ```
+
+use std::time::Instant as StdInstant;
+
+use super::*;
+
+/// As many as the memory has.
+const SHARDS: usize = 64;
+/// How many keys are touched for the first time before any of their bumps is answered.
+const WAVE: u64 = 65_536;
+
+/// Resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1_024
+}
+
+#[test]
+#[ignore = "a measurement: run it alone, in a release-like build"]
+fn bytes_of_resident_memory_for_each_key() {
+    let keys = std::env::var("KEYS").map_or(1_000_000, |keys| keys.parse().unwrap());
+    let namespace = Namespace {
+        id: NamespaceId(1),
+        config: NamespaceConfig::new("book"),
+    };
+    let hasher = Hasher::default();
+    let find = |id| {
+        let hash = hasher.key(namespace.id, Key::Id(id));
+        (hash, (hash >> 32) as usize % SHARDS)
+    };
+    let metrics = Metrics::new();
+    let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();
+    let before = resident();
+    let mut longest = Duration::ZERO;
+    let mut served = Vec::new();
+    for wave in (0..keys).step_by(WAVE as usize) {
+        let mut waiting = Vec::new();
+        for id in wave..(wave + WAVE).min(keys) {
+            let (hash, shard) = find(id);
+            let began = StdInstant::now();
+            let (answer, place) = shards[shard].take(&hasher, hash, &namespace, Key::Id(id), 1);
+            longest = longest.max(began.elapsed());
+            waiting.push((shard, place.unwrap(), answer));
+        }
+        for (shard, place, _) in &waiting {
+            shards[*shard].propose_bump(*place, &namespace).unwrap();
+        }
+        for (shard, place, _answer) in waiting {
+            let (old, new, left) = (0, 10_000, 0);
+            let chunk = Chunk { old, new, left };
+            let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
+            let shard = &mut shards[shard];
+            let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
+            assert!(change.is_none());
+            assert!(!shard.serve(place, &namespace, &mut served));
+            served.drain(..).for_each(|one| one.tell(&metrics));
+        }
+    }
+    let resident = resident() - before;
+    let counted: usize = shards.iter().map(|shard| shard.footprint().bytes).sum();
+    let began = StdInstant::now();
+    drop(shards);
+    println!(
+        "{keys} keys: {:.1} bytes of resident memory a key, {:.1} counted; \
+         the longest first touch took {longest:?}; dropped in {:?}",
+        resident as f64 / keys as f64,
+        counted as f64 / keys as f64,
+        began.elapsed(),
+    );
+}
