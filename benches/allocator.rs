@@ -57,20 +57,20 @@ impl Bench {
             let lease = lease.expect("it leads");
             let metrics = Metrics::new();
             let clock = std::sync::Arc::new(BootClock);
-            let term = Term::open(group, lease, FenceKind::Lease, clock, metrics);
+            let term = Term::open(group, lease, 1, FenceKind::Lease, clock, metrics);
             (node, term)
         });
         let bench = Bench {
             deadline: Instant::now() + Duration::from_secs(3_600),
-            namespace: Namespace {
-                // The namespace `book` of a fresh cluster, with another step.
-                id: NamespaceId(1),
-                config: NamespaceConfig {
+            // The namespace `book` of a fresh cluster, with another step.
+            namespace: Namespace::new(
+                NamespaceId(1),
+                NamespaceConfig {
                     step: 1 << 40,
                     section_size,
                     ..NamespaceConfig::new("book")
                 },
-            },
+            ),
             runtime,
             node: Some(node),
             term,

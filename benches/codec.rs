@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
 use ratchet::{
     proto::v1::{NextManyRequest, NextManyResponse, NextRequest, key::Kind},
-    sequence::{Bump, Command, NamespaceId, SectionId, SectionKey},
+    sequence::{Bump, Command, NamespaceId, Raise, SectionId, SectionKey},
     storage::codec,
 };
 
@@ -60,8 +60,11 @@ fn entries(c: &mut Criterion) {
             namespace: NamespaceId(1),
             key: SectionKey::Id(id),
         },
-        numbers: 10_000,
-        unused_max: 10_000,
+        raise: Raise {
+            numbers: 10_000,
+            unused_max: 10_000,
+            step: 10_000,
+        },
     });
     let command = Command::Bump(bumps.collect());
     let bytes = codec::encode_record(&command).expect("it fits");

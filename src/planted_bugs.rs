@@ -19,6 +19,8 @@ pub enum Bug {
     NoVoteRefusal,
     /// The first chunk of a section in a term is the one that the local table names as bumped last.
     ChunkFromLocalRead,
+    /// A chunk that an earlier lift gave, and that was not written down, is given again.
+    LiftNotCounted,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
     /// The leadership is handed over while numbers are still handed out.
@@ -51,12 +53,13 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 10] = [
+    const NAMES: [(&str, Bug); 11] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
         ("no-vote-refusal", Bug::NoVoteRefusal),
         ("chunk-from-local-read", Bug::ChunkFromLocalRead),
+        ("lift-not-counted", Bug::LiftNotCounted),
         (
             "lease-from-pipelined-acknowledgements",
             Bug::LeaseFromPipelinedAcknowledgements,

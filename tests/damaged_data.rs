@@ -7,7 +7,7 @@ use std::path::Path;
 
 use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
 use ratchet::{consensus::StateMachine, storage::LogStore};
-use stores::{append_durably, apply, bump, bumps, create, open, parts_of, raw_database};
+use stores::{append_durably, apply, bump, bumps, create, lift, open, parts_of, raw_database};
 use tempfile::TempDir;
 
 /// A checksum covers every byte of a record: a changed byte shows when the record is read.
@@ -49,7 +49,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
     {
         let store = open(dir.path()).unwrap();
         let mut machine = StateMachine::open(&store, 1).unwrap();
-        apply(&mut machine, [create(0, "book"), bumps(1, 0..100)]).await;
+        apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
     }
     {
         let db = raw_database(dir.path());
@@ -72,7 +72,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
         .build_snapshot()
         .await
         .unwrap();
-    apply(&mut machine, [bump(2, 5)]).await;
+    apply(&mut machine, [bump(3, 5)]).await;
 }
 
 const NEWER: &str = "99.1.0";

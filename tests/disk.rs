@@ -93,6 +93,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
     let term = Term::open(
         shared.group.clone(),
         lease.clone(),
+        1,
         FenceKind::Lease,
         Arc::new(BootClock),
         Metrics::new(),

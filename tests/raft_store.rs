@@ -21,7 +21,7 @@ use ratchet::{
     consensus::StateMachine,
     storage::{LogStore, Store, StoreOptions, Types, Vote},
 };
-use stores::{append, append_durably, apply, bump, create, log_id, open, options, section};
+use stores::{append, append_durably, apply, bump, create, lift, log_id, open, options, section};
 use tempfile::TempDir;
 
 struct Builder;
@@ -156,7 +156,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
             append_durably(&mut log, bump(index, 10)).await;
         }
         let mut machine = StateMachine::open(&store, 1).unwrap();
-        apply(&mut machine, [create(0, "book"), bump(1, 10), bump(2, 5)]).await;
+        apply(&mut machine, [lift(0), create(1, "book"), bump(2, 15)]).await;
     }
     let store = open(dir.path()).unwrap();
     assert!(store.has_vote(1).unwrap());

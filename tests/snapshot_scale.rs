@@ -21,7 +21,7 @@ use ratchet::{
     consensus::StateMachine,
     node::Config,
     proto::v1::CreateNamespaceRequest,
-    sequence::{Bump, Command, SectionId, SectionKey},
+    sequence::{Bump, Command, Raise, SectionId, SectionKey},
     storage::{Entry, LogId, Store, StoreOptions},
 };
 use tokio::task::JoinSet;
@@ -52,8 +52,11 @@ async fn fill(config: &Config, sections: u64) {
                 namespace,
                 key: SectionKey::Id(key),
             },
-            numbers: 10_000,
-            unused_max: 10_000,
+            raise: Raise {
+                numbers: 10_000,
+                unused_max: 10_000,
+                step: 10_000,
+            },
         };
         let keys = first..sections.min(first + BUMPS);
         last = LogId::new(*last.committed_leader_id(), last.index + 1);

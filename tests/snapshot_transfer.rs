@@ -11,7 +11,7 @@ use ratchet::{
     storage::{IncomingSnapshot, SnapshotData},
 };
 use stores::{
-    apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, log_id, open,
+    apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, lift, log_id, open,
     parts_of, section,
 };
 use tempfile::TempDir;
@@ -21,19 +21,23 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(&mut machine, [create(0, "book"), bumps(1, 0..9_000)]).await;
+    apply(
+        &mut machine,
+        [lift(0), create(1, "book"), bumps(2, 0..9_000)],
+    )
+    .await;
     let mut builder = machine.get_snapshot_builder().await;
     // The snapshot does not hold what is applied after its builder was made.
-    apply(&mut machine, [create(2, "late")]).await;
+    apply(&mut machine, [create(3, "late")]).await;
     let snapshot = builder.build_snapshot().await.unwrap();
     let meta = snapshot.meta.clone();
-    assert_eq!(meta.last_log_id, Some(log_id(1, 1)));
+    assert_eq!(meta.last_log_id, Some(log_id(1, 2)));
     let parts = parts_of(snapshot).await.unwrap();
     assert!(parts.len() > 1);
 
     let target = open(to.path()).unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
-    apply(&mut replica, [create(0, "old"), bump(1, 77)]).await;
+    apply(&mut replica, [lift(0), create(1, "old"), bump(2, 77)]).await;
     let cut = arrive(&replica, &parts[..parts.len() - 1]).unwrap_err();
     assert!(cut.to_string().contains("ends too early"), "{cut}");
     let mut flipped = parts.clone();
@@ -47,7 +51,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     assert!(replica.view().namespaces().by_name("old").is_some());
     assert_eq!(
         count_applied_records(to.path()),
-        3,
+        4,
         "something was left behind"
     );
 
@@ -56,11 +60,11 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let arrived = SnapshotData::Arrived(arrived);
     replica.install_snapshot(&meta, arrived).await.unwrap();
     assert_bumped(&replica, 0..9_000);
-    assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 1)));
+    assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 2)));
     drop((replica, target));
     assert_eq!(
         count_applied_records(to.path()),
-        9_002,
+        9_003,
         "the old table was left"
     );
     let target = open(to.path()).unwrap();
@@ -76,7 +80,7 @@ async fn taking_a_snapshot_writes_nothing_to_the_disk() {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path()).unwrap();
     let mut machine = StateMachine::open(&store, 1).unwrap();
-    apply(&mut machine, [create(0, "book"), bumps(1, 0..100)]).await;
+    apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
     let files = || {
         let mut files = Vec::new();
         let mut dirs = vec![dir.path().to_owned()];
@@ -94,7 +98,7 @@ async fn taking_a_snapshot_writes_nothing_to_the_disk() {
     };
     let before = files();
     let built = machine.get_snapshot_builder().await.build_snapshot().await;
-    assert_eq!(built.unwrap().meta.last_log_id, Some(log_id(1, 1)));
+    assert_eq!(built.unwrap().meta.last_log_id, Some(log_id(1, 2)));
     let current = machine.get_current_snapshot().await.unwrap().unwrap();
     assert!(!parts_of(current).await.unwrap().is_empty());
     assert_eq!(files(), before);
@@ -106,7 +110,7 @@ async fn a_store_with_snapshot_files_of_an_earlier_release_opens_and_removes_the
     {
         let store = open(dir.path()).unwrap();
         let mut machine = StateMachine::open(&store, 1).unwrap();
-        apply(&mut machine, [create(0, "book"), bumps(1, 0..9)]).await;
+        apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..9)]).await;
     }
     let snapshots = dir.path().join("snapshots");
     std::fs::create_dir(&snapshots).unwrap();
@@ -126,14 +130,18 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(&mut machine, [create(0, "late"), bumps(1, 0..9_000)]).await;
+    apply(
+        &mut machine,
+        [lift(0), create(1, "late"), bumps(2, 0..9_000)],
+    )
+    .await;
     let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
     let meta = snapshot.meta.clone();
     let parts = parts_of(snapshot).await.unwrap();
     {
         let target = open(to.path()).unwrap();
         let mut replica = StateMachine::open(&target, 1).unwrap();
-        apply(&mut replica, [create(0, "book"), bumps(1, 0..50)]).await;
+        apply(&mut replica, [lift(0), create(1, "book"), bumps(2, 0..50)]).await;
         let mut half = IncomingSnapshot::create(&replica.view()).unwrap();
         half.write(&parts[0]).unwrap();
         // A crash runs no destructors.
@@ -163,7 +171,7 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     drop((replica, target));
     assert_eq!(
         count_applied_records(&crashed),
-        9_002,
+        9_003,
         "something was left behind"
     );
     std::fs::remove_dir_all(crashed).unwrap();

@@ -11,8 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::memory::{Memory, Place};
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    planted_bugs::{Bug, is_planted},
-    sequence::{Bump, Bumped, Chunk, Command, Outcome},
+    sequence::{Bump, Bumped, Command, Outcome},
 };
 
 /// The most sections that one log entry bumps; the entry then has some 200 KB.
@@ -100,11 +99,6 @@ async fn bump(
     if bumps.is_empty() {
         return Ok(Vec::new());
     }
-    if is_planted(Bug::ChunkFromLocalRead) {
-        for (place, bump) in places.iter().zip(&bumps) {
-            read_chunk(group, memory, *place, bump);
-        }
-    }
     let started = memory.now();
     let outcome = group
         .propose(memory.term(), Command::Bump(bumps.clone()))
@@ -139,21 +133,4 @@ async fn bump(
         }
     }
     Ok(again)
-}
-
-/// A planted bug: grants the chunk that the local table names, which may be a predecessor's.
-fn read_chunk(group: &Group, memory: &Memory, place: Place, bump: &Bump) {
-    let record = group.view().section(&bump.section).unwrap_or_default();
-    let namespaces = group.view().namespaces();
-    if record.term < memory.term()
-        && record.max_seq > 0
-        && let Some(namespace) = namespaces.by_id(bump.section.namespace)
-    {
-        let chunk = Bumped::Chunk(Chunk {
-            old: record.max_seq.saturating_sub(bump.numbers),
-            new: record.max_seq,
-            left: 0,
-        });
-        memory.bump_answered(place, &bump.section, chunk, namespace);
-    }
 }

@@ -1,16 +1,18 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! Invariant: it starts empty, and once it is closed no call takes a number from it.
+//! Invariant: it starts empty, and once it is closed no call takes a number from it. A section's first chunk comes
+//! from its record, which was read after this term's lift was applied, or from a bump.
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
+use tokio::sync::{MutexGuard, Notify};
 
 use super::{
     gate::Gate,
@@ -23,9 +25,12 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     consensus::Group,
-    metrics::{Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, Namespace, SectionId, Trim},
-    storage::{BlockingExecutor, Namespaces},
+    metrics::{FirstTouch as Source, Metrics, SkipCause},
+    planted_bugs::{Bug, is_planted},
+    sequence::{
+        Bump, Bumped, Chunk, Key, Namespace, NamespaceConfig, Raise, SectionId, SectionRecord, Trim,
+    },
+    storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
 /// How many locks the keys are spread over. A power of two.
@@ -37,6 +42,15 @@ const SHARDS: usize = 64;
 #[repr(align(128))]
 struct Locked(Mutex<Shard>);
 
+/// What a section needs before it can serve a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Its record must be read.
+    Read,
+    /// It must be bumped.
+    Bump,
+}
+
 /// Where a section is in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -47,6 +61,9 @@ pub struct Place {
 /// One term's memory.
 pub struct Memory {
     term: u64,
+    /// The number of the lift that gave this term its chunks.
+    lift: u64,
+    view: AppliedView,
     shards: Box<[Locked]>,
     hasher: Hasher,
     gate: Gate,
@@ -55,18 +72,30 @@ pub struct Memory {
     work: BlockingExecutor,
     /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
+    /// The shard that [`Memory::take_unsettled`] looks at next.
+    settling: AtomicUsize,
+    /// Notified when a section was got by the lift, and when the gate closes.
+    to_settle: Arc<Notify>,
+    /// Held while an entry that settles sections is under way.
+    settle_under_way: tokio::sync::Mutex<()>,
 }
 
 impl Memory {
-    /// An empty memory for `term`.
+    /// An empty memory for `term`, whose lift has the number `lift` and is applied in `view`.
     pub fn new(
-        term: u64,
+        (term, lift): (u64, u64),
+        view: AppliedView,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         work: BlockingExecutor,
     ) -> Memory {
         Memory {
             term,
+            lift,
+            view,
+            settling: AtomicUsize::new(0),
+            to_settle: Arc::default(),
+            settle_under_way: tokio::sync::Mutex::default(),
             shards: (0..SHARDS).map(|_| Locked::default()).collect(),
             hasher: Hasher::default(),
             gate: Gate::default(),
@@ -80,6 +109,16 @@ impl Memory {
     /// The Raft term.
     pub fn term(&self) -> u64 {
         self.term
+    }
+
+    /// The applied table.
+    pub fn view(&self) -> &AppliedView {
+        &self.view
+    }
+
+    /// The number of the lift that gave this term its chunks.
+    pub fn lift(&self) -> u64 {
+        self.lift
     }
 
     /// The node's metrics.
@@ -98,13 +137,140 @@ impl Memory {
     }
 
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
-    /// the section that a bump must be asked for, if one must.
+    /// the section that needs something now.
     #[inline]
-    pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> (Answer, Option<Place>) {
+    pub fn take(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        count: u64,
+    ) -> (Answer, Option<(Place, Need)>) {
         let (hash, shard) = self.find(namespace, key);
         let mut locked = self.shards[shard as usize].0.lock();
-        let (answer, section) = locked.take(&self.hasher, hash, namespace, key, count);
-        (answer, section.map(|section| Place { shard, section }))
+        let (answer, need) = match locked.take(hash, namespace, key, count) {
+            Some((answer, place)) => (answer, place.map(|place| (place, Need::Bump))),
+            None => self.take_first(&mut locked, hash, namespace, key, count),
+        };
+        (
+            answer,
+            need.map(|(section, need)| (Place { shard, section }, need)),
+        )
+    }
+
+    /// The first call for a key in this term.
+    #[cold]
+    fn take_first(
+        &self,
+        shard: &mut Shard,
+        hash: u64,
+        namespace: &Namespace,
+        key: Key<'_>,
+        count: u64,
+    ) -> (Answer, Option<(SectionPlace, Need)>) {
+        let (place, is_new) = shard.insert(&self.hasher, hash, namespace, key);
+        let mut need = Need::Bump;
+        if is_new {
+            let recent = self.view.recent_records();
+            match recent.find(&namespace.section_of(key), self.lift) {
+                Some(record) => {
+                    self.first_touch(shard, place, record, &namespace.config, Source::memory);
+                }
+                None => need = Need::Read,
+            }
+        }
+        let taken = shard.take(hash, namespace, key, count);
+        let (answer, place) = taken.expect("the key was added just now");
+        (answer, place.map(|place| (place, need)))
+    }
+
+    /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
+    /// section's, read after the lift was applied.
+    fn first_touch(
+        &self,
+        shard: &mut Shard,
+        place: SectionPlace,
+        record: SectionRecord,
+        config: &NamespaceConfig,
+        source: Source,
+    ) {
+        let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::LiftNotCounted) {
+            false => record.lifted(config.progression(), self.lift),
+            true => planted_chunk(record, config, self.lift),
+        };
+        let Some(chunk) = chunk else {
+            self.metrics.first_touches.add(Source::bump, 1);
+            return;
+        };
+        self.metrics.first_touches.add(source, 1);
+        self.metrics.skip(SkipCause::leader_change, chunk.left);
+        // It is the first chunk: the step does not change.
+        let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
+        shard.note_unsettled(place);
+        self.to_settle.notify_one();
+    }
+
+    /// The identifier of the section at `place`. `None` if the memory was abandoned.
+    pub fn section_id(&self, place: Place) -> Option<SectionId> {
+        let shard = self.shards[place.shard as usize].0.lock();
+        shard.section_id(place.section)
+    }
+
+    /// Takes in the record of the section at `place`, and serves the calls that waited for it. True if a bump
+    /// must be asked for.
+    pub fn record_read(
+        &self,
+        place: Place,
+        id: &SectionId,
+        record: SectionRecord,
+        namespace: &Namespace,
+    ) -> bool {
+        self.serve_at(place, id, namespace, |shard| {
+            let config = &namespace.config;
+            if !shard.has_chunk(place.section, config) {
+                self.first_touch(shard, place.section, record, config, Source::disk);
+            }
+        })
+    }
+
+    /// Notified when a section was got by the lift, and when the gate closes.
+    pub fn to_settle(&self) -> &Arc<Notify> {
+        &self.to_settle
+    }
+
+    /// Waits until no entry that settles sections is under way, and lets none begin while the guard lives. `None`
+    /// if the gate is closed: then none begins any more.
+    pub async fn begin_to_settle(&self) -> Option<MutexGuard<'_, ()>> {
+        let guard = self.settle_under_way.lock().await;
+        (!self.gate.is_closed()).then_some(guard)
+    }
+
+    /// Waits until no entry that settles sections is under way. Call it after the gate was closed.
+    pub async fn settled(&self) {
+        debug_assert!(self.gate.is_closed(), "another entry may begin");
+        self.to_settle.notify_one();
+        drop(self.settle_under_way.lock().await);
+    }
+
+    /// How many sections this term got by its lift, as far as [`Memory::take_unsettled`] has not answered them.
+    pub fn unsettled(&self) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.0.lock().unsettled()).sum()
+    }
+
+    /// Some sections, at most `limit`, that this term got by its lift. Each is answered once.
+    pub fn take_unsettled(&self, limit: usize) -> Vec<SectionId> {
+        let mut sections = Vec::new();
+        for _ in 0..SHARDS {
+            let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
+            let more = limit - sections.len();
+            sections.extend(self.shards[shard].0.lock().take_unsettled(more));
+            if sections.len() == limit {
+                break;
+            }
+        }
+        // In an order that is the same in every run.
+        sections.sort_unstable();
+        sections
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
@@ -125,10 +291,14 @@ impl Memory {
             numbers,
             unused_max,
         } = shard.propose_bump(place.section, namespace)?;
+        let step = shard.step(place.section, &namespace.config);
         Some(Bump {
             section,
-            numbers,
-            unused_max,
+            raise: Raise {
+                numbers,
+                unused_max,
+                step,
+            },
         })
     }
 
@@ -141,8 +311,32 @@ impl Memory {
         answer: Bumped,
         namespace: &Namespace,
     ) -> bool {
-        let bump_time = Duration::from_nanos(self.bump_nanos.load(Relaxed));
-        let now = self.now();
+        self.serve_at(place, id, namespace, |shard| match answer {
+            Bumped::Chunk(chunk) => {
+                // What was left before is counted at the first touch.
+                if !shard.has_chunk(place.section, &namespace.config) {
+                    self.metrics.skip(SkipCause::leader_change, chunk.left);
+                }
+                let (config, now) = (&namespace.config, self.now());
+                let change = shard.grant(place.section, chunk, config, now, self.bump_time());
+                if let Some(StepChange { was, step, lasted }) = change {
+                    tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
+                }
+            }
+            Bumped::Exhausted { max } => shard.exhaust(place.section, max, &namespace.config),
+            Bumped::NoNamespace => {}
+        })
+    }
+
+    /// Lets `take_in` change the section at `place`, and serves the calls that waited for it, with the namespace
+    /// as it is now. True if a bump must be asked for.
+    fn serve_at(
+        &self,
+        place: Place,
+        id: &SectionId,
+        namespace: &Namespace,
+        take_in: impl FnOnce(&mut Shard),
+    ) -> bool {
         let mut served = Vec::new();
         let again = {
             let mut shard = self.shards[place.shard as usize].0.lock();
@@ -150,23 +344,17 @@ impl Memory {
             if shard.section_id(place.section).as_ref() != Some(id) {
                 return false;
             }
-            match answer {
-                Bumped::Chunk(chunk) => {
-                    self.metrics.skip(SkipCause::leader_change, chunk.left);
-                    let config = &namespace.config;
-                    let change = shard.grant(place.section, chunk, config, now, bump_time);
-                    if let Some(StepChange { was, step, lasted }) = change {
-                        tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
-                    }
-                }
-                Bumped::Exhausted { max } => shard.exhaust(place.section, max, &namespace.config),
-                Bumped::NoNamespace => {}
-            }
+            take_in(&mut shard);
             shard.serve(place.section, namespace, &mut served)
         };
         // The callers are woken after the lock is released.
         served.into_iter().for_each(|one| one.tell(&self.metrics));
         again
+    }
+
+    /// How long a bump takes, as measured.
+    fn bump_time(&self) -> Duration {
+        Duration::from_nanos(self.bump_nanos.load(Relaxed))
     }
 
     /// Adds one measured bump time to the average.
@@ -182,6 +370,7 @@ impl Memory {
     /// The time that it takes grows with the keys, so it is spent beside the caller.
     pub fn abandon(&self) {
         self.gate.close();
+        self.to_settle.notify_one();
         let shards: Vec<Shard> = (self.shards.iter())
             .map(|shard| std::mem::take(&mut *shard.0.lock()))
             .collect();
@@ -241,4 +430,19 @@ impl Memory {
         // Bits from the middle: the hash tables use the lowest and the highest ones.
         (hash, ((shard >> 32) % SHARDS as u64) as u32)
     }
+}
+
+/// A planted bug: the chunk that a lift before may have given, or that the last bump gave.
+fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> Option<Chunk> {
+    let live = record.lifted(config.progression(), lift)?;
+    let width = record.step * config.increment;
+    let old = match is_planted(Bug::ChunkFromLocalRead) {
+        true => record.max_seq.saturating_sub(width),
+        false => record.max_seq,
+    };
+    Some(Chunk {
+        old,
+        new: old + width,
+        ..live
+    })
 }

@@ -154,6 +154,20 @@ impl<K: StoredKey> OwnKeys<K> {
         Some(owned.current(Some(&slot.cursor), progression))
     }
 
+    /// True if the term has a chunk of the section in slot number `number`.
+    pub fn has_chunk(&self, number: u32, config: &NamespaceConfig) -> bool {
+        let slot = self.table.get(number);
+        slot.is_some_and(|slot| self.owned(number, slot, config.progression()).is_some())
+    }
+
+    /// As [`Section::step_within_bounds`], for the section in slot number `number`.
+    pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
+        let step = self.with_section(number, config, |queued, _| {
+            queued.section.step_within_bounds(config)
+        });
+        step.unwrap_or(config.step)
+    }
+
     /// How many keys there are. Each has a section.
     pub fn len(&self) -> usize {
         self.table.len()

@@ -32,6 +32,8 @@ pub struct Shard {
     /// The length of all names together.
     name_bytes: usize,
     shared: SharedKeys,
+    /// The sections that the term got by its lift, as far as [`Shard::take_unsettled`] has not answered them.
+    unsettled: Vec<SectionPlace>,
 }
 
 /// Where a section is in its shard.
@@ -58,27 +60,10 @@ pub struct Footprint {
 
 impl Shard {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
-    /// the section that a bump must be asked for, if one must. `hash` is the key's.
+    /// the section that a bump must be asked for, if one must. `None` if the key was not asked for in this term.
+    /// `hash` is the key's.
     #[inline]
     pub fn take(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-    ) -> (Answer, Option<SectionPlace>) {
-        loop {
-            if let Some(answer) = self.take_known(hash, namespace, key, count) {
-                return answer;
-            }
-            self.insert(hasher, hash, namespace, key);
-        }
-    }
-
-    /// As [`Shard::take`]. `None` if the key was not asked for in this term.
-    #[inline]
-    fn take_known(
         &mut self,
         hash: u64,
         namespace: &Namespace,
@@ -101,24 +86,70 @@ impl Shard {
         })
     }
 
-    /// The first touch of a key in this term. Returns the place of its section.
+    /// Adds a key that was not asked for in this term. Returns the place of its section, and whether the section is
+    /// new as well.
     #[cold]
-    fn insert(
+    pub fn insert(
         &mut self,
         hasher: &Hasher,
         hash: u64,
         namespace: &Namespace,
         key: Key<'_>,
-    ) -> SectionPlace {
+    ) -> (SectionPlace, bool) {
         match key {
             Key::Id(id) if is_shared(namespace) => {
-                SectionPlace::Shared(self.shared.insert(hasher, hash, namespace, id))
+                let (number, is_new) = self.shared.insert(hasher, hash, namespace, id);
+                (SectionPlace::Shared(number), is_new)
             }
-            Key::Id(id) => SectionPlace::Id(self.ids.insert(hasher, hash, namespace.id, &id)),
+            Key::Id(id) => {
+                let number = self.ids.insert(hasher, hash, namespace.id, &id);
+                (SectionPlace::Id(number), true)
+            }
             Key::Name(name) => {
                 self.name_bytes += name.len();
-                SectionPlace::Name(self.names.insert(hasher, hash, namespace.id, name))
+                let number = self.names.insert(hasher, hash, namespace.id, name);
+                (SectionPlace::Name(number), true)
             }
+        }
+    }
+
+    /// Notes that the term got the section at `place` by its lift.
+    pub fn note_unsettled(&mut self, place: SectionPlace) {
+        self.unsettled.push(place);
+    }
+
+    /// How many sections [`Shard::take_unsettled`] has still to answer.
+    pub fn unsettled(&self) -> usize {
+        self.unsettled.len()
+    }
+
+    /// Up to `limit` sections that the term got by its lift. Each is answered once.
+    pub fn take_unsettled(&mut self, limit: usize) -> Vec<SectionId> {
+        let rest = self.unsettled.len().saturating_sub(limit);
+        let places = self.unsettled.split_off(rest);
+        if rest == 0 {
+            self.unsettled = Vec::new();
+        }
+        (places.into_iter())
+            .filter_map(|place| self.section_id(place))
+            .collect()
+    }
+
+    /// True if this term has a chunk of the section at `place`.
+    pub fn has_chunk(&self, place: SectionPlace, config: &NamespaceConfig) -> bool {
+        match place {
+            SectionPlace::Id(number) => self.ids.has_chunk(number, config),
+            SectionPlace::Name(number) => self.names.has_chunk(number, config),
+            SectionPlace::Shared(number) => self.shared.has_chunk(number),
+        }
+    }
+
+    /// How many numbers a bump fills the section at `place` up to.
+    pub fn step(&mut self, place: SectionPlace, config: &NamespaceConfig) -> u64 {
+        match place {
+            SectionPlace::Id(number) => self.ids.step(number, config),
+            SectionPlace::Name(number) => self.names.step(number, config),
+            SectionPlace::Shared(number) => self.shared.step(number, config),
         }
     }
 

@@ -110,8 +110,14 @@ impl SharedKeys {
     }
 
     /// Adds a key that was not asked for in this term, and its section, if it is the first of its keys.
-    /// Returns the number of the section.
-    pub fn insert(&mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64) -> u32 {
+    /// Returns the number of the section, and whether it is new.
+    pub fn insert(
+        &mut self,
+        hasher: &Hasher,
+        hash: u64,
+        namespace: &Namespace,
+        id: u64,
+    ) -> (u32, bool) {
         let section_id = namespace.section_of(Key::Id(id));
         let known = self.numbers.get(&section_id).copied();
         let section = known.unwrap_or_else(|| {
@@ -131,7 +137,21 @@ impl SharedKeys {
             section,
         };
         self.keys.push(hasher, hash, slot);
-        section
+        (section, known.is_none())
+    }
+
+    /// True if the term has a chunk of section number `number`.
+    pub fn has_chunk(&self, number: u32) -> bool {
+        let section = self.sections.get(number as usize);
+        section.is_some_and(|section| section.queued.section.owned().is_some())
+    }
+
+    /// As [`Section::step_within_bounds`], for section number `number`.
+    pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
+        let section = self.sections.get_mut(number as usize);
+        section.map_or(config.step, |section| {
+            section.queued.section.step_within_bounds(config)
+        })
     }
 
     /// The identifier of section number `number`.

@@ -17,8 +17,9 @@ use super::{
     fence::{Fence, FenceKind},
     gate::Inside,
     held::{Delivery, Held, Taken},
-    memory::Memory,
+    memory::{Memory, Need, Place},
     pending::Answer,
+    record_reader, settler,
     shard::Footprint,
 };
 use crate::{
@@ -55,6 +56,7 @@ pub struct Term {
     lease: Arc<TermLease>,
     fence: Fence,
     bumper: mpsc::UnboundedSender<Request>,
+    reader: mpsc::UnboundedSender<Place>,
     group: Arc<Group>,
 }
 
@@ -69,17 +71,31 @@ pub struct NextMany {
 }
 
 impl Term {
-    /// Opens the allocator of the term that `lease` belongs to, with an empty memory.
+    /// Opens the allocator of the term that `lease` belongs to, with an empty memory. The number of its lift, which
+    /// is applied on this node, is `lift`.
     pub fn open(
         group: Arc<Group>,
         lease: Arc<TermLease>,
+        lift: u64,
         fence: FenceKind,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
         let work = group.store().blocking();
-        let memory = Arc::new(Memory::new(lease.term(), clock.clone(), metrics, work));
+        let view = group.view().clone();
+        view.recent_records().leading(lease.term());
+        let whose = (lease.term(), lift);
+        let memory = Arc::new(Memory::new(whose, view, clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
+        let (reader, places) = mpsc::unbounded_channel();
+        let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
+        group.tasks().spawn("record reader", reading);
+        let settling = settler::run(
+            group.clone(),
+            Arc::downgrade(&memory),
+            memory.to_settle().clone(),
+        );
+        group.tasks().spawn("settler", settling);
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
         group.tasks().spawn("bumper", bumping);
         let ending = abandon_when_void(lease.clone(), Arc::downgrade(&memory));
@@ -89,6 +105,7 @@ impl Term {
             fence: Fence::new(fence, group.clone(), lease.clone(), clock),
             lease,
             bumper,
+            reader,
             group,
         }
     }
@@ -193,9 +210,13 @@ impl Term {
             // This term has handed out nothing of this section. A chunk that it is just getting does not
             // count: a later call may still get those numbers.
             None => {
-                let read = self.group.view().read_section(namespace.section_of(key));
+                let id = namespace.section_of(key);
+                let read = self.group.view().read_sections(vec![id]);
                 match tokio::time::timeout_at(deadline, read).await {
-                    Ok(record) => record?.used_before(self.term()),
+                    Ok(records) => {
+                        let record = records?.pop().unwrap_or_default();
+                        record.floor_at(self.memory.lift(), namespace.config.increment)
+                    }
                     Err(_) => return Err(NextError::DeadlineExceeded),
                 }
             }
@@ -208,6 +229,8 @@ impl Term {
         }
         let nothing = Held::new(self.memory.metrics(), 0);
         self.pass_fence(nothing, 0, deadline).await?;
+        // A ceiling may lie above all numbers that could be handed out.
+        let last = last.min(namespace.greatest_number());
         Ok((last > 0).then_some(last))
     }
 
@@ -240,6 +263,8 @@ impl Term {
         let (done, finished) = oneshot::channel();
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
+        // So would an entry that settles sections.
+        self.memory.settled().await;
         let (memory, group) = (self.memory.clone(), self.group.clone());
         let closed = self
             .group
@@ -259,10 +284,14 @@ impl Term {
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
     #[inline]
     fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
-        let (answer, bump) = self.memory.take(namespace, key, count);
-        if let Some(place) = bump {
-            // The bumper has ended, so the term is lost. `abandon` tells the calls that wait.
-            if self.bumper.send(Request::Bump(place)).is_err() {
+        let (answer, need) = self.memory.take(namespace, key, count);
+        if let Some((place, need)) = need {
+            let is_lost = match need {
+                Need::Read => self.reader.send(place).is_err(),
+                Need::Bump => self.bumper.send(Request::Bump(place)).is_err(),
+            };
+            // The task has ended, so the term is lost. `abandon` tells the calls that wait.
+            if is_lost {
                 self.memory.abandon();
             }
         }

@@ -47,6 +47,18 @@ label! {
 }
 
 label! {
+    /// How a section got its first chunk in a term.
+    FirstTouch as "from" {
+        /// From the term's lift; the section's record was in memory.
+        memory,
+        /// From the term's lift; the section's record was read from the disk.
+        disk,
+        /// From a bump: the section is new, or was not used for some terms.
+        bump,
+    }
+}
+
+label! {
     /// The phases of a takeover, one after the other. Together they last from the last message of the leader
     /// before to the first answer of this one.
     TakeoverPhase as "phase" {
@@ -58,7 +70,7 @@ label! {
         election,
         /// Until the first entry of its term was applied here.
         entry,
-        /// Until its allocator was open.
+        /// Until its lift was applied and its allocator open.
         opening,
         /// Until a request was answered from the allocator. 0 before that.
         answer,
@@ -86,6 +98,10 @@ metrics! {
         bump_entries: Counter,
         /// Time from a bump's proposal to its chunk.
         bump_seconds: Histogram,
+        /// Sections used for the first time in a term of this node, by where their first chunk came from.
+        first_touches: Counters<FirstTouch>,
+        /// Sections whose ceilings this node as leader wrote down after its term's lift.
+        settled_sections: Counter,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
 
@@ -161,6 +177,9 @@ metrics! {
         memory_sections: Gauge,
         /// Memory that keys and sections take on this node as leader.
         memory_bytes: Gauge,
+
+        /// Ceilings of sections in memory, for the moment in which this node becomes leader.
+        recent_records: Gauge,
 
         /// The release that this node runs.
         build: Build,

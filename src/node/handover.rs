@@ -21,7 +21,7 @@ use crate::{
     allocator::Term,
     consensus::ProposeError,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, NodeId},
+    sequence::{Bequest, Command, NodeId},
 };
 
 /// How many sections one log entry trims at most.
@@ -148,6 +148,11 @@ impl NodeContext {
                 tracing::warn!(%error, "some ceilings could not be given back");
                 return;
             }
+        }
+        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched.
+        let give_back = Command::Bequeath(Bequest::Lift);
+        if let Err(error) = self.group.propose(term.term(), give_back).await {
+            tracing::warn!(%error, "the term's lift could not be given back");
         }
     }
 }

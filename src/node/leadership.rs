@@ -28,17 +28,10 @@ impl NodeContext {
                 Some(lease) if current != Some(lease.term()) => {
                     self.allocator.store(None);
                     self.leadership_changes.send_modify(|n| *n += 1);
-                    self.found_namespaces(lease).await;
-                    let term = Term::open(
-                        self.group.clone(),
-                        lease.clone(),
-                        self.config.fence,
-                        self.clock.clone(),
-                        self.metrics.clone(),
-                    );
-                    tracing::info!(term = lease.term(), "leading: numbers come from here");
-                    self.show_takeover(lease);
-                    self.allocator.store(Some(Arc::new(term)));
+                    if let Some(lift) = self.lift(lease).await {
+                        self.found_namespaces(lease).await;
+                        self.open(lease, lift);
+                    }
                 }
                 Some(_) => {}
                 None => {
@@ -61,6 +54,36 @@ impl NodeContext {
                 return;
             }
         }
+    }
+
+    /// Opens the allocator of the term, whose lift has the number `lift`.
+    fn open(&self, lease: &Arc<TermLease>, lift: u64) {
+        let term = Term::open(
+            self.group.clone(),
+            lease.clone(),
+            lift,
+            self.config.fence,
+            self.clock.clone(),
+            self.metrics.clone(),
+        );
+        tracing::info!(term = lease.term(), "leading: numbers come from here");
+        self.show_takeover(lease);
+        self.allocator.store(Some(Arc::new(term)));
+    }
+
+    /// Proposes the term's first entry, which gives it a chunk of every live section. Returns the number of the lift.
+    /// `None` if the term got none, and must end.
+    async fn lift(&self, lease: &TermLease) -> Option<u64> {
+        let lifting = self.group.propose(lease.term(), Command::Lift);
+        let why = match lifting.await {
+            Ok(Outcome::Holds(lift)) => return Some(lift),
+            Ok(outcome) => format!("the answer was {outcome:?}"),
+            Err(error) => error.to_string(),
+        };
+        // No number can be taken in this term. It must end.
+        tracing::info!(term = lease.term(), why, "the term holds no chunks");
+        lease.void();
+        None
     }
 
     /// Creates the namespaces that a fresh cluster comes with. They cannot be removed: if one is missing, the

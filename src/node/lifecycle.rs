@@ -61,6 +61,7 @@ impl Node {
         let tasks = Tasks::default();
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,
+            recent_records_bytes: (config.recent_records_mb << 20) as usize,
             tasks: tasks.clone(),
             metrics: metrics.clone(),
             ..seams.storage.clone()
@@ -198,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::sequence::{
-        Bump, Bumped, Chunk, Command, NamespaceId, Outcome, SectionId, SectionKey,
+        Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
     };
 
     async fn start(dir: &std::path::Path) -> Node {
@@ -238,8 +239,11 @@ mod tests {
             let term = now.expect("a node").term;
             let bump = Bump {
                 section: section(),
-                numbers: 10,
-                unused_max: 10,
+                raise: Raise {
+                    numbers: 10,
+                    unused_max: 10,
+                    step: 10,
+                },
             };
             let proposed = node
                 .context()
@@ -274,7 +278,8 @@ mod tests {
             .section(&section())
             .expect("read");
         assert_eq!(record.max_seq, before.new);
-        assert_eq!(bump(&node).await.old, before.new);
+        // The new term's lift gave it the numbers up to there.
+        assert_eq!(bump(&node).await.old, before.new + 10);
         node.halt().await;
     }
 }

@@ -94,6 +94,8 @@ impl NodeContext {
         let metrics = &self.metrics;
         let term = self.allocator.load_full();
         let memory = term.map(|term| term.footprint()).unwrap_or_default();
+        let recent = self.group.view().recent_records().len();
+        metrics.recent_records.set(whole(recent));
         metrics.memory_keys.set(whole(memory.keys));
         metrics.memory_sections.set(whole(memory.sections));
         metrics.memory_bytes.set(whole(memory.bytes));

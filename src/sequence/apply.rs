@@ -4,12 +4,14 @@
 //! through [`Table`], so that the storage decides how to make one entry's writes atomic.
 //!
 //! Invariant: a bump raises a ceiling and its chunk begins at the ceiling before; a trim never raises
-//! one.
+//! one; only the term that the ledger names writes sections.
 
 use super::{
-    command::{Bump, Bumped, Command, NamespaceRefused, Outcome},
+    command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim},
     ids::{NamespaceId, SectionId},
+    ledger::{Ledger, LedgerRefused},
     namespace::{Namespace, NamespaceConfig},
+    progression::Progression,
     section::{Exhausted, SectionRecord},
 };
 
@@ -18,6 +20,13 @@ pub trait Table {
     /// The error of a read.
     type Error;
 
+    /// The ledger, or the default if nothing was written to it.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn ledger(&self) -> Result<Ledger, Self::Error>;
+    /// Writes the ledger.
+    fn put_ledger(&mut self, ledger: Ledger);
     /// A section's record, or the default if there is none.
     ///
     /// # Errors
@@ -44,24 +53,26 @@ pub trait Table {
 /// the same one.
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
     match command {
-        Command::Bump(bumps) => bumps
-            .iter()
-            .map(|bump| apply_bump(table, term, bump))
-            .collect::<Result<_, _>>()
-            .map(Outcome::Bumped),
-        Command::Trim(trims) => {
-            let mut trimmed = 0;
-            for trim in trims {
-                let before = table.section(&trim.section)?;
-                if let Some(record) = before.trim(term, trim.used) {
-                    debug_assert_eq!(before.term, term, "only the owner trims");
-                    debug_assert!(record.max_seq >= before.floor, "{before:?} to {record:?}");
-                    table.put_section(&trim.section, record);
-                    trimmed += 1;
-                }
-            }
+        Command::Bump(bumps) => write_sections(table, term, |table, lift| {
+            let bumped = bumps.iter().map(|bump| apply_bump(table, lift, bump));
+            bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
+        }),
+        Command::Trim(trims) => write_sections(table, term, |table, lift| {
+            let trimmed = apply_each(trims, |trim| apply_trim(table, lift, trim))?;
             Ok(Outcome::Trimmed(trimmed))
-        }
+        }),
+        Command::Settle(sections) => write_sections(table, term, |table, lift| {
+            let settled = apply_each(sections, |section| apply_settle(table, lift, section))?;
+            Ok(Outcome::Settled(settled))
+        }),
+        Command::Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
+        Command::Inherit { heir, digest } => change_ledger(table, |ledger| {
+            ledger.inherit(term, *heir, *digest).map(Outcome::Holds)
+        }),
+        Command::Bequeath(bequest) => change_ledger(table, |ledger| {
+            let done = ledger.bequeath(term, *bequest);
+            done.map(|()| Outcome::Bequeathed)
+        }),
         Command::CreateNamespace {
             config,
             namespaces_max,
@@ -81,15 +92,54 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
     }
 }
 
-fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped, T::Error> {
+/// Lets `write` write sections, if `term` may. It is told how many lifts were spent.
+fn write_sections<T: Table>(
+    table: &mut T,
+    term: u64,
+    write: impl FnOnce(&mut T, u64) -> Result<Outcome, T::Error>,
+) -> Result<Outcome, T::Error> {
+    let ledger = table.ledger()?;
+    match ledger.check_writer(term) {
+        Ok(()) => write(table, ledger.lift),
+        Err(refused) => Ok(Outcome::Refused(refused)),
+    }
+}
+
+fn change_ledger<T: Table>(
+    table: &mut T,
+    change: impl FnOnce(&mut Ledger) -> Result<Outcome, LedgerRefused>,
+) -> Result<Outcome, T::Error> {
+    let mut ledger = table.ledger()?;
+    match change(&mut ledger) {
+        Ok(outcome) => {
+            table.put_ledger(ledger);
+            Ok(outcome)
+        }
+        Err(refused) => Ok(Outcome::Refused(refused)),
+    }
+}
+
+/// Counts for how many of `items` `apply` wrote a record.
+fn apply_each<I, E>(items: &[I], mut apply: impl FnMut(&I) -> Result<bool, E>) -> Result<u64, E> {
+    let mut written = 0;
+    for item in items {
+        written += u64::from(apply(item)?);
+    }
+    Ok(written)
+}
+
+fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped, T::Error> {
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
     let progression = namespace.config.progression();
     let before = table.section(&bump.section)?;
-    match before.bump(progression, term, bump.numbers, bump.unused_max) {
+    match before.bump(progression, lift, bump.raise) {
         Ok((record, chunk)) => {
-            debug_assert_eq!(chunk.old, before.max_seq, "a chunk begins at the ceiling");
+            debug_assert!(
+                chunk.old >= before.max_seq,
+                "a chunk begins at the ceiling or above"
+            );
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             table.put_section(&bump.section, record);
             Ok(Bumped::Chunk(chunk))
@@ -98,6 +148,40 @@ fn apply_bump<T: Table>(table: &mut T, term: u64, bump: &Bump) -> Result<Bumped,
             max: progression.max,
         }),
     }
+}
+
+/// True if the section was trimmed.
+fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
+    let Some(Progression { increment, .. }) = progression(table, &trim.section) else {
+        return Ok(false);
+    };
+    let before = table.section(&trim.section)?;
+    let after = before.trim(lift, increment, trim.used);
+    if let Some(record) = after {
+        debug_assert!(
+            record.max_seq >= before.floor_at(lift, increment),
+            "{before:?} to {record:?}"
+        );
+        table.put_section(&trim.section, record);
+    }
+    Ok(after.is_some())
+}
+
+/// True if the section was settled.
+fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Result<bool, T::Error> {
+    let Some(progression) = progression(table, section) else {
+        return Ok(false);
+    };
+    let after = table.section(section)?.settle(progression, lift);
+    if let Some(record) = after {
+        table.put_section(section, record);
+    }
+    Ok(after.is_some())
+}
+
+fn progression<T: Table>(table: &T, section: &SectionId) -> Option<Progression> {
+    let namespace = table.namespace(section.namespace)?;
+    Some(namespace.config.progression())
 }
 
 fn create<T: Table>(
@@ -113,10 +197,7 @@ fn create<T: Table>(
     if count >= namespaces_max {
         return Err(NamespaceRefused::TooMany(count));
     }
-    let namespace = Namespace {
-        id: table.next_namespace_id(),
-        config: config.clone(),
-    };
+    let namespace = Namespace::new(table.next_namespace_id(), config.clone());
     table.put_namespace(namespace.clone());
     Ok(namespace)
 }
@@ -132,6 +213,7 @@ fn update<T: Table>(
         .ok_or_else(|| NamespaceRefused::NotFound(name.to_owned()))?;
     change(&mut namespace.config);
     namespace.config.check()?;
+    namespace.max_ever = namespace.max_ever.max(namespace.config.max);
     table.put_namespace(namespace.clone());
     Ok(namespace)
 }

@@ -7,9 +7,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::SectionId,
+    ids::{NodeId, SectionId},
+    ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
-    section::Chunk,
+    section::{Chunk, Raise},
 };
 
 /// A log entry's payload.
@@ -17,7 +18,8 @@ use super::{
 pub enum Command {
     /// Raise the ceilings of many sections. The answers are the proposer's chunks.
     Bump(Vec<Bump>),
-    /// Lower the ceilings of many sections to what their term used. Proposed at the end of a term.
+    /// Lower the ceilings of many sections to what their tenure used. Proposed at the end of a tenure that
+    /// has no heir.
     Trim(Vec<Trim>),
     /// Create a namespace, unless there are too many. The entry carries the limit, so that replicas of
     /// releases with other limits come to the same outcome.
@@ -39,6 +41,20 @@ pub enum Command {
         step_max: Option<u64>,
         /// The new maximum.
         max: Option<u64>,
+    },
+    /// Give the entry's term a chunk of every live section. The first entry of a term whose leader inherited nothing.
+    Lift,
+    /// Write down what the last lift gave of many sections, so that they are live for the next ones. Costs no number.
+    Settle(Vec<SectionId>),
+    /// Leave what the term is entitled to. Its last entry.
+    Bequeath(Bequest),
+    /// Go on with what the last term left to this node. The first entry of a term whose leader holds the last
+    /// one's memory.
+    Inherit {
+        /// The node that leads the entry's term.
+        heir: NodeId,
+        /// The memory that it holds.
+        digest: MemoryDigest,
     },
 }
 
@@ -64,6 +80,11 @@ impl fmt::Display for Command {
                 write!(f, "create namespace {:?}", config.name)
             }
             Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
+            Command::Lift => write!(f, "lift"),
+            Command::Settle(sections) => write!(f, "settle {} sections", sections.len()),
+            Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
+            Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
+            Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
         }
     }
 }
@@ -73,11 +94,8 @@ impl fmt::Display for Command {
 pub struct Bump {
     /// The section.
     pub section: SectionId,
-    /// By how many numbers. At least 1.
-    pub numbers: u64,
-    /// How many numbers of the section are unused at most once the bump is in force: one step, and what
-    /// calls that wait have asked for beyond it.
-    pub unused_max: u64,
+    /// By how much.
+    pub raise: Raise,
 }
 
 /// Lower one section's ceiling.
@@ -85,7 +103,7 @@ pub struct Bump {
 pub struct Trim {
     /// The section.
     pub section: SectionId,
-    /// The greatest number that the term handed out in it.
+    /// The greatest number that the tenure handed out in it.
     pub used: u64,
 }
 
@@ -100,6 +118,14 @@ pub enum Outcome {
     Trimmed(u64),
     /// The namespace as it now is.
     Namespace(Result<Namespace, NamespaceRefused>),
+    /// The term holds the chunks that the lift with this number gave, or what is left of them.
+    Holds(u64),
+    /// How many sections were written.
+    Settled(u64),
+    /// The term's chunks are left to the next one.
+    Bequeathed,
+    /// The entry's term may not do that. Nothing has changed.
+    Refused(LedgerRefused),
 }
 
 /// The answer to one bump.

@@ -1,16 +1,17 @@
 //! The domain: namespaces, keys, sections, ranges, and what a log entry does to them. Pure: no I/O, no
 //! async, no clock, and nothing else of this crate.
 //!
-//! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the term that
+//! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the tenure that
 //! raised it, which never goes below what was handed out.
 //!
-//! Which file uses which: `ids` and `progression` use no other; `key` and `section` come next, then
+//! Which file uses which: `ids` and `progression` use no other; `key`, `ledger` and `section` come next, then
 //! `namespace`, `command` and `apply`.
 
 mod apply;
 mod command;
 mod ids;
 mod key;
+mod ledger;
 mod namespace;
 mod progression;
 mod section;
@@ -19,9 +20,10 @@ pub use apply::{Table, apply};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
+pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{
     InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, STEP_MAX, check_name,
     check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
-pub use section::{Chunk, Exhausted, SectionRecord};
+pub use section::{Chunk, Exhausted, LIFTS_LIVE, Raise, SectionRecord};

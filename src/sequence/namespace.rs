@@ -47,6 +47,8 @@ pub struct Namespace {
     pub id: NamespaceId,
     /// What the operator chose.
     pub config: NamespaceConfig,
+    /// The greatest `max` that it ever had. No number above it was handed out, whatever a ceiling says.
+    pub max_ever: u64,
 }
 
 /// Why a namespace's configuration is refused.
@@ -212,6 +214,25 @@ impl NamespaceConfig {
 }
 
 impl Namespace {
+    /// A new namespace.
+    pub fn new(id: NamespaceId, config: NamespaceConfig) -> Self {
+        let max_ever = config.max;
+        Namespace {
+            id,
+            config,
+            max_ever,
+        }
+    }
+
+    /// No number above this one was ever handed out.
+    pub fn greatest_number(&self) -> u64 {
+        let progression = Progression {
+            max: self.max_ever,
+            ..self.config.progression()
+        };
+        progression.last_at_or_below(self.max_ever)
+    }
+
     /// The section that a key belongs to.
     pub fn section_of(&self, key: Key<'_>) -> SectionId {
         SectionId {
@@ -309,10 +330,8 @@ mod tests {
 
     #[test]
     fn ids_share_a_section_with_their_neighbours_within_section_size() {
-        let uid = Namespace {
-            id: NamespaceId(2),
-            config: NamespaceConfig::fresh_cluster()[1].clone(),
-        };
+        let config = NamespaceConfig::fresh_cluster()[1].clone();
+        let uid = Namespace::new(NamespaceId(2), config);
         let section = |id| uid.section_of(Key::Id(id)).key;
         assert_eq!(section(0), section(99_999));
         assert_ne!(section(99_999), section(100_000));

@@ -1,35 +1,67 @@
-//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, trim, raise.
+//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, lift, settle, trim, raise.
 //!
-//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim of the term that owns what lies
+//! A *lift* gives the term that proposed it a chunk of every live section, without naming any. It writes no
+//! section's record. What it did to a section follows from how many lifts there were since the record was written:
+//!
+//! ```text
+//! lifts since   the last lift's chunk             the section's ceiling now
+//! 0             none                              max_seq
+//! 1             (max_seq, max_seq + w]            max_seq + w           w = step x increment
+//! 2             (max_seq + w, max_seq + 2 w]      max_seq + 2 w
+//! more          none: the section is not live     max_seq + 2 w
+//! ```
+//!
+//! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
+//! numbers of a chunk can be taken.
+//!
+//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim of the tenure that owns what lies
 //! above the floor.
 
 use serde::{Deserialize, Serialize};
 
 use super::progression::{NUMBER_MAX, Progression};
 
-/// A section's record in the replicated table.
+/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. An idle
+/// section loses as many steps, however many leader changes there are.
+pub const LIFTS_LIVE: u64 = 2;
+
+/// A section's record in the replicated table. The default one stands for a section without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SectionRecord {
-    /// The ceiling. No number above it was handed out.
+    /// The ceiling when the record was written. No number above it was handed out, but for those of later lifts.
     pub max_seq: u64,
-    /// What `max_seq` was when `term` first bumped it. Numbers up to here may belong to earlier terms.
+    /// Numbers up to here may belong to earlier tenures.
     pub floor: u64,
-    /// The term that last bumped the section. 0 if none did.
-    pub term: u64,
-    /// How many numbers were unused at most after the last bump. A crash can skip as many.
+    /// How many lifts were spent when the record was written.
+    pub lift: u64,
+    /// How many numbers a lift gives. 0 without a record: such a section is not live.
+    pub step: u64,
+    /// How many numbers were unused at most when the record was written. A crash can skip as many.
     pub unused_max: u64,
 }
 
-/// The numbers above `old`, up to and including `new`. They belong to the proposer of the bump alone.
+/// The numbers above `old`, up to and including `new`. They belong to the tenure of the term that got them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The ceiling before the bump.
+    /// The ceiling before.
     pub old: u64,
-    /// The ceiling after it.
+    /// The ceiling after.
     pub new: u64,
-    /// How many numbers the term before may have left unused, at most. 0 for further bumps of the same
-    /// term, and after a trim.
+    /// How many numbers the tenures before may have left unused, at most. 0 if the record was written in this
+    /// tenure, or trimmed in the one before.
     pub left: u64,
+}
+
+/// By how much a bump raises a ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Raise {
+    /// By how many numbers. At least 1.
+    pub numbers: u64,
+    /// How many numbers of the section are unused at most once the bump is in force: one step, and what
+    /// calls that wait have asked for beyond it.
+    pub unused_max: u64,
+    /// How many numbers a lift gives from now on: the section's step.
+    pub step: u64,
 }
 
 /// No number is left under the namespace's `max`.
@@ -37,196 +69,137 @@ pub struct Chunk {
 pub struct Exhausted;
 
 impl SectionRecord {
-    /// Raises the ceiling by `numbers` (at least 1) numbers for `term`, which then has at most
-    /// `unused_max` unused. If fewer are left, the chunk is smaller.
+    /// The section's ceiling after `lift` lifts: no number above it was handed out.
+    pub fn ceiling_at(&self, lift: u64, increment: u64) -> u64 {
+        self.raised_by_lifts(self.lifts_since(lift), increment)
+    }
+
+    /// What the section's ceiling was when the tenure of `lift` began: numbers up to here may belong to earlier
+    /// tenures. What lies above it, up to [`SectionRecord::ceiling_at`], belongs to this one.
+    pub fn floor_at(&self, lift: u64, increment: u64) -> u64 {
+        match self.lifts_since(lift) {
+            0 => self.floor,
+            lifts => self.raised_by_lifts(lifts - 1, increment),
+        }
+    }
+
+    /// The chunk that lift number `lift` gives of this section. `None` if the record was written in this tenure, or
+    /// the section is not live: then a bump brings its first chunk.
+    pub fn lifted(&self, progression: Progression, lift: u64) -> Option<Chunk> {
+        let old = self.floor_at(lift, progression.increment);
+        let new = self.ceiling_at(lift, progression.increment);
+        let left = self.left_at(progression, lift);
+        (self.lifts_since(lift) > 0 && old < new).then_some(Chunk { old, new, left })
+    }
+
+    /// Raises the ceiling in the tenure of `lift`.
     ///
     /// # Errors
     /// [`Exhausted`] if not one number is left.
     pub fn bump(
         self,
         progression: Progression,
-        term: u64,
-        numbers: u64,
-        unused_max: u64,
+        lift: u64,
+        raise: Raise,
     ) -> Result<(Self, Chunk), Exhausted> {
-        let old = self.max_seq;
+        let old = self.ceiling_at(lift, progression.increment);
         let first = progression.first_above(old).ok_or(Exhausted)?;
         let new = progression
-            .range_above(old, numbers.max(1))
+            .range_above(old, raise.numbers.max(1))
             .map_or(progression.last_at_or_below(progression.max), |range| {
                 range.last
             })
             .max(first);
-        let left = if self.term == term {
-            0
-        } else {
-            let of_the_term = progression.count_between(self.floor, self.max_seq);
-            of_the_term.min(self.unused_max)
-        };
+        let left = self.left_at(progression, lift);
+        let floor = self.floor_at(lift, progression.increment);
         let record = SectionRecord {
             max_seq: new,
-            floor: if self.term == term { self.floor } else { old },
-            term,
-            unused_max,
+            floor,
+            lift,
+            step: raise.step,
+            unused_max: raise.unused_max.min(progression.count_between(floor, new)),
         };
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
         debug_assert!(record.floor <= old, "{record:?}");
         Ok((record, Chunk { old, new, left }))
     }
 
-    /// Lowers the ceiling to `used`, the greatest number that `term` took, answered or not, so that the rest of its
-    /// chunks can be handed out later. Never goes below the floor: earlier terms may have used what lies
-    /// there. `None`, and no change, if `term` does not own the chunks.
-    pub fn trim(self, term: u64, used: u64) -> Option<Self> {
-        if self.term != term || used > self.max_seq {
+    /// Writes down what `lift` gave of the section, so that the section is live for the next lifts. Costs no number.
+    /// `None` if it gave nothing, or the record was written since.
+    pub fn settle(self, progression: Progression, lift: u64) -> Option<Self> {
+        let floor = self.floor_at(lift, progression.increment);
+        let max_seq = self.ceiling_at(lift, progression.increment);
+        (self.lifts_since(lift) > 0 && floor < max_seq).then_some(SectionRecord {
+            max_seq,
+            floor,
+            lift,
+            step: self.step,
+            unused_max: progression.count_between(floor, max_seq),
+        })
+    }
+
+    /// Lowers the ceiling to `used`, the greatest number that the tenure of `lift` took, answered or not, so that the
+    /// rest of its chunks can be handed out later. Never goes below the floor: earlier tenures may have used what
+    /// lies there. `None`, and no change, if the tenure owns nothing of the section, or less than `used`.
+    ///
+    /// The record is written as of the lift before. If the tenure gives its lift back, the next one gives the
+    /// numbers right above `used`. If it does not, the next lift gives those of one step further up.
+    pub fn trim(self, lift: u64, increment: u64, used: u64) -> Option<Self> {
+        let (floor, ceiling) = (
+            self.floor_at(lift, increment),
+            self.ceiling_at(lift, increment),
+        );
+        let owns_nothing = self.lifts_since(lift) > 0 && floor == ceiling;
+        if owns_nothing || used > ceiling {
             return None;
         }
-        let max_seq = used.max(self.floor);
-        debug_assert!(max_seq <= self.max_seq, "a trim never raises: {self:?}");
+        let max_seq = used.max(floor);
+        debug_assert!(max_seq <= ceiling, "a trim never raises: {self:?}");
         Some(SectionRecord {
             max_seq,
-            // A second trim of the same term cannot take back what this one said was used.
+            // A second trim of the same tenure cannot take back what this one said was used.
             floor: max_seq,
-            term,
+            lift: lift.saturating_sub(1),
+            step: self.step,
             unused_max: 0,
         })
     }
 
     /// Raises the ceiling by `distance`, because nobody knows any more which of the numbers below were
-    /// handed out. No term can lower it again.
-    pub fn raised(self, distance: u64) -> Self {
-        let max_seq = self.max_seq.saturating_add(distance).min(NUMBER_MAX);
+    /// handed out, nor how many lifts there were. No term can lower it again.
+    pub fn raised(self, lift: u64, increment: u64, distance: u64) -> Self {
+        let ceiling = self.raised_by_lifts(LIFTS_LIVE, increment);
+        let max_seq = ceiling.saturating_add(distance).min(NUMBER_MAX);
         SectionRecord {
             max_seq,
             floor: max_seq,
-            term: self.term,
+            lift,
+            step: self.step,
             unused_max: 0,
         }
     }
 
-    /// The last number of the section that a term other than `term` may have handed out.
-    pub fn used_before(self, term: u64) -> u64 {
-        if self.term == term {
-            self.floor
-        } else {
-            self.max_seq
+    /// How many numbers the tenures before that of `lift` may have left unused, at most.
+    fn left_at(&self, progression: Progression, lift: u64) -> u64 {
+        if self.lifts_since(lift) == 0 {
+            return 0;
         }
+        let floor = self.floor_at(lift, progression.increment);
+        self.unused_max + progression.count_between(self.max_seq, floor)
+    }
+
+    /// How many lifts there were since the record was written. 0 also for a leader whose lift is older than the
+    /// record: it leads no more.
+    fn lifts_since(&self, lift: u64) -> u64 {
+        lift.saturating_sub(self.lift)
+    }
+
+    fn raised_by_lifts(&self, lifts: u64, increment: u64) -> u64 {
+        let width = self.step.saturating_mul(increment);
+        let raised = width.saturating_mul(lifts.min(LIFTS_LIVE));
+        self.max_seq.saturating_add(raised).min(NUMBER_MAX)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const ONES: Progression = Progression {
-        start: 1,
-        increment: 1,
-        max: NUMBER_MAX,
-    };
-
-    #[test]
-    fn chunks_of_one_term_are_adjacent_and_those_of_the_next_lie_above() {
-        let (record, first) = SectionRecord::default()
-            .bump(ONES, 3, 10_000, 10_000)
-            .unwrap();
-        let (record, second) = record.bump(ONES, 3, 10_000, 10_000).unwrap();
-        assert_eq!((first.old, first.new), (0, 10_000));
-        assert_eq!((second.old, second.new), (10_000, 20_000));
-        assert_eq!(record.floor, 0);
-        let (record, third) = record.bump(ONES, 4, 10_000, 10_000).unwrap();
-        assert_eq!((third.old, third.new), (20_000, 30_000));
-        assert_eq!((record.floor, record.term), (20_000, 4));
-        assert_eq!((first.left, second.left, third.left), (0, 0, 10_000));
-    }
-
-    #[test]
-    fn a_lost_term_may_have_left_as_many_numbers_as_its_last_bump_said() {
-        let (record, _) = SectionRecord::default()
-            .bump(ONES, 3, 10_000, 10_000)
-            .unwrap();
-        let (record, _) = record.bump(ONES, 3, 1_000_000, 1_000_400).unwrap();
-        let (record, chunk) = record.bump(ONES, 4, 10_000, 10_000).unwrap();
-        assert_eq!(chunk.left, 1_000_400);
-        let (_, chunk) = record.bump(ONES, 5, 10_000, 10_000).unwrap();
-        assert_eq!(chunk.left, 10_000);
-    }
-
-    #[test]
-    fn a_trim_returns_unused_numbers_if_the_term_owns_them() {
-        let (record, _) = SectionRecord::default()
-            .bump(ONES, 3, 10_000, 10_000)
-            .unwrap();
-        assert_eq!(record.trim(4, 17), None, "another term");
-        assert_eq!(record.trim(3, 10_001), None, "more than it was given");
-        let trimmed = record.trim(3, 17).unwrap();
-        assert_eq!(trimmed.max_seq, 17);
-        assert_eq!(trimmed.trim(3, 5).unwrap().max_seq, 17, "said to be used");
-        let (_, next) = trimmed.bump(ONES, 4, 10_000, 10_000).unwrap();
-        assert_eq!((next.old, next.left), (17, 0));
-    }
-
-    #[test]
-    fn a_trim_stops_at_the_floor_which_earlier_terms_may_have_used() {
-        let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
-        let (record, _) = record.bump(ONES, 4, 100, 100).unwrap();
-        assert_eq!(record.trim(4, 0).unwrap().max_seq, 100);
-    }
-
-    #[test]
-    fn a_raised_ceiling_is_not_lowered_by_a_trim() {
-        let (record, _) = SectionRecord::default().bump(ONES, 3, 100, 100).unwrap();
-        let raised = record.raised(1_000);
-        assert_eq!(raised.max_seq, 1_100);
-        assert_eq!(raised.trim(3, 50).unwrap().max_seq, 1_100);
-        let (_, next) = raised.bump(ONES, 4, 10, 10).unwrap();
-        assert_eq!((next.old, next.new, next.left), (1_100, 1_110, 0));
-        assert_eq!(raised.raised(u64::MAX).max_seq, NUMBER_MAX);
-    }
-
-    #[test]
-    fn the_last_chunk_ends_at_the_max_and_then_the_section_is_exhausted() {
-        let tens = Progression {
-            start: 10,
-            increment: 10,
-            max: 55,
-        };
-        let (record, chunk) = SectionRecord::default().bump(tens, 1, 3, 3).unwrap();
-        assert_eq!(chunk.new, 30);
-        let (record, chunk) = record.bump(tens, 1, 3, 3).unwrap();
-        assert_eq!((chunk.old, chunk.new), (30, 50));
-        assert_eq!(record.bump(tens, 1, 1, 1), Err(Exhausted));
-    }
-
-    proptest! {
-        /// The heart of the promise: in any order of bumps and trims, no two chunks that were used
-        /// overlap, and chunks of later terms lie above all numbers used before.
-        #[test]
-        fn used_numbers_never_repeat(
-            steps in prop::collection::vec((1u64..5, 1u64..50, 0u64..60, any::<bool>()), 1..60)
-        ) {
-            let mut record = SectionRecord::default();
-            let mut term = 1;
-            let mut used_by_all = 0u64; // the greatest number handed out by any term
-            let mut owned: Option<(u64, u64)> = None; // of this term: used, ceiling
-            for (advance, numbers, take, graceful) in steps {
-                if advance == 1 {
-                    if graceful && let Some((used, _)) = owned {
-                        record = record.trim(term, used).unwrap();
-                        prop_assert!(record.max_seq >= used_by_all);
-                    }
-                    term += 1;
-                    owned = None;
-                }
-                let (after, chunk) = record.bump(ONES, term, numbers, numbers).unwrap();
-                record = after;
-                let (used, _) = owned.unwrap_or((chunk.old, chunk.old));
-                prop_assert!(chunk.old >= used_by_all);
-                let used = (used + take).min(chunk.new);
-                owned = Some((used, chunk.new));
-                used_by_all = used_by_all.max(used);
-                prop_assert!(record.max_seq >= used_by_all);
-            }
-        }
-    }
-}
+mod tests;

@@ -46,7 +46,7 @@ impl AppliedTable {
         batch.delete_range_cf(applied, to, generations_end(set));
         db.write(batch, false)?;
         Ok(AppliedTable {
-            view: AppliedView::open(&generation, store.blocking())?,
+            view: AppliedView::open(&generation, store.blocking(), store.recent_records_bytes())?,
             blocking: store.blocking(),
             db,
             set,
@@ -89,7 +89,13 @@ impl AppliedTable {
             self.meta.last_applied
         );
         change.put(&meta_key(self.set), &meta)?;
-        change.write()?;
+        let sections = change.write()?;
+        let term = meta
+            .last_applied
+            .map_or(0, |last| last.committed_leader_id().term);
+        for (id, record) in sections {
+            self.view.recent_records().written(id, record, term);
+        }
         self.meta = meta;
         self.view.show_namespaces(change.namespaces().clone());
         Ok(())

@@ -145,6 +145,29 @@ impl Database {
             .transpose()
     }
 
+    /// Reads the records under many keys, in the order of the keys; `None` for one that does not exist.
+    ///
+    /// # Errors
+    /// As [`Database::get`].
+    pub fn get_many<T: DeserializeOwned>(
+        &self,
+        family: Family,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Option<T>>, StoreError> {
+        if let [key] = keys {
+            return Ok(vec![self.get(family, key)?]);
+        }
+        let handle = self.family(family)?;
+        let found = self.db.batched_multi_get_cf(&handle, keys, false);
+        let records = keys.iter().zip(found).map(|(key, bytes)| {
+            let bytes = bytes.map_err(|error| self.failed(&error))?;
+            bytes
+                .map(|bytes| self.decode(family, key, &bytes))
+                .transpose()
+        });
+        records.collect()
+    }
+
     /// The records of a column family, in the order of their keys.
     ///
     /// # Errors

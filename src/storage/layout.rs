@@ -9,6 +9,7 @@
 //! | `hard_state` | `p` | last purged log id |
 //! | `hard_state` | `t` | how long a promise of the node lasts, in milliseconds |
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
+//! | `applied` | 1, generation, `l` | ledger |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
 //!
@@ -98,6 +99,11 @@ pub fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
 /// The exclusive end of the keys of all generations of `set`.
 pub fn generations_end(set: SetId) -> Vec<u8> {
     [set.to_be_bytes().as_slice(), &[2]].concat()
+}
+
+/// The key of the ledger in the generation with this prefix.
+pub fn ledger_key(generation: &[u8]) -> Vec<u8> {
+    [generation, b"l"].concat()
 }
 
 /// The prefix of the keys of all namespaces in the generation with this prefix.

@@ -23,6 +23,8 @@ pub struct StoreOptions {
     pub unsynced: UnsyncedWrites,
     /// The size of the cache for blocks read from the database, in bytes.
     pub block_cache_bytes: usize,
+    /// How much memory the records of sections that were written lately take, in bytes.
+    pub recent_records_bytes: usize,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,
     /// The metrics of the node that the store belongs to.
@@ -39,6 +41,7 @@ impl StoreOptions {
             blocking: BlockingExecutor::default(),
             unsynced: UnsyncedWrites::default(),
             block_cache_bytes: 64 << 20,
+            recent_records_bytes: 64 << 20,
             tasks: Tasks::default(),
             metrics: Metrics::new(),
         }

@@ -42,6 +42,7 @@ pub struct Store {
     identity: Identity,
     pub(super) db: Arc<Database>,
     blocking: BlockingExecutor,
+    recent_records_bytes: usize,
     metrics: Arc<Metrics>,
     pub(super) writer: Writer,
 }
@@ -76,11 +77,13 @@ impl Store {
         recovery_record::check_complete(&db)?;
         let identity = identity::reconcile(&db, marker, cluster, node)?;
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
+        let recent_records_bytes = options.recent_records_bytes;
         let writer = Writer::start(db.clone(), options)?;
         Ok(Arc::new(Store {
             identity,
             db,
             blocking,
+            recent_records_bytes,
             metrics,
             writer,
         }))
@@ -99,6 +102,11 @@ impl Store {
     /// Where blocking work runs.
     pub fn blocking(&self) -> BlockingExecutor {
         self.blocking
+    }
+
+    /// How much memory the records of sections that were written lately take.
+    pub(super) fn recent_records_bytes(&self) -> usize {
+        self.recent_records_bytes
     }
 
     /// The metrics of the node.

@@ -4,6 +4,7 @@ mod change;
 mod generation;
 mod meta;
 mod namespaces;
+mod recent;
 mod view;
 
 pub use change::TableChange;

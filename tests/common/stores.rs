@@ -14,7 +14,7 @@ use openraft::{
 use ratchet::{
     clock::BootClock,
     consensus::StateMachine,
-    sequence::{Bump, Command, NamespaceConfig, NamespaceId, SectionId, SectionKey},
+    sequence::{Bump, Command, NamespaceConfig, NamespaceId, Raise, SectionId, SectionKey},
     storage::{
         ArrivedSnapshot, Entry, IncomingSnapshot, LogId, LogStore, Snapshot, SnapshotData, Store,
         StoreError, StoreOptions, Types, Vote,
@@ -52,12 +52,24 @@ pub fn create(index: u64, name: &str) -> Entry {
     entry(index, Command::create_namespace(NamespaceConfig::new(name)))
 }
 
+/// The entry with which a term begins: it may write sections then.
+pub fn lift(index: u64) -> Entry {
+    entry(index, Command::Lift)
+}
+
+fn raise(numbers: u64) -> Raise {
+    Raise {
+        numbers,
+        unused_max: numbers,
+        step: numbers,
+    }
+}
+
 /// An entry that raises section 7 by `numbers`.
 pub fn bump(index: u64, numbers: u64) -> Entry {
     let bump = Bump {
         section: section(7),
-        numbers,
-        unused_max: numbers,
+        raise: raise(numbers),
     };
     entry(index, Command::Bump(vec![bump]))
 }
@@ -66,8 +78,7 @@ pub fn bump(index: u64, numbers: u64) -> Entry {
 pub fn bumps(index: u64, ids: Range<u64>) -> Entry {
     let bump = |id| Bump {
         section: section(id),
-        numbers: id + 1,
-        unused_max: id + 1,
+        raise: raise(id + 1),
     };
     entry(index, Command::Bump(ids.map(bump).collect()))
 }

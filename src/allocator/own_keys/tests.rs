@@ -14,10 +14,7 @@ impl World {
         let mut config = NamespaceConfig::new("book");
         set(&mut config, &fields.split_whitespace().collect::<Vec<_>>());
         World {
-            namespace: Namespace {
-                id: NamespaceId(1),
-                config,
-            },
+            namespace: Namespace::new(NamespaceId(1), config),
             keys: OwnKeys::default(),
             hasher: Hasher::default(),
         }

@@ -30,10 +30,7 @@ struct World {
 impl World {
     fn new(config: NamespaceConfig) -> World {
         World {
-            namespace: Namespace {
-                id: NamespaceId(1),
-                config,
-            },
+            namespace: Namespace::new(NamespaceId(1), config),
             hasher: Hasher::default(),
             shard: Shard::default(),
             calls: BTreeMap::new(),
@@ -47,8 +44,12 @@ impl World {
 
     fn take(&mut self, key: Key<'_>, count: u64) -> (Answer, Option<SectionPlace>) {
         let hash = self.hash(key);
-        self.shard
-            .take(&self.hasher, hash, &self.namespace, key, count)
+        loop {
+            if let Some(taken) = self.shard.take(hash, &self.namespace, key, count) {
+                return taken;
+            }
+            self.shard.insert(&self.hasher, hash, &self.namespace, key);
+        }
     }
 
     fn take_and_tell(&mut self, key: Key<'_>, count: u64) -> String {
@@ -85,7 +86,8 @@ impl World {
         known.map_or_else(
             || {
                 let hash = self.hash(key);
-                self.shard.insert(&self.hasher, hash, &self.namespace, key)
+                let inserted = self.shard.insert(&self.hasher, hash, &self.namespace, key);
+                inserted.0
             },
             |(place, _)| place,
         )

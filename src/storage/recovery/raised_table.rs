@@ -7,11 +7,14 @@ use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
-    sequence::{Command, NamespaceId, SectionRecord, apply},
+    sequence::{Command, NamespaceId, SectionRecord, Table, apply},
     storage::{
         codec,
         error::StoreError,
-        layout::{Family, generations_end, namespace_key, namespace_of_section, sections_range},
+        layout::{
+            Family, generations_end, ledger_key, namespace_key, namespace_of_section,
+            sections_range,
+        },
         recovery_record::{RaisedNamespace, Recovery},
         table::TableChange,
     },
@@ -32,10 +35,10 @@ pub fn raise(
 ) -> Result<Recovery, StoreError> {
     let to = survivor.next_generation().prefix();
     if !dry_run {
-        write_namespaces(survivor, plan, &to)?;
+        begin_table(survivor, plan, &to)?;
     }
     let raised = raise_sections(survivor, plan, &to, dry_run)?;
-    let unapplied_entries = apply_bumps(survivor, plan, to, dry_run)?;
+    let unapplied_entries = apply_unapplied(survivor, plan, to, dry_run)?;
     let nodes = survivor.membership.nodes().map(|(id, _)| *id);
     Ok(Recovery {
         node: survivor.identity.node,
@@ -49,12 +52,8 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces.
-fn write_namespaces(
-    survivor: &Survivor<'_>,
-    plan: &RaisePlan,
-    to: &[u8],
-) -> Result<(), StoreError> {
+/// Begins the raised table with its namespaces and its ledger.
+fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(), StoreError> {
     let applied = survivor.db.family(Family::Applied)?;
     let mut batch = WriteBatch::default();
     // A run that was cut short may have left records, perhaps of another margin.
@@ -63,6 +62,8 @@ fn write_namespaces(
         let key = namespace_key(to, namespace.id);
         batch.put_cf(applied, key, codec::encode_record(namespace)?);
     }
+    let ledger = codec::encode_record(&survivor.ledger)?;
+    batch.put_cf(applied, ledger_key(to), ledger);
     survivor.db.write(batch, false)
 }
 
@@ -92,8 +93,9 @@ fn raise_sections(
         let Some((namespace, counted)) = namespace else {
             return Err(db.damaged(Family::Applied, &key, "its namespace does not exist"));
         };
-        let after = before.raised(counted.raised_by);
         let progression = namespace.config.progression();
+        let lift = survivor.ledger.lift;
+        let after = before.raised(lift, progression.increment, counted.raised_by);
         counted.sections += 1;
         if progression.first_above(before.max_seq).is_some()
             && progression.first_above(after.max_seq).is_none()
@@ -111,12 +113,13 @@ fn raise_sections(
     Ok(raised)
 }
 
-/// Applies the bumps that were not applied yet to the raised table. Returns how many entries were not
-/// applied.
+/// Applies the entries to the raised table that were not applied yet and gave somebody numbers. Returns how many
+/// entries were not applied.
 ///
-/// The entries may have been committed. Numbers of a bump may have been handed out, so bumps count.
-/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims do not.
-fn apply_bumps(
+/// The entries may have been committed. Numbers of a bump or a lift may have been handed out, so these count.
+/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims do not. For the same
+/// reason nobody inherits what the last term left.
+fn apply_unapplied(
     survivor: &Survivor<'_>,
     plan: &RaisePlan,
     to: Vec<u8>,
@@ -130,10 +133,16 @@ fn apply_bumps(
         let term = entry.log_id().committed_leader_id().term;
         match entry.payload {
             EntryPayload::Normal(command) => match command {
-                Command::Bump(_) if dry_run => Ok(()),
-                Command::Bump(_) => {
-                    apply(&mut change, term, &command)?;
-                    change.write()
+                Command::Bump(_)
+                | Command::Lift
+                | Command::Settle(_)
+                | Command::Bequeath(_)
+                | Command::Inherit { .. } => {
+                    if !dry_run {
+                        apply(&mut change, term, &command)?;
+                        change.write()?;
+                    }
+                    Ok(())
                 }
                 // The plan holds their namespaces already.
                 Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => Ok(()),
@@ -142,5 +151,11 @@ fn apply_bumps(
             EntryPayload::Blank | EntryPayload::Membership(_) => Ok(()),
         }
     })?;
+    if !dry_run {
+        let mut ledger = change.ledger()?;
+        ledger.bequest = None;
+        change.put_ledger(ledger);
+        change.write()?;
+    }
     Ok(unapplied_entries)
 }

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use openraft::{EntryPayload, entry::RaftEntry};
 
 use crate::{
-    sequence::{Command, NamespaceId, SetId, apply},
+    sequence::{Command, Ledger, NamespaceId, SetId, apply},
     storage::{
         database::Database,
         error::StoreError,
         identity::Identity,
-        layout::{Family, log_key, vote_key},
+        layout::{Family, ledger_key, log_key, vote_key},
         log::LogReader,
         raft_types::{Entry, LogId, Member, Membership, Vote},
         table::{AppliedMeta, Generation, Namespaces, TableChange},
@@ -33,6 +33,8 @@ pub struct Survivor<'a> {
     pub last: LogId,
     /// The last membership in the log or the table, committed or not.
     pub membership: Membership,
+    /// The ledger of the table.
+    pub ledger: Ledger,
     /// The namespaces with the changes that were not applied yet.
     pub namespaces: Namespaces,
     /// The greatest step that a section of each namespace may have had, by all versions of its
@@ -51,10 +53,13 @@ impl<'a> Survivor<'a> {
         let log = LogReader::of(db, set);
         let last = log.last()?.max(table.last_applied);
         let last = last.ok_or_else(|| never_formed(db))?;
+        let generation = Generation::new(db, set, table.generation);
+        let ledger = db.get(Family::Applied, &ledger_key(&generation.prefix()))?;
         let mut survivor = Survivor {
             vote: db.get(Family::HardState, &vote_key(set))?,
             membership: table.membership.membership().clone(),
-            namespaces: Generation::new(db, set, table.generation).read_namespaces()?,
+            ledger: ledger.unwrap_or_default(),
+            namespaces: generation.read_namespaces()?,
             greatest_steps: BTreeMap::new(),
             last,
             db,
@@ -88,7 +93,12 @@ impl<'a> Survivor<'a> {
                         note_greatest_steps(&mut steps, tail.namespaces());
                     }
                     // Ceilings are raised later, in the new table.
-                    Command::Bump(_) | Command::Trim(_) => {}
+                    Command::Bump(_)
+                    | Command::Trim(_)
+                    | Command::Lift
+                    | Command::Settle(_)
+                    | Command::Bequeath(_)
+                    | Command::Inherit { .. } => {}
                 },
             }
             Ok(())

@@ -8,24 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{margin::RaisePlan, *};
 use crate::{
     sequence::{
-        Bump, Command, Namespace, NamespaceConfig, NamespaceId, SectionId, SectionKey,
-        SectionRecord, Trim,
+        Bequest, Bump, Command, Ledger, MemoryDigest, Namespace, NamespaceConfig, NamespaceId,
+        Raise, SectionId, SectionKey, SectionRecord, Trim,
     },
     storage::{
         Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
-        layout::{generation_prefix, log_key, meta_key, namespace_key, section_key, vote_key},
+        layout::{
+            generation_prefix, ledger_key, log_key, meta_key, namespace_key, section_key, vote_key,
+        },
         table::{AppliedMeta, Generation},
     },
 };
 
 const SET: SetId = 1;
+/// The term of all entries.
+const LOG_TERM: u64 = 3;
 
 fn open(dir: &Path) -> Result<Arc<Store>, StoreError> {
     Store::open(dir, "test", 1, StoreOptions::new(Arc::new(BootClock)))
 }
 
 fn id(at: u64) -> LogId {
-    LogId::new(3.into(), at)
+    LogId::new(LOG_TERM.into(), at)
 }
 
 fn section(id: u64) -> SectionId {
@@ -44,18 +48,22 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let mut batch = WriteBatch::default();
     let applied = db.family(Family::Applied).unwrap();
     let prefix = generation_prefix(SET, 0);
-    let book = Namespace {
-        id: NamespaceId(1),
-        config: NamespaceConfig {
+    let book = Namespace::new(
+        NamespaceId(1),
+        NamespaceConfig {
             step: 10,
             max: 100_000,
             ..NamespaceConfig::new("book")
         },
+    );
+    let uid = Namespace::new(NamespaceId(2), NamespaceConfig::new("uid"));
+    let ledger = Ledger {
+        lift: 3,
+        holder: LOG_TERM,
+        bequest: None,
     };
-    let uid = Namespace {
-        id: NamespaceId(2),
-        config: NamespaceConfig::new("uid"),
-    };
+    let sealed = codec::encode_record(&ledger).unwrap();
+    batch.put_cf(applied, ledger_key(&prefix), sealed);
     for namespace in [book, uid] {
         let key = namespace_key(&prefix, namespace.id);
         batch.put_cf(applied, key, codec::encode_record(&namespace).unwrap());
@@ -64,7 +72,8 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         let record = SectionRecord {
             max_seq: 100,
             floor: 90,
-            term: 3,
+            lift: 3,
+            step: 10,
             unused_max: 10,
         };
         let key = section_key(&prefix, &section(number));
@@ -130,7 +139,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     assert_eq!((book.sections, book.raised_by, book.start), (3, 500, 501));
     assert_eq!((done.last_log_index, done.left_behind), (5, vec![2, 3]));
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 600);
+    assert_eq!(ceiling(&store, 1), 620);
     let vote: Vote = store
         .db
         .get(Family::HardState, &vote_key(SET))
@@ -149,8 +158,11 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
 fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
         section: section(of),
-        numbers,
-        unused_max: numbers,
+        raise: Raise {
+            numbers,
+            unused_max: numbers,
+            step: 10,
+        },
     };
     let trim = Trim {
         section: section(0),
@@ -172,9 +184,41 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
     assert_eq!(done.namespaces[2].start, 10_001);
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 0), 600);
-    assert_eq!(ceiling(&store, 1), 1_600);
+    assert_eq!(ceiling(&store, 0), 620);
+    assert_eq!(ceiling(&store, 1), 1_620);
     assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
+}
+
+/// The lift may have been committed, and its numbers handed out.
+#[test]
+fn an_unapplied_lift_counts_and_what_the_last_term_left_is_not_inherited() {
+    let bump = |of| Bump {
+        section: section(of),
+        raise: Raise {
+            numbers: 20,
+            unused_max: 20,
+            step: 10,
+        },
+    };
+    let digest = MemoryDigest {
+        messages: 1,
+        checksum: 1,
+    };
+    let bequest = Bequest::Memory { heir: 2, digest };
+    let unapplied = vec![
+        Command::Bump(vec![bump(0)]),
+        Command::Bequeath(bequest),
+        Command::Inherit { heir: 2, digest },
+        Command::Settle(vec![section(1)]),
+        Command::Bequeath(bequest),
+    ];
+    let dir = directory(2, unapplied);
+    recover(dir.path(), SET, &steps(50), false).unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (640, 620));
+    let key = ledger_key(&generation_prefix(SET, 1));
+    let ledger: Ledger = store.db.get(Family::Applied, &key).unwrap().unwrap();
+    assert_eq!((ledger.lift, ledger.bequest), (3, None));
 }
 
 /// The entry may never have been committed, and the other nodes went on with the greater step.
@@ -224,7 +268,7 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     // Another run, with another margin, starts from the unraised ceilings.
     recover(dir.path(), SET, &steps(1), false).unwrap();
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 110);
+    assert_eq!(ceiling(&store, 1), 130);
     assert_ne!(store.identity().incarnation, before.incarnation);
 }
 
@@ -253,7 +297,7 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let store = open(dir.path()).unwrap();
     assert_eq!(
         ceiling(&store, 1),
-        600,
+        620,
         "raised once, by the first run's margin"
     );
     assert_eq!(store.identity(), &pending.identity);
@@ -272,7 +316,7 @@ fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
     let store = open(dir.path()).unwrap();
     assert_eq!(
         ceiling(&store, 0),
-        100_090,
+        100_110,
         "the ceiling is raised beyond what is left under max"
     );
 }

@@ -3,19 +3,19 @@
 //! Invariant: reads through the change see what it holds; other readers see nothing of it until it is
 //! written.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::namespaces::Namespaces;
 use crate::{
-    sequence::{Namespace, NamespaceId, SectionId, SectionRecord, Table},
+    sequence::{Ledger, Namespace, NamespaceId, SectionId, SectionRecord, Table},
     storage::{
         codec,
         database::Database,
         error::StoreError,
-        layout::{Family, namespace_key, section_key},
+        layout::{Family, ledger_key, namespace_key, section_key},
     },
 };
 
@@ -23,7 +23,9 @@ use crate::{
 pub struct TableChange {
     db: Arc<Database>,
     prefix: Vec<u8>,
-    sections: HashMap<SectionId, SectionRecord>,
+    /// Changed sections. In order, so that every run does the same.
+    sections: BTreeMap<SectionId, SectionRecord>,
+    ledger: Option<Ledger>,
     namespaces: Arc<Namespaces>,
     /// Changed records but for sections, which may change again before the change is written.
     batch: WriteBatch,
@@ -41,7 +43,8 @@ impl TableChange {
         TableChange {
             db,
             prefix,
-            sections: HashMap::new(),
+            sections: BTreeMap::new(),
+            ledger: None,
             namespaces,
             batch: WriteBatch::default(),
             failed: None,
@@ -68,23 +71,43 @@ impl TableChange {
         Ok(())
     }
 
-    /// Writes everything that was added since the last call, in one batch. It is not synced.
+    /// Writes everything that was added since the last call, in one batch. It is not synced. Returns the sections
+    /// that were written.
     ///
     /// # Errors
     /// [`StoreError`] if a record is too large or the database fails.
-    pub(in crate::storage) fn write(&mut self) -> Result<(), StoreError> {
+    pub(in crate::storage) fn write(
+        &mut self,
+    ) -> Result<BTreeMap<SectionId, SectionRecord>, StoreError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        for (id, record) in std::mem::take(&mut self.sections) {
-            self.put(&section_key(&self.prefix, &id), &record)?;
+        if let Some(ledger) = self.ledger.take() {
+            self.put(&ledger_key(&self.prefix), &ledger)?;
         }
-        self.db.write(std::mem::take(&mut self.batch), false)
+        let sections = std::mem::take(&mut self.sections);
+        for (id, record) in &sections {
+            self.put(&section_key(&self.prefix, id), record)?;
+        }
+        self.db.write(std::mem::take(&mut self.batch), false)?;
+        Ok(sections)
     }
 }
 
 impl Table for TableChange {
     type Error = StoreError;
+
+    fn ledger(&self) -> Result<Ledger, StoreError> {
+        if let Some(ledger) = self.ledger {
+            return Ok(ledger);
+        }
+        let key = ledger_key(&self.prefix);
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+    }
+
+    fn put_ledger(&mut self, ledger: Ledger) {
+        self.ledger = Some(ledger);
+    }
 
     fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
         if let Some(record) = self.sections.get(id) {

@@ -105,13 +105,13 @@ mod tests {
     use crate::sequence::NamespaceConfig;
 
     fn namespace(id: u32, step: u64) -> Namespace {
-        Namespace {
-            id: NamespaceId(id),
-            config: NamespaceConfig {
+        Namespace::new(
+            NamespaceId(id),
+            NamespaceConfig {
                 step,
                 ..NamespaceConfig::new(format!("n{id}"))
             },
-        }
+        )
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{
 use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 
-use super::{generation::Generation, namespaces::Namespaces};
+use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
     sequence::{SectionId, SectionRecord, SetId},
     storage::{
@@ -34,15 +34,17 @@ pub struct AppliedView {
     /// The greatest generation that was given to the table or to a snapshot since the table was opened.
     last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
+    recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     readers: Arc<Semaphore>,
 }
 
 impl AppliedView {
-    /// A view of the table with the records of `generation`.
+    /// A view of the table with the records of `generation`. At most `recent_records_bytes` keep records in memory.
     pub(in crate::storage) fn open(
         generation: &Generation,
         blocking: BlockingExecutor,
+        recent_records_bytes: usize,
     ) -> Result<Self, StoreError> {
         let number = generation.number();
         Ok(AppliedView {
@@ -51,6 +53,7 @@ impl AppliedView {
             generation: Arc::new(AtomicU32::new(number)),
             last_generation: Arc::new(AtomicU32::new(number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
+            recent_records: Arc::new(RecentRecords::new(recent_records_bytes)),
             blocking,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
         })
@@ -81,6 +84,7 @@ impl AppliedView {
         );
         self.generation
             .store(generation.number(), Ordering::Release);
+        self.recent_records.clear();
         self.show_namespaces(Arc::new(namespaces));
     }
 
@@ -89,11 +93,19 @@ impl AppliedView {
         self.namespaces.load()
     }
 
-    /// Reads a section's record as [`AppliedView::section`] does, on a thread for blocking work.
+    /// The records of sections that were written lately.
+    pub fn recent_records(&self) -> &RecentRecords {
+        &self.recent_records
+    }
+
+    /// Reads the records of sections as [`AppliedView::sections`] does, on a thread for blocking work.
     ///
     /// # Errors
-    /// [`StoreError`] if the database fails or the record is damaged.
-    pub async fn read_section(&self, id: SectionId) -> Result<SectionRecord, StoreError> {
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub async fn read_sections(
+        &self,
+        ids: Vec<SectionId>,
+    ) -> Result<Vec<SectionRecord>, StoreError> {
         let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
         let reader = self.readers.clone().acquire_owned().await;
         let reader = reader.map_err(|error| failed(error.to_string()))?;
@@ -101,7 +113,7 @@ impl AppliedView {
         let read = self.blocking.run(move || {
             // If the caller gives up, the thread is still busy: the permit is held until it is done.
             let _reader = reader;
-            view.section(&id)
+            view.sections(&ids)
         });
         read.await.map_err(|error| failed(error.to_string()))?
     }
@@ -111,13 +123,25 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub fn section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
+        let records = self.sections(std::slice::from_ref(id))?;
+        Ok(records.into_iter().next().unwrap_or_default())
+    }
+
+    /// Reads the records of sections, in their order; the default for a section that has none. May read the disk:
+    /// blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub fn sections(&self, ids: &[SectionId]) -> Result<Vec<SectionRecord>, StoreError> {
         loop {
             let generation = self.generation.load(Ordering::Acquire);
-            let key = section_key(&generation_prefix(self.set, generation), id);
-            let record = self.db.get(Family::Applied, &key)?;
-            // If a snapshot replaced the table meanwhile, the record may have been removed: read again.
+            let prefix = generation_prefix(self.set, generation);
+            let keys: Vec<Vec<u8>> = ids.iter().map(|id| section_key(&prefix, id)).collect();
+            let records = self.db.get_many(Family::Applied, &keys)?;
+            // If a snapshot replaced the table meanwhile, records may have been removed: read again.
             if self.generation.load(Ordering::Acquire) == generation {
-                return Ok(record.unwrap_or_default());
+                let records = records.into_iter().map(Option::unwrap_or_default);
+                return Ok(records.collect());
             }
         }
     }

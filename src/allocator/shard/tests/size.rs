@@ -25,10 +25,7 @@ fn resident() -> u64 {
 #[ignore = "a measurement: run it alone, in a release-like build"]
 fn bytes_of_resident_memory_for_each_key() {
     let keys = std::env::var("KEYS").map_or(1_000_000, |keys| keys.parse().unwrap());
-    let namespace = Namespace {
-        id: NamespaceId(1),
-        config: NamespaceConfig::new("book"),
-    };
+    let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
     let hasher = Hasher::default();
     let find = |id| {
         let hash = hasher.key(namespace.id, Key::Id(id));
@@ -44,7 +41,9 @@ fn bytes_of_resident_memory_for_each_key() {
         for id in wave..(wave + WAVE).min(keys) {
             let (hash, shard) = find(id);
             let began = StdInstant::now();
-            let (answer, place) = shards[shard].take(&hasher, hash, &namespace, Key::Id(id), 1);
+            shards[shard].insert(&hasher, hash, &namespace, Key::Id(id));
+            let taken = shards[shard].take(hash, &namespace, Key::Id(id), 1);
+            let (answer, place) = taken.unwrap();
             longest = longest.max(began.elapsed());
             waiting.push((shard, place.unwrap(), answer));
         }

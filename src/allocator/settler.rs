@@ -1,0 +1,77 @@
+//! The settler: writes down, in the background, what a term's lift gave of the sections that are in use, so that
+//! they are live for the next lifts. A section that is bumped needs none of this.
+//!
+//! It is paced: what was touched while one round was under way is settled in the next, and each round is spread
+//! over [`ROUND`]. So a section that is in use is live again within twice that time, and a bump never waits for
+//! a large entry.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::memory::Memory;
+use crate::{
+    consensus::Group,
+    sequence::{Command, Outcome},
+};
+
+/// How long a round takes, unless there are more sections than [`ENTRY_SECTIONS_MAX`] in each entry settle.
+const ROUND: Duration = Duration::from_secs(25);
+/// The time between two entries.
+const PACE: Duration = Duration::from_millis(10);
+/// The most sections in an entry, so that a bump behind it does not wait for long.
+const ENTRY_SECTIONS_MAX: usize = 512;
+/// The fewest sections in an entry, if there are as many.
+const ENTRY_SECTIONS_MIN: usize = 32;
+
+/// Settles the sections of a term until the term is dropped, closed or lost.
+pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_settle: Arc<Notify>) {
+    loop {
+        to_settle.notified().await;
+        let Some(unsettled) = memory.upgrade().map(|memory| memory.unsettled()) else {
+            return;
+        };
+        let entries = (ROUND.as_millis() / PACE.as_millis()) as usize;
+        let sections = unsettled.div_ceil(entries);
+        let sections = sections.clamp(ENTRY_SECTIONS_MIN, ENTRY_SECTIONS_MAX);
+        for _ in 0..unsettled.div_ceil(sections) {
+            tokio::time::sleep(PACE).await;
+            let Some(memory) = memory.upgrade() else {
+                return;
+            };
+            if let ControlFlow::Break(()) = settle(&group, &memory, sections).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Settles at most `limit` sections. Breaks off if the term is closed or lost.
+async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()> {
+    let Some(_under_way) = memory.begin_to_settle().await else {
+        return ControlFlow::Break(());
+    };
+    let sections = memory.take_unsettled(limit);
+    if sections.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let settling = group.propose(memory.term(), Command::Settle(sections));
+    let why = match settling.await {
+        Ok(Outcome::Settled(settled)) => {
+            memory.metrics().settled_sections.inc_by(settled);
+            return ControlFlow::Continue(());
+        }
+        Ok(outcome) => format!("the answer was {outcome:?}"),
+        Err(error) => error.to_string(),
+    };
+    tracing::info!(
+        term = memory.term(),
+        why,
+        "no more sections are settled in this term"
+    );
+    ControlFlow::Break(())
+}

@@ -1,0 +1,133 @@
+//! The ledger of a set: which term may write sections, how many lifts were spent, and what the last writer left.
+//!
+//! A *tenure* is a lift and everything up to the next one: the term that lifted, and its heirs. The chunks of the
+//! set's sections belong to tenures.
+//!
+//! Invariant: a term writes sections only between its own lift or inheritance and its bequest, or the next term's
+//! lift or inheritance.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::NodeId;
+
+/// The ledger of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ledger {
+    /// How many lifts were spent. The last one gave the chunks of the present tenure.
+    pub lift: u64,
+    /// The term that lifted or inherited last. 0 if none did.
+    pub holder: u64,
+    /// What the holder left, if it has written its last entry.
+    pub bequest: Option<Bequest>,
+}
+
+/// What a term leaves to the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bequest {
+    /// Its memory, which it has sent to one node. Everything that it was entitled to is that node's.
+    Memory {
+        /// The node that was sent the memory.
+        heir: NodeId,
+        /// What was sent.
+        digest: MemoryDigest,
+    },
+    /// Its lift: it has trimmed every section that it touched. The chunks of the others are unused, so that the
+    /// next lift may give them again.
+    Lift,
+}
+
+/// Identifies a memory that was sent from node to node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryDigest {
+    /// How many messages it took.
+    pub messages: u64,
+    /// The CRC-32 of all messages, one after the other.
+    pub checksum: u32,
+}
+
+/// Why an entry of a term was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum LedgerRefused {
+    /// The term has lifted or inherited before.
+    #[error("term {0} has lifted before")]
+    HoldsAlready(u64),
+    /// Another term lifted or inherited last, or none did.
+    #[error("term {holder} holds the chunks, not term {term}")]
+    NotHolder {
+        /// The term of the entry.
+        term: u64,
+        /// The term that holds the chunks. 0 for none.
+        holder: u64,
+    },
+    /// The term has left its chunks to the next one.
+    #[error("term {0} has left its chunks to the next term")]
+    Left(u64),
+    /// Nothing was left to this node, something else was, or a lift came between.
+    #[error("node {0} was left nothing like that")]
+    NotHeir(NodeId),
+}
+
+impl Ledger {
+    /// Gives `term` a chunk of every live section. Returns the number of its lift.
+    ///
+    /// # Errors
+    /// [`LedgerRefused::HoldsAlready`] if the term has lifted or inherited before.
+    pub fn lift(&mut self, term: u64) -> Result<u64, LedgerRefused> {
+        if self.holder == term {
+            return Err(LedgerRefused::HoldsAlready(term));
+        }
+        match self.bequest.take() {
+            // The last lift was given back.
+            Some(Bequest::Lift) => {}
+            Some(Bequest::Memory { .. }) | None => self.lift += 1,
+        }
+        self.holder = term;
+        Ok(self.lift)
+    }
+
+    /// Gives `term`, led by `heir`, what was left to that node. Returns the number of the lift that goes on.
+    ///
+    /// # Errors
+    /// [`LedgerRefused::NotHeir`] if the last entry of the last holder did not leave this memory to this node.
+    pub fn inherit(
+        &mut self,
+        term: u64,
+        heir: NodeId,
+        digest: MemoryDigest,
+    ) -> Result<u64, LedgerRefused> {
+        if self.bequest != Some(Bequest::Memory { heir, digest }) {
+            return Err(LedgerRefused::NotHeir(heir));
+        }
+        self.bequest = None;
+        self.holder = term;
+        Ok(self.lift)
+    }
+
+    /// Ends the tenure of `term`: it writes nothing any more.
+    ///
+    /// # Errors
+    /// As [`Ledger::check_writer`].
+    pub fn bequeath(&mut self, term: u64, bequest: Bequest) -> Result<(), LedgerRefused> {
+        self.check_writer(term)?;
+        self.bequest = Some(bequest);
+        Ok(())
+    }
+
+    /// Checks that `term` may write sections.
+    ///
+    /// # Errors
+    /// [`LedgerRefused`] if it has neither lifted nor inherited, a later term has, or it has left its chunks.
+    pub fn check_writer(&self, term: u64) -> Result<(), LedgerRefused> {
+        if self.holder != term {
+            let holder = self.holder;
+            return Err(LedgerRefused::NotHolder { term, holder });
+        }
+        match self.bequest {
+            None => Ok(()),
+            Some(_) => Err(LedgerRefused::Left(term)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Who may write, and what is left to whom.
+
+use super::*;
+
+const DIGEST: MemoryDigest = MemoryDigest {
+    messages: 7,
+    checksum: 0xC0FFEE,
+};
+
+fn memory_for(heir: NodeId) -> Bequest {
+    Bequest::Memory {
+        heir,
+        digest: DIGEST,
+    }
+}
+
+#[test]
+fn the_term_that_lifted_writes_until_the_next_one_lifts() {
+    let mut ledger = Ledger::default();
+    let none = LedgerRefused::NotHolder { term: 1, holder: 0 };
+    assert_eq!(ledger.check_writer(1), Err(none));
+    assert_eq!(ledger.lift(1), Ok(1));
+    assert_eq!(ledger.check_writer(1), Ok(()));
+    assert_eq!(ledger.lift(1), Err(LedgerRefused::HoldsAlready(1)));
+    assert_eq!(ledger.lift(4), Ok(2));
+    let later = LedgerRefused::NotHolder { term: 1, holder: 4 };
+    assert_eq!(ledger.check_writer(1), Err(later));
+    assert_eq!(ledger.bequeath(1, Bequest::Lift), Err(later));
+}
+
+#[test]
+fn a_term_that_left_its_chunks_writes_nothing_any_more() {
+    let mut ledger = Ledger::default();
+    ledger.lift(1).unwrap();
+    ledger.bequeath(1, memory_for(2)).unwrap();
+    assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Left(1)));
+    assert_eq!(
+        ledger.bequeath(1, Bequest::Lift),
+        Err(LedgerRefused::Left(1))
+    );
+    assert_eq!(ledger.lift(1), Err(LedgerRefused::HoldsAlready(1)));
+}
+
+#[test]
+fn the_heir_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_lift() {
+    let mut ledger = Ledger::default();
+    ledger.lift(1).unwrap();
+    ledger.bequeath(1, memory_for(2)).unwrap();
+    let other = MemoryDigest {
+        checksum: 1,
+        ..DIGEST
+    };
+    assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotHeir(3)));
+    assert_eq!(ledger.inherit(2, 2, other), Err(LedgerRefused::NotHeir(2)));
+    // A term in which nothing was written comes between.
+    assert_eq!(ledger.inherit(3, 2, DIGEST), Ok(1));
+    assert_eq!(ledger.check_writer(3), Ok(()));
+    assert_eq!(ledger.inherit(4, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+}
+
+#[test]
+fn an_heir_that_comes_after_another_terms_lift_gets_nothing() {
+    let mut ledger = Ledger::default();
+    ledger.lift(1).unwrap();
+    ledger.bequeath(1, memory_for(2)).unwrap();
+    assert_eq!(ledger.lift(2), Ok(2));
+    assert_eq!(ledger.inherit(3, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+}
+
+#[test]
+fn a_lift_that_was_given_back_is_given_again_and_one_that_was_left_to_an_heir_is_not() {
+    let mut ledger = Ledger::default();
+    ledger.lift(1).unwrap();
+    ledger.bequeath(1, Bequest::Lift).unwrap();
+    assert_eq!(ledger.inherit(2, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+    assert_eq!(ledger.lift(2), Ok(1));
+    assert_eq!(ledger.bequest, None);
+    ledger.bequeath(2, memory_for(3)).unwrap();
+    assert_eq!(ledger.lift(3), Ok(2));
+}
