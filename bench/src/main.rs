@@ -11,9 +11,7 @@ mod error;
 mod load;
 mod options;
 mod peers;
-mod plot;
 mod recorder;
-mod report;
 mod round;
 mod run;
 mod stream;
@@ -23,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use options::RunOptions;
+use run::RunOptions;
 
 #[derive(Debug, Parser)]
 #[command(version, about)]

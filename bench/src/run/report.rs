@@ -5,11 +5,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::{
-    options::{Door, RunOptions},
-    round::RoundResult,
-    target::Target,
-};
+use super::options::RunOptions;
+use crate::{options::Door, round::RoundResult, target::Target};
 
 /// The results of one side, round by round.
 pub struct Side {

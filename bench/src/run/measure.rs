@@ -5,13 +5,17 @@ use std::{
     time::Duration,
 };
 
+use super::{
+    options::{Against, RunOptions},
+    plot,
+    report::{Report, Side},
+};
 use crate::{
     child::Directory,
     cluster, echo,
     error::Error,
-    options::{Against, Door, Fence, RunOptions, Via},
-    peers, plot,
-    report::{Report, Side},
+    options::{Door, Fence, Via},
+    peers,
     round::{self, RoundResult},
     target::Target,
 };

@@ -11,7 +11,8 @@ use plotters::{
     style::{Color, RGBColor, WHITE},
 };
 
-use crate::{error::Error, report::Report};
+use super::report::Report;
+use crate::error::Error;
 
 /// Width and height of the plot, in pixels.
 const SIZE: (u32, u32) = (1_000, 480);
