@@ -8,7 +8,7 @@ use std::{
 use crate::{
     child::{Directory, Process, free_ports, this_program},
     error::Error,
-    options::Fence,
+    options::ClusterOptions,
     target::{NAMESPACE, Server, Target},
 };
 use ratchet_client::{Client, Code, api};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If there is no such file.
-pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
+fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     let program = match named {
         Some(named) => named.to_owned(),
         None => this_program()?.with_file_name("ratchet"),
@@ -44,22 +44,22 @@ fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
 /// Starts a cluster of `nodes` nodes on this machine.
 ///
 /// # Errors
-/// If a node does not start or answer; with the end of its log.
+/// If there is no such program, or if a node does not start or answer; with the end of its log.
 pub async fn start(
     directory: &Directory,
-    program: &Path,
     name: &'static str,
     nodes: u64,
-    fence: Fence,
-    step: u64,
+    options: &ClusterOptions,
 ) -> Result<Target, Error> {
-    let ports = free_ports(2 * nodes as usize)?;
-    let (clients, peers) = ports.split_at(nodes as usize);
+    let program = program(options.binary.as_deref())?;
+    let ports = free_ports(3 * nodes as usize)?;
+    let (clients, others) = ports.split_at(nodes as usize);
+    let (peers, metrics) = others.split_at(nodes as usize);
     let founders: Vec<String> = (peers.iter().zip(1..))
         .map(|(peer, id)| format!("{id}={peer}"))
         .collect();
     let mut servers = Vec::new();
-    for ((client, peer), id) in clients.iter().zip(peers).zip(1u64..) {
+    for (((client, peer), metrics), id) in clients.iter().zip(peers).zip(metrics).zip(1..) {
         let data = directory.place(&format!("{name}-{id}"));
         let args = [
             "start".to_owned(),
@@ -68,28 +68,29 @@ pub async fn start(
             format!("--data-dir={}", data.display()),
             format!("--listen={client}"),
             format!("--peer-listen={peer}"),
-            "--metrics-listen=off".to_owned(),
+            format!("--metrics-listen={metrics}"),
             format!("--peers={}", founders.join(",")),
-            format!("--fence={}", fence.name()),
+            format!("--fence={}", options.fence.name()),
         ];
         let node = format!("{name} node {id}");
         servers.push(Server {
             id,
             address: client.to_string(),
-            process: Some(Process::start(directory, &node, program, &args, false)?),
+            metrics: Some(metrics.to_string()),
+            process: Some(Process::start(directory, &node, &program, &args, false)?),
         });
     }
     let addresses: Vec<String> = servers
         .iter()
         .map(|server| server.address.clone())
         .collect();
-    let found = found(&addresses, Some(step)).await;
+    let found = found(&addresses, Some(options)).await;
     let leader = match (
         found,
         servers.first().and_then(|server| server.process.as_ref()),
     ) {
         (Ok(leader), _) => leader,
-        (Err(_), Some(process)) => return Err(process.complaint()),
+        (Err(_), Some(process)) => return Err(process.complaint("does not answer")),
         (Err(error), None) => return Err(error),
     };
     Ok(Target::new(name, servers, leader))
@@ -105,6 +106,7 @@ pub async fn running(servers: &[String]) -> Result<Target, Error> {
     let servers = status.nodes.iter().map(|node| Server {
         id: node.id,
         address: node.address.clone(),
+        metrics: None,
         process: None,
     });
     let leader = status.leader.ok_or_else(no_leader)?;
@@ -112,13 +114,14 @@ pub async fn running(servers: &[String]) -> Result<Target, Error> {
 }
 
 /// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.
-async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Error> {
+async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u64, Error> {
     let client = client(servers, PATIENCE)?;
     // This waits until there is a leader.
     client.next("book", u64::MAX).await?;
     let created = client.create_namespace(api::CreateNamespaceRequest {
         name: NAMESPACE.to_owned(),
-        step,
+        step: options.map(|options| options.step),
+        section_size: options.map(|options| options.section_size),
         ..api::CreateNamespaceRequest::default()
     });
     match created.await {

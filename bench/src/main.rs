@@ -6,16 +6,20 @@ mod call_loop;
 mod caller;
 mod child;
 mod cluster;
+mod connection;
 mod echo;
 mod error;
+mod format;
 mod load;
 mod options;
+mod output;
 mod peers;
 mod recorder;
-mod round;
 mod run;
 mod stream;
 mod target;
+mod warm;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -42,7 +46,10 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let (json, done) = match Cli::parse().command {
-        Command::Run(options) => (options.json, options.run().await),
+        Command::Run(options) => {
+            let json = options.json;
+            (json, output::print(json, options.run()).await)
+        }
         Command::Echo => (false, echo::serve().await),
     };
     match done {

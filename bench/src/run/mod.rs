@@ -4,5 +4,6 @@ mod measure;
 mod options;
 mod plot;
 mod report;
+mod round;
 
 pub use options::RunOptions;
