@@ -2,12 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
     child::{Directory, Process, free_ports, this_program},
     error::Error,
+    http,
     options::ClusterOptions,
     target::{NAMESPACE, Server, Target},
 };
@@ -15,6 +16,11 @@ use ratchet_client::{Client, Code, api};
 
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long nodes that were started again may take to catch up.
+const HEALTHY_MAX: Duration = Duration::from_secs(120);
+/// How many entries a node that has caught up may be behind, under load.
+const LAG_MAX: u64 = 1_000;
 
 /// The node's program: `named`, or `ratchet` in the directory of this program.
 ///
@@ -34,7 +40,11 @@ fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
+/// A client of the cluster at `servers`.
+///
+/// # Errors
+/// If an address is not of the form "host:port".
+pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
     Ok(Client::builder()
         .servers(servers)
         .timeout(timeout)
@@ -129,6 +139,53 @@ async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u
         created => drop(created?),
     }
     client.status().await?.leader.ok_or_else(no_leader)
+}
+
+/// The leader of a started cluster.
+///
+/// # Errors
+/// If the cluster does not answer, or has no leader.
+pub async fn leader(target: &Target) -> Result<u64, Error> {
+    let status = client(&target.addresses, PATIENCE)?.status().await?;
+    status.leader.ok_or_else(no_leader)
+}
+
+/// Waits until all nodes of a started cluster are ready and have caught up with the leader, whose id it returns.
+///
+/// # Errors
+/// If that takes too long; with the reason of the last attempt.
+pub async fn until_healthy(target: &Target) -> Result<u64, Error> {
+    let until = Instant::now() + HEALTHY_MAX;
+    loop {
+        match health(target).await {
+            Ok(leader) => return Ok(leader),
+            Err(error) if Instant::now() > until => return Err(error),
+            // Nodes do not report when they have caught up, so ask again and again.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// The id of the leader, if all nodes of `target` are ready and have caught up.
+async fn health(target: &Target) -> Result<u64, Error> {
+    for server in &target.servers {
+        let Some(address) = &server.metrics else {
+            continue;
+        };
+        // The status does not tell whether a node that was just stopped and started again runs.
+        let ready = http::get(address, "/readyz").await;
+        ready.map_err(|error| Error::other(format!("node {} is not ready: {error}", server.id)))?;
+    }
+    let status = client(&target.addresses, PATIENCE)?.status().await?;
+    let behind = |node: &&api::NodeStatus| node.missing || node.lag.is_none_or(|lag| lag > LAG_MAX);
+    match (status.leader, status.nodes.iter().find(behind)) {
+        (_, Some(node)) => Err(Error::other(format!(
+            "node {} has not caught up: its lag is {:?} entries",
+            node.id, node.lag
+        ))),
+        (Some(leader), None) if status.serving => Ok(leader),
+        _ => Err(no_leader()),
+    }
 }
 
 fn no_leader() -> Error {
