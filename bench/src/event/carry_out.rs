@@ -44,16 +44,22 @@ impl Event {
         };
         match self {
             Event::Kill => {
-                process_of(cluster, leader)?.kill();
+                let process = process_of(cluster, leader)?;
+                process.kill();
+                // The event is over. It takes the system a while to take the process down.
+                done.until = Instant::now();
+                process.end(STOP_MAX).await?;
                 done.ended.push(leader);
             }
             Event::Transfer => {
                 let client = cluster::client(&cluster.addresses, TRANSFER_MAX)?;
                 let transferred = client.transfer(None).await;
+                done.until = Instant::now();
                 done.refused = transferred.err().map(|error| error.to_string());
             }
             Event::Sigterm => {
                 stop(cluster, leader).await?;
+                done.until = Instant::now();
                 done.ended.push(leader);
             }
             Event::Rolling => {
@@ -62,9 +68,9 @@ impl Event {
                     done.ended.push(next);
                     restart_ended(cluster).await?;
                 }
+                done.until = Instant::now();
             }
         }
-        done.until = Instant::now();
         Ok(done)
     }
 }

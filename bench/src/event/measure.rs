@@ -63,19 +63,12 @@ async fn measure(event: Event, options: &EventOptions) -> Result<Printed, Error>
         )));
     }
     let directory = Directory::new()?;
-    let binaries = [
-        ("ratchet", options.cluster.binary.clone(), true),
-        (
-            "against",
-            options.against_binary.clone(),
-            options.against_binary.is_some(),
-        ),
-    ];
+    let ours = ("ratchet", options.cluster.binary.clone());
+    let theirs = options.against_binary.clone();
+    let theirs = theirs.map(|binary| ("against", Some(binary)));
     let mut measured = Vec::new();
-    for (name, binary, is_wanted) in binaries {
-        if is_wanted {
-            measured.push(Measured::start(&directory, name, binary, options, &load).await?);
-        }
+    for (name, binary) in [ours].into_iter().chain(theirs) {
+        measured.push(Measured::start(&directory, name, binary, options, &load).await?);
     }
     for round in 0..options.repeat as usize {
         for nth in 0..measured.len() {

@@ -64,10 +64,9 @@ impl Timeline {
     /// no number was received before `ms` ends.
     pub fn longest_silence(&self, ms: Range<u64>) -> Option<Silence> {
         let received = |at: &u64| self.numbers(*at..*at + 1) > 0;
-        let mut last = (0..ms.start).rev().find(received);
+        let mut last = (0..=ms.start).rev().find(received);
         let mut longest = None;
-        let mut at = ms.start;
-        while at <= self.end() {
+        for at in ms.start + 1..=self.end() {
             let ended = received(&at) || at == self.end();
             if ended && let Some(from) = last {
                 let silence = Silence { from, until: at };
@@ -81,7 +80,6 @@ impl Timeline {
                     break;
                 }
             }
-            at += 1;
         }
         longest
     }
@@ -123,6 +121,6 @@ mod tests {
     fn a_silence_without_end_counts_to_the_end_of_the_timeline() {
         let timeline = timeline(&[(10, 1), (500, 0)]);
         let silence = timeline.longest_silence(20..30).unwrap();
-        assert_eq!((silence.from, silence.ms()), (10, 489));
+        assert_eq!((silence.from, silence.ms()), (10, 490));
     }
 }
