@@ -95,6 +95,13 @@ impl Target {
             .collect();
     }
 
+    /// The id of the server that is asked first, if it is a follower.
+    pub fn first_follower(&self) -> Option<u64> {
+        let first = self.addresses.first();
+        let first = (self.servers.iter()).find(|server| Some(&server.address) == first);
+        first.map(|first| first.id).filter(|id| *id != self.leader)
+    }
+
     /// The CPU time of the leader, and of all servers, so far; `None` if they run elsewhere.
     pub fn cpu(&self) -> Option<(u64, u64)> {
         let (mut asked, mut all) = (0, 0);

@@ -29,12 +29,13 @@ pub struct Done {
 }
 
 impl Event {
-    /// Does it to `cluster`.
+    /// Does it to `cluster`. A transfer goes to a node that is not `spared`; without one, to the node that the
+    /// cluster chooses.
     ///
     /// # Errors
     /// If a process cannot be stopped or started. A transfer that the cluster refuses is no error: see
     /// [`Done::refused`].
-    pub async fn carry_out(self, cluster: &mut Target) -> Result<Done, Error> {
+    pub async fn carry_out(self, cluster: &mut Target, spared: Option<u64>) -> Result<Done, Error> {
         let (from, leader) = (Instant::now(), cluster.leader);
         let mut done = Done {
             from,
@@ -53,7 +54,9 @@ impl Event {
             }
             Event::Transfer => {
                 let client = cluster::client(&cluster.addresses, TRANSFER_MAX)?;
-                let transferred = client.transfer(None).await;
+                let mut ids = cluster.servers.iter().map(|server| server.id);
+                let to = spared.and_then(|spared| ids.find(|id| ![spared, leader].contains(id)));
+                let transferred = client.transfer(to).await;
                 done.until = Instant::now();
                 done.refused = transferred.err().map(|error| error.to_string());
             }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     analysis::{Around, START_MS},
-    carry_out::restart_ended,
+    carry_out::{Done, restart_ended},
     leaders::LeaderWatch,
     options::{Event, EventOptions, FailoverOptions, HandoverOptions},
     plot,
@@ -113,7 +113,7 @@ impl Measured {
         if options.warm_records > 0 {
             warm::touch_all(&cluster, load, options.warm_records).await?;
             // A handover might leave the keys active: in the memory of the next leader.
-            drop(Event::Kill.carry_out(&mut cluster).await?);
+            drop(Event::Kill.carry_out(&mut cluster, None).await?);
             restart_ended(&mut cluster).await?;
         }
         warm::touch_all(&cluster, load, load.keys).await?;
@@ -138,20 +138,13 @@ impl Measured {
         let name = self.side.name;
         let mut asked = self.cluster.without_processes(name);
         asked.choose(options.load.door, options.load.via)?;
+        // If it led afterwards, before and after could not be compared.
+        let asked_follower = asked.first_follower();
         let leaders = LeaderWatch::start(&self.cluster);
         let workers = Workers::start(&asked, load).await?;
         let started = workers.started();
-        let at = started + Duration::from_secs_f64(options.at);
-        let is_over = Cell::new(false);
-        let happening = async {
-            tokio::time::sleep_until(at.into()).await;
-            let done = event.carry_out(&mut self.cluster).await;
-            tokio::time::sleep(Duration::from_secs_f64(options.seconds - options.at)).await;
-            is_over.set(true);
-            done
-        };
-        let (done, seen) = tokio::join!(happening, watch(&workers, at, &is_over));
-        let leaders = leaders.led();
+        let (done, seen) = self.happen(event, options, asked_follower, &workers).await;
+        let last_leader = leaders.led().last().map(|led| led.leader);
         let failures = workers.stop().await.map_err(|error| error.within(name))?;
         let done = done?;
         let since_start = |at: Instant| (at - started).as_millis() as u64;
@@ -167,7 +160,7 @@ impl Measured {
         // What the first touch of a key skips is counted then.
         warm::touch_all(&self.cluster, load, load.keys).await?;
         let counters = Counters::read(&self.cluster).await?;
-        let leaders = leaders.into_iter().map(|led| Leader {
+        let leaders = leaders.led().into_iter().map(|led| Leader {
             term: led.term,
             node: led.leader,
             ms: millis_between(done.from, led.heard),
@@ -179,11 +172,32 @@ impl Measured {
             failures,
             skips: counters.since(&self.counters, &done.ended),
             leaders: leaders.collect(),
+            asked_follower_leads: asked_follower.map(|asked| Some(asked) == last_leader),
             refused: done.refused,
         });
         self.counters = counters;
         self.side.tell_last();
         Ok(())
+    }
+
+    /// Has the event happen while `workers` drive the cluster, and looks on until the load is over.
+    async fn happen(
+        &mut self,
+        event: Event,
+        options: &EventOptions,
+        asked_follower: Option<u64>,
+        workers: &Workers,
+    ) -> (Result<Done, Error>, Seen) {
+        let at = workers.started() + Duration::from_secs_f64(options.at);
+        let is_over = Cell::new(false);
+        let happening = async {
+            tokio::time::sleep_until(at.into()).await;
+            let done = event.carry_out(&mut self.cluster, asked_follower).await;
+            tokio::time::sleep(Duration::from_secs_f64(options.seconds - options.at)).await;
+            is_over.set(true);
+            done
+        };
+        tokio::join!(happening, watch(workers, at, &is_over))
     }
 }
 

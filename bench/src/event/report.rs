@@ -88,6 +88,34 @@ impl Side {
         events.find_map(|event| event.refused.as_ref().or(event.failures.first.as_ref()))
     }
 
+    /// What the table has no room for, line by line.
+    fn notes(&self) -> Vec<String> {
+        let seconds = self.seconds_after().into_iter();
+        let seconds: Vec<String> = seconds.map(|ratio| format!("{ratio:.2}")).collect();
+        let mut notes = vec![format!(
+            "numbers/s in each second after the silence, relative to before: {}",
+            seconds.join(" ")
+        )];
+        let events = self.events.iter();
+        let promoted = events.filter(|event| event.asked_follower_leads == Some(true));
+        match promoted.count() {
+            0 => {}
+            count => notes.push(format!(
+                "the follower that was asked leads after {count} of the events: nothing is forwarded then"
+            )),
+        }
+        let skips = self.skips().into_iter().filter(|(_, count)| *count > 0);
+        let skips = skips.map(|(cause, count)| format!("{cause} {count}"));
+        let skips: Vec<String> = skips.collect();
+        if !skips.is_empty() {
+            notes.push(format!("skipped by all events: {}", skips.join(", ")));
+        }
+        let first_error = self.first_error();
+        notes.extend(first_error.map(|error| format!("first error: {error}")));
+        let named = notes.into_iter();
+        named.map(|note| format!("{}: {note}", self.name)).collect()
+    }
+
     fn to_json(&self) -> Value {
         let mut value = json!({
             "name": self.name,
@@ -173,28 +201,8 @@ impl Report {
             }
         }
         let mut text = format!("{}\n{}", self.title, table(&rows));
-        for side in &self.sides {
-            let seconds = side.seconds_after().into_iter();
-            let seconds: Vec<String> = seconds.map(|ratio| format!("{ratio:.2}")).collect();
-            text += &format!(
-                "\n{}: numbers/s in each second after the silence, relative to before: {}",
-                side.name,
-                seconds.join(" ")
-            );
-            let skips = side.skips().into_iter().filter(|(_, count)| *count > 0);
-            let skips: Vec<String> = skips
-                .map(|(cause, count)| format!("{cause} {count}"))
-                .collect();
-            if !skips.is_empty() {
-                text += &format!(
-                    "\n{}: skipped by all events: {}",
-                    side.name,
-                    skips.join(", ")
-                );
-            }
-            if let Some(error) = side.first_error() {
-                text += &format!("\nfirst error of {}: {error}", side.name);
-            }
+        for note in self.sides.iter().flat_map(Side::notes) {
+            text += &format!("\n{note}");
         }
         text
     }

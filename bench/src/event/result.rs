@@ -75,8 +75,11 @@ pub struct EventResult {
     pub seen: Seen,
     pub failures: Failures,
     pub skips: Skips,
-    /// Who led, from before the event to the end of the load.
+    /// Who led, from the start of the load until the skipped numbers were counted.
     pub leaders: Vec<Leader>,
+    /// Whether the follower that callers asked leads at the end of the load; `None` if they asked the leader. Its
+    /// answers are then no longer forwarded.
+    pub asked_follower_leads: Option<bool>,
     /// Why the leader did not hand over, if the cluster said so.
     pub refused: Option<String>,
 }
@@ -128,6 +131,7 @@ impl EventResult {
             "skipped_by_cause": self.skips,
             "leader_changes": self.leader_changes(),
             "leaders": leaders.collect::<Vec<Value>>(),
+            "asked_follower_leads": self.asked_follower_leads,
             "slice_ms": SLICE_MS,
             "slices_from_ms": slices_from_ms,
             "slices_numbers": slices,
