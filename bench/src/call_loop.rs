@@ -13,28 +13,46 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
-use crate::{caller::Caller, load::PACER_INTERVAL, recorder::Recorder};
+use crate::{
+    caller::Caller,
+    load::{Overload, PACER_INTERVAL, PAUSE_AFTER_FAILURE},
+    recorder::Recorder,
+};
 
-/// The largest number of requests in flight in an open loop. Beyond it the run is aborted.
+/// The largest number of requests in flight in an open loop.
 const IN_FLIGHT_MAX: usize = 100_000;
 
-async fn call(caller: &mut Caller, key: u64, worker: usize, since: Instant, recorder: &Recorder) {
+/// Asks for one number, and records the outcome. False if the request failed.
+async fn call(
+    caller: &mut Caller,
+    key: u64,
+    worker: usize,
+    since: Instant,
+    recorder: &Recorder,
+) -> bool {
     let floor = recorder.floor(key);
-    match caller.call(key).await {
+    let answer = caller.call(recorder.load.id(key)).await;
+    match answer {
         Ok(number) => {
             recorder.check(key, floor, number);
             recorder.record(worker, since, 1);
+            true
         }
-        Err(why) => recorder.fail(why),
+        Err(why) => {
+            recorder.fail(why);
+            false
+        }
     }
 }
 
-/// A caller that asks again as soon as it is answered.
+/// A caller that asks again as soon as it is answered, and a little later after a failure.
 pub async fn closed_loop(mut caller: Caller, worker: usize, recorder: Arc<Recorder>) {
     let mut rng = SmallRng::seed_from_u64(recorder.load.seed.wrapping_add(worker as u64));
     while !recorder.stop.load(Relaxed) {
         let key = rng.random_range(0..recorder.load.keys);
-        call(&mut caller, key, worker, Instant::now(), &recorder).await;
+        if !call(&mut caller, key, worker, Instant::now(), &recorder).await {
+            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        }
     }
 }
 
@@ -57,23 +75,25 @@ pub fn open_loop(
     while !recorder.stop.load(Relaxed) {
         let now = Instant::now();
         while due(started, sent, rate) <= now {
+            if in_flight.load(Relaxed) >= IN_FLIGHT_MAX {
+                match recorder.load.overload {
+                    Overload::Wait => break,
+                    Overload::Abort => return recorder.abort(format!(
+                        "{IN_FLIGHT_MAX} requests wait for an answer: the server cannot serve {rate} a second; \
+                         lower --rate"
+                    )),
+                }
+            }
             let worker = sent as usize % callers.len();
             let (mut caller, since) = (callers[worker].clone(), due(started, sent, rate));
             let key = rng.random_range(0..recorder.load.keys);
             let (recorder, answered) = (recorder.clone(), in_flight.clone());
             in_flight.fetch_add(1, Relaxed);
             handle.spawn(async move {
-                call(&mut caller, key, worker, since, &recorder).await;
+                let _ = call(&mut caller, key, worker, since, &recorder).await;
                 answered.fetch_sub(1, Relaxed);
             });
             sent += 1;
-        }
-        if in_flight.load(Relaxed) > IN_FLIGHT_MAX {
-            recorder.abort(format!(
-                "more than {IN_FLIGHT_MAX} requests wait for an answer: the server cannot serve {rate} a second; \
-                 lower --rate"
-            ));
-            return;
         }
         std::thread::sleep(PACER_INTERVAL);
     }

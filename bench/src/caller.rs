@@ -2,9 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tonic::transport::Channel;
-
 use crate::{
+    connection::Connection,
     error::Error,
     load::Load,
     options::Door,
@@ -19,7 +18,7 @@ use ratchet_client::{
 /// A caller that asks for one number at a time. Clones share its connection.
 #[derive(Clone)]
 pub enum Caller {
-    Unary(SequencerClient<Channel>),
+    Unary(Connection),
     Client(Client),
     Redis(Arc<tokio::sync::Mutex<Redis>>),
     Etcd(Etcd),
@@ -33,22 +32,7 @@ impl Caller {
     /// The text of the failure, if the server refuses the request or does not answer.
     pub async fn call(&mut self, key: u64) -> Result<u64, String> {
         match self {
-            Caller::Unary(client) => {
-                let request = NextRequest {
-                    namespace: NAMESPACE.to_owned(),
-                    key: Some(api::Key {
-                        kind: Some(Kind::Id(key)),
-                    }),
-                    count: None,
-                    // The newest possible version, so that no route comes back: the benchmark chooses the server.
-                    route_version: u64::MAX,
-                    members_version: None,
-                };
-                let answer = client.next(request).await;
-                let answer =
-                    answer.map_err(|status| format!("{:?}: {}", status.code(), status.message()));
-                Ok(answer?.into_inner().first)
-            }
+            Caller::Unary(connection) => next(connection, key).await,
             Caller::Client(client) => {
                 let answer = client.next(NAMESPACE, Key::Id(key)).await;
                 answer.map_err(|error| error.to_string())
@@ -56,6 +40,34 @@ impl Caller {
             Caller::Redis(connection) => connection.lock().await.increment(key).await,
             Caller::Etcd(client) => client.put(key).await,
             Caller::TsOracle(client) => client.next().await,
+        }
+    }
+}
+
+/// One unary call.
+async fn next(connection: &Connection, key: u64) -> Result<u64, String> {
+    let link = connection.link();
+    let request = NextRequest {
+        namespace: NAMESPACE.to_owned(),
+        key: Some(api::Key {
+            kind: Some(Kind::Id(key)),
+        }),
+        count: None,
+        route_version: link.route_version,
+        members_version: None,
+    };
+    let mut client = SequencerClient::new(link.channel.clone());
+    match client.next(request).await {
+        Ok(answer) => {
+            let answer = answer.into_inner();
+            if let Some(route) = &answer.route {
+                connection.learn(route);
+            }
+            Ok(answer.first)
+        }
+        Err(status) => {
+            connection.failed(&link, status.code());
+            Err(format!("{:?}: {}", status.code(), status.message()))
         }
     }
 }
@@ -101,10 +113,8 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
                 .collect()
         }
         Protocol::Ratchet(Door::Unary | Door::Stream) => {
-            let channels = target.channels(load.connections).await?;
-            let callers = channels
-                .into_iter()
-                .map(|c| Caller::Unary(SequencerClient::new(c)));
+            let connections = target.connections(load.connections)?;
+            let callers = connections.into_iter().map(Caller::Unary);
             callers
                 .flat_map(|caller| each(caller, load.in_flight))
                 .collect()

@@ -2,11 +2,12 @@
 //! is killed (the directory then stays).
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::File,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use crate::error::Error;
@@ -34,6 +35,8 @@ impl Directory {
 /// A child process that dies with this process.
 pub struct Process {
     name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
     child: Child,
     log: PathBuf,
 }
@@ -51,27 +54,67 @@ impl Process {
         piped: bool,
     ) -> Result<Process, Error> {
         let log = directory.place(&format!("{name}.log"));
-        let failed = |what: &Path, error: std::io::Error| {
-            Error::other(format!("cannot start {name}: {}: {error}", what.display()))
-        };
-        let file = File::create(&log).map_err(|error| failed(&log, error))?;
-        let out = file.try_clone().map_err(|error| failed(&log, error))?;
-        // setpriv, of util-linux, has the kernel kill the child when this process is killed.
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(program)
-            .args(args)
-            .env_remove("RATCHET_CONFIG")
-            .stdin(Stdio::null())
-            .stdout(if piped { Stdio::piped() } else { out.into() })
-            .stderr(file)
-            .spawn()
-            .map_err(|error| failed(Path::new("setpriv"), error))?;
+        let args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
         Ok(Process {
             name: name.to_owned(),
-            child,
+            program: program.to_owned(),
+            child: spawn(name, program, &args, &log, piped)?,
+            args,
             log,
         })
+    }
+
+    /// Starts the program again, with the same arguments. It must have ended.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        debug_assert!(self.has_ended());
+        self.child = spawn(&self.name, &self.program, &self.args, &self.log, false)?;
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        // It fails if the process has ended by itself, which is as good.
+        let _ = self.child.kill();
+    }
+
+    /// SIGTERM.
+    ///
+    /// # Errors
+    /// If `kill`, of util-linux, cannot be started.
+    pub fn terminate(&mut self) -> Result<(), Error> {
+        let sent = Command::new("kill").arg(self.id().to_string()).status();
+        let sent = sent.map_err(|error| Error::other(format!("cannot start kill: {error}")))?;
+        match sent.success() || self.has_ended() {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "cannot send SIGTERM to {}: kill ended with {sent}",
+                self.name
+            ))),
+        }
+    }
+
+    /// True if the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
+    /// Waits until the process has ended, for up to `patience`.
+    ///
+    /// # Errors
+    /// If it still runs then; with the end of its log.
+    pub async fn end(&mut self, patience: Duration) -> Result<(), Error> {
+        let until = Instant::now() + patience;
+        while !self.has_ended() {
+            if Instant::now() > until {
+                return Err(self.complaint("does not end"));
+            }
+            // The end of a process is no event of the runtime, so look again and again.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
     }
 
     /// Its standard output, if it is piped; `None` the second time.
@@ -84,13 +127,13 @@ impl Process {
         self.child.id()
     }
 
-    /// The error for a process that does not answer, with the end of its log.
-    pub fn complaint(&self) -> Error {
+    /// The error for a process that `fails`, such as "does not answer", with the end of its log.
+    pub fn complaint(&self, fails: &str) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
         Error::other(format!(
-            "{} does not answer; the end of its log:\n{last}",
+            "{} {fails}; the end of its log:\n{last}",
             self.name
         ))
     }
@@ -102,6 +145,33 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a program that dies with this process. Its output is added to the file `log`.
+fn spawn(
+    name: &str,
+    program: &Path,
+    args: &[OsString],
+    log: &Path,
+    piped: bool,
+) -> Result<Child, Error> {
+    let failed = |what: &Path, error: std::io::Error| {
+        Error::other(format!("cannot start {name}: {}: {error}", what.display()))
+    };
+    let file = File::options().create(true).append(true).open(log);
+    let file = file.map_err(|error| failed(log, error))?;
+    let out = file.try_clone().map_err(|error| failed(log, error))?;
+    // setpriv, of util-linux, has the kernel kill the child when this process is killed.
+    Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(program)
+        .args(args)
+        .env_remove("RATCHET_CONFIG")
+        .stdin(Stdio::null())
+        .stdout(if piped { Stdio::piped() } else { out.into() })
+        .stderr(file)
+        .spawn()
+        .map_err(|error| failed(Path::new("setpriv"), error))
 }
 
 /// The path of this program.

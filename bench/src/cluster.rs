@@ -2,13 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
     child::{Directory, Process, free_ports, this_program},
     error::Error,
-    options::Fence,
+    http,
+    options::ClusterOptions,
     target::{NAMESPACE, Server, Target},
 };
 use ratchet_client::{Client, Code, api};
@@ -16,11 +17,16 @@ use ratchet_client::{Client, Code, api};
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long nodes that were started again may take to catch up.
+const HEALTHY_MAX: Duration = Duration::from_secs(120);
+/// How many entries a node that has caught up may be behind, under load.
+const LAG_MAX: u64 = 1_000;
+
 /// The node's program: `named`, or `ratchet` in the directory of this program.
 ///
 /// # Errors
 /// If there is no such file.
-pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
+fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     let program = match named {
         Some(named) => named.to_owned(),
         None => this_program()?.with_file_name("ratchet"),
@@ -34,7 +40,11 @@ pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     }
 }
 
-fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
+/// A client of the cluster at `servers`.
+///
+/// # Errors
+/// If an address is not of the form "host:port".
+pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
     Ok(Client::builder()
         .servers(servers)
         .timeout(timeout)
@@ -44,22 +54,22 @@ fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
 /// Starts a cluster of `nodes` nodes on this machine.
 ///
 /// # Errors
-/// If a node does not start or answer; with the end of its log.
+/// If there is no such program, or if a node does not start or answer; with the end of its log.
 pub async fn start(
     directory: &Directory,
-    program: &Path,
     name: &'static str,
     nodes: u64,
-    fence: Fence,
-    step: u64,
+    options: &ClusterOptions,
 ) -> Result<Target, Error> {
-    let ports = free_ports(2 * nodes as usize)?;
-    let (clients, peers) = ports.split_at(nodes as usize);
+    let program = program(options.binary.as_deref())?;
+    let ports = free_ports(3 * nodes as usize)?;
+    let (clients, others) = ports.split_at(nodes as usize);
+    let (peers, metrics) = others.split_at(nodes as usize);
     let founders: Vec<String> = (peers.iter().zip(1..))
         .map(|(peer, id)| format!("{id}={peer}"))
         .collect();
     let mut servers = Vec::new();
-    for ((client, peer), id) in clients.iter().zip(peers).zip(1u64..) {
+    for (((client, peer), metrics), id) in clients.iter().zip(peers).zip(metrics).zip(1..) {
         let data = directory.place(&format!("{name}-{id}"));
         let args = [
             "start".to_owned(),
@@ -68,28 +78,29 @@ pub async fn start(
             format!("--data-dir={}", data.display()),
             format!("--listen={client}"),
             format!("--peer-listen={peer}"),
-            "--metrics-listen=off".to_owned(),
+            format!("--metrics-listen={metrics}"),
             format!("--peers={}", founders.join(",")),
-            format!("--fence={}", fence.name()),
+            format!("--fence={}", options.fence.name()),
         ];
         let node = format!("{name} node {id}");
         servers.push(Server {
             id,
             address: client.to_string(),
-            process: Some(Process::start(directory, &node, program, &args, false)?),
+            metrics: Some(metrics.to_string()),
+            process: Some(Process::start(directory, &node, &program, &args, false)?),
         });
     }
     let addresses: Vec<String> = servers
         .iter()
         .map(|server| server.address.clone())
         .collect();
-    let found = found(&addresses, Some(step)).await;
+    let found = found(&addresses, Some(options)).await;
     let leader = match (
         found,
         servers.first().and_then(|server| server.process.as_ref()),
     ) {
         (Ok(leader), _) => leader,
-        (Err(_), Some(process)) => return Err(process.complaint()),
+        (Err(_), Some(process)) => return Err(process.complaint("does not answer")),
         (Err(error), None) => return Err(error),
     };
     Ok(Target::new(name, servers, leader))
@@ -105,6 +116,7 @@ pub async fn running(servers: &[String]) -> Result<Target, Error> {
     let servers = status.nodes.iter().map(|node| Server {
         id: node.id,
         address: node.address.clone(),
+        metrics: None,
         process: None,
     });
     let leader = status.leader.ok_or_else(no_leader)?;
@@ -112,13 +124,14 @@ pub async fn running(servers: &[String]) -> Result<Target, Error> {
 }
 
 /// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.
-async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Error> {
+async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u64, Error> {
     let client = client(servers, PATIENCE)?;
     // This waits until there is a leader.
     client.next("book", u64::MAX).await?;
     let created = client.create_namespace(api::CreateNamespaceRequest {
         name: NAMESPACE.to_owned(),
-        step,
+        step: options.map(|options| options.step),
+        section_size: options.map(|options| options.section_size),
         ..api::CreateNamespaceRequest::default()
     });
     match created.await {
@@ -126,6 +139,53 @@ async fn found(servers: &[String], step: Option<u64>) -> Result<u64, Error> {
         created => drop(created?),
     }
     client.status().await?.leader.ok_or_else(no_leader)
+}
+
+/// The leader of a started cluster.
+///
+/// # Errors
+/// If the cluster does not answer, or has no leader.
+pub async fn leader(target: &Target) -> Result<u64, Error> {
+    let status = client(&target.addresses, PATIENCE)?.status().await?;
+    status.leader.ok_or_else(no_leader)
+}
+
+/// Waits until all nodes of a started cluster are ready and have caught up with the leader, whose id it returns.
+///
+/// # Errors
+/// If that takes too long; with the reason of the last attempt.
+pub async fn until_healthy(target: &Target) -> Result<u64, Error> {
+    let until = Instant::now() + HEALTHY_MAX;
+    loop {
+        match health(target).await {
+            Ok(leader) => return Ok(leader),
+            Err(error) if Instant::now() > until => return Err(error),
+            // Nodes do not report when they have caught up, so ask again and again.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// The id of the leader, if all nodes of `target` are ready and have caught up.
+async fn health(target: &Target) -> Result<u64, Error> {
+    for server in &target.servers {
+        let Some(address) = &server.metrics else {
+            continue;
+        };
+        // The status does not tell whether a node that was just stopped and started again runs.
+        let ready = http::get(address, "/readyz").await;
+        ready.map_err(|error| Error::other(format!("node {} is not ready: {error}", server.id)))?;
+    }
+    let status = client(&target.addresses, PATIENCE)?.status().await?;
+    let behind = |node: &&api::NodeStatus| node.missing || node.lag.is_none_or(|lag| lag > LAG_MAX);
+    match (status.leader, status.nodes.iter().find(behind)) {
+        (_, Some(node)) => Err(Error::other(format!(
+            "node {} has not caught up: its lag is {:?} entries",
+            node.id, node.lag
+        ))),
+        (Some(leader), None) if status.serving => Ok(leader),
+        _ => Err(no_leader()),
+    }
 }
 
 fn no_leader() -> Error {

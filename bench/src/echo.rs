@@ -55,14 +55,15 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
         // The echo prints one line, as soon as it listens.
         output
             .read_line(&mut address)
-            .map_err(|_| process.complaint())?;
+            .map_err(|_| process.complaint("does not answer"))?;
     }
     if address.is_empty() {
-        return Err(process.complaint());
+        return Err(process.complaint("does not answer"));
     }
     let server = Server {
         id: 1,
         address: address.trim().to_owned(),
+        metrics: None,
         process: Some(process),
     };
     Ok(Target::new("echo", vec![server], 1))

@@ -28,6 +28,14 @@ impl Error {
         }
     }
 
+    /// The error with where it happened before its text.
+    pub fn within(self, place: &str) -> Self {
+        Error {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
+    }
+
     /// Prints the error, and returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         if json {

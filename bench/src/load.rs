@@ -1,4 +1,4 @@
-//! The load of a round.
+//! The load: what the callers request, and how.
 
 use std::time::Duration;
 
@@ -15,11 +15,35 @@ pub struct Load {
     pub batch: usize,
     /// Keys to draw from.
     pub keys: u64,
+    /// The distance between the ids of two neighbouring keys.
+    pub key_stride: u64,
     /// Requests a second in an open loop; `None` for a closed loop.
     pub rate: Option<u64>,
+    /// What an open loop does when too many requests wait for an answer.
+    pub overload: Overload,
     /// The seed for drawing keys.
     pub seed: u64,
 }
 
+/// What an open loop does when too many requests wait for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overload {
+    /// It aborts the run: the rate is too high to be measured.
+    Abort,
+    /// It sends the requests that are due when others have been answered. Their latency still counts from when
+    /// they were due. For loads that an outage is expected in.
+    Wait,
+}
+
+impl Load {
+    /// The id of a key, which is a number below `keys`.
+    pub fn id(&self, key: u64) -> u64 {
+        key.saturating_mul(self.key_stride)
+    }
+}
+
 /// How often the pacer of an open loop looks at the clock.
 pub const PACER_INTERVAL: Duration = Duration::from_micros(200);
+/// How long a caller waits after a failed request before it asks again, so that callers of a cluster without a
+/// leader do not take the processors away from it.
+pub const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);

@@ -4,26 +4,32 @@
 
 mod call_loop;
 mod caller;
+mod chart;
 mod child;
 mod cluster;
+mod connection;
 mod echo;
 mod error;
+mod event;
+mod format;
+mod http;
 mod load;
 mod options;
+mod output;
 mod peers;
-mod plot;
 mod recorder;
-mod report;
-mod round;
 mod run;
 mod stream;
 mod target;
+mod warm;
+mod workers;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use options::RunOptions;
+use event::{FailoverOptions, HandoverOptions};
+use run::RunOptions;
 
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -36,6 +42,10 @@ struct Cli {
 enum Command {
     /// Measure throughput and latency, alone or in comparison with another server
     Run(Box<RunOptions>),
+    /// Kill the leader under load, and measure what callers notice: silence, throughput around it, errors
+    Failover(Box<FailoverOptions>),
+    /// Have the leader hand over under load, and measure the same
+    Handover(Box<HandoverOptions>),
     /// Serve as the echo, a gRPC server with an empty handler, and print the address
     #[command(hide = true)]
     Echo,
@@ -44,7 +54,18 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let (json, done) = match Cli::parse().command {
-        Command::Run(options) => (options.json, options.run().await),
+        Command::Run(options) => {
+            let json = options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Failover(options) => {
+            let json = options.options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Handover(options) => {
+            let json = options.options.json;
+            (json, output::print(json, options.run()).await)
+        }
         Command::Echo => (false, echo::serve().await),
     };
     match done {

@@ -1,10 +1,11 @@
-//! The command line of `ratchet-bench run`.
+//! What the command lines of the subcommands have in common: the load, and the cluster that is started.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 
-use crate::load::Load;
+use crate::load::{Load, Overload};
 
 /// The fence of the nodes that are started for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,46 +46,12 @@ pub enum Via {
     Follower,
 }
 
-/// The other side of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Against {
-    /// A gRPC server whose handler does nothing
-    Echo,
-    /// redis-server with INCR, without persistence
-    Redis,
-    /// A three-node etcd, one put per number
-    Etcd,
-    /// A three-node tsoracle, one call per number
-    #[value(name = "tsoracle")]
-    TsOracle,
-    /// The same cluster, asked through a follower
-    Follower,
-    /// A second cluster, with the quorum fence
-    Quorum,
-}
-
-/// The options of `ratchet-bench run`.
+/// The options of the load.
 #[derive(Debug, Args)]
-pub struct RunOptions {
-    /// Servers of a running cluster, "host:port", separated by commas; without any, a cluster is started
-    /// for the run. Numbers of the namespace "bench" are used up
-    #[arg(long, value_delimiter = ',')]
-    pub server: Vec<String>,
+pub struct LoadOptions {
     /// How numbers are requested
     #[arg(long, value_enum, default_value_t = Door::Unary)]
     pub door: Door,
-    /// The other side of a comparison, measured in alternating rounds
-    #[arg(long, value_enum)]
-    pub against: Option<Against>,
-    /// How numbers are requested from the other side [default: as from the cluster]
-    #[arg(long, value_enum, requires = "against")]
-    pub against_door: Option<Door>,
-    /// Duration of all rounds together, in seconds
-    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Number of rounds for each side [default: 5, or 1 without --against]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub rounds: Option<u32>,
     /// Number of connections (doors unary and stream)
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
@@ -100,6 +67,10 @@ pub struct RunOptions {
     /// Number of keys, from which each request draws at random
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub keys: u64,
+    /// Distance between the ids of two neighbouring keys: with shared sections, a great one spreads few keys
+    /// over many sections
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub key_stride: u64,
     /// Open loop: send this many requests a second in all, however slow the answers are; latency counts
     /// from when a request was due
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -107,50 +78,103 @@ pub struct RunOptions {
     /// The node that is asked
     #[arg(long, value_enum, default_value_t = Via::Leader)]
     pub via: Via,
-    /// Number of nodes of the started cluster
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=7),
-          conflicts_with = "server")]
-    pub nodes: u64,
-    /// The fence of the started cluster
-    #[arg(long, value_enum, default_value_t = Fence::Lease, conflicts_with = "server")]
-    pub fence: Fence,
-    /// The step of the namespace, in a started cluster
-    #[arg(long, default_value_t = 10_000, conflicts_with = "server")]
-    pub step: u64,
     /// Seed for drawing keys
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write a plot of latency over time to this file, as SVG
-    #[arg(long)]
-    pub plot: Option<PathBuf>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The node's program, for started clusters [default: `ratchet` in the directory of this program]
-    #[arg(long)]
-    pub binary: Option<PathBuf>,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.5..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!(
-            "{text} is not a number of seconds from 0.5 to 86400"
-        )),
-    }
-}
-
-impl RunOptions {
-    /// The load of each round.
-    pub fn load(&self) -> Load {
-        Load {
+impl LoadOptions {
+    /// The load that the options ask for.
+    ///
+    /// # Errors
+    /// The text, if the options contradict each other.
+    pub fn load(&self, overload: Overload) -> Result<Load, String> {
+        if self.door != Door::Stream && self.batch > 1 {
+            return Err(format!(
+                "--batch {} needs --door stream; the other doors ask for one key at a time",
+                self.batch
+            ));
+        }
+        Ok(Load {
             connections: self.connections as usize,
             in_flight: self.in_flight as usize,
             tasks: self.tasks as usize,
             batch: self.batch as usize,
             keys: self.keys,
+            key_stride: self.key_stride,
             rate: self.rate,
+            overload,
             seed: self.seed,
-        }
+        })
+    }
+
+    /// The options for a report in JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "door": format!("{:?}", self.door).to_lowercase(),
+            "via": format!("{:?}", self.via).to_lowercase(),
+            "connections": self.connections,
+            "in_flight": self.in_flight,
+            "tasks": self.tasks,
+            "batch": self.batch,
+            "keys": self.keys,
+            "key_stride": self.key_stride,
+            "rate": self.rate,
+            "seed": self.seed,
+        })
+    }
+
+    /// The load in a few words, for a title.
+    pub fn to_text(&self) -> String {
+        let how = match self.door {
+            Door::Client => format!("{} tasks", self.tasks),
+            Door::Unary | Door::Stream => {
+                format!("{} x {} in flight", self.connections, self.in_flight)
+            }
+        };
+        let rate = self.rate.map(|rate| format!(", {rate} requests/s"));
+        let rate = rate.unwrap_or_default();
+        format!("{:?}, {how}, {} keys{rate}", self.door, self.keys)
+    }
+}
+
+/// The options of a cluster that is started for the run.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterOptions {
+    /// The fence of the started cluster
+    #[arg(long, value_enum, default_value_t = Fence::Lease)]
+    pub fence: Fence,
+    /// The step of the namespace, in a started cluster
+    #[arg(long, default_value_t = 10_000)]
+    pub step: u64,
+    /// How many neighbouring ids of the namespace share a section, in a started cluster
+    #[arg(long, default_value_t = 1)]
+    pub section_size: u64,
+    /// The node's program, for started clusters [default: `ratchet` in the directory of this program]
+    #[arg(long)]
+    pub binary: Option<PathBuf>,
+}
+
+impl ClusterOptions {
+    /// The options for a report in JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "fence": self.fence.name(),
+            "step": self.step,
+            "section_size": self.section_size,
+        })
+    }
+}
+
+/// Parses a number of seconds.
+///
+/// # Errors
+/// The text, if it is not a number from 0.5 to a day.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.5..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "{text} is not a number of seconds from 0.5 to 86400"
+        )),
     }
 }

@@ -19,14 +19,47 @@ pub struct Recorder {
     pub load: Load,
     /// True once the workers are to stop.
     pub stop: AtomicBool,
-    latencies: Vec<Mutex<Histogram<u64>>>,
-    numbers: Vec<AtomicU64>,
+    /// When the round began.
+    pub started: Instant,
+    stripes: Vec<Mutex<Records>>,
     /// The number of failed requests, and the first error.
     pub errors: Mutex<(u64, Option<String>)>,
     /// Why the run was aborted.
     pub aborted: Mutex<Option<String>>,
     /// The greatest number received of each key; empty if numbers are not checked.
     floors: Vec<AtomicU64>,
+}
+
+/// What was recorded since the last look.
+pub struct Records {
+    /// The latency of each request that was answered.
+    pub latencies: Histogram<u64>,
+    /// When numbers were received. In no order, and a millisecond may come several times.
+    pub receipts: Vec<Receipt>,
+}
+
+/// The numbers that were received within one millisecond.
+#[derive(Debug, Clone, Copy)]
+pub struct Receipt {
+    /// The millisecond, since the round began.
+    pub ms: u64,
+    /// How many numbers.
+    pub numbers: u64,
+}
+
+impl Records {
+    /// No records.
+    pub fn new() -> Records {
+        Records {
+            latencies: histogram(),
+            receipts: Vec::new(),
+        }
+    }
+
+    /// How many numbers were received.
+    pub fn numbers(&self) -> u64 {
+        self.receipts.iter().map(|receipt| receipt.numbers).sum()
+    }
 }
 
 /// An empty histogram of latencies.
@@ -42,8 +75,8 @@ impl Recorder {
         Recorder {
             load: load.clone(),
             stop: AtomicBool::new(false),
-            latencies: (0..STRIPES).map(|_| Mutex::new(histogram())).collect(),
-            numbers: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            started: Instant::now(),
+            stripes: (0..STRIPES).map(|_| Mutex::new(Records::new())).collect(),
             errors: Mutex::default(),
             aborted: Mutex::default(),
             floors: (0..keys).map(|_| AtomicU64::new(0)).collect(),
@@ -52,11 +85,15 @@ impl Recorder {
 
     /// Records an answer with `numbers` numbers. Latency counts from `since`.
     pub fn record(&self, worker: usize, since: Instant, numbers: u64) {
-        let nanos = since.elapsed().as_nanos() as u64;
-        self.latencies[worker % STRIPES]
-            .lock()
-            .saturating_record(nanos);
-        self.numbers[worker % STRIPES].fetch_add(numbers, Relaxed);
+        let now = Instant::now();
+        let nanos = now.saturating_duration_since(since).as_nanos() as u64;
+        let ms = (now - self.started).as_millis() as u64;
+        let mut records = self.stripes[worker % STRIPES].lock();
+        records.latencies.saturating_record(nanos);
+        match records.receipts.last_mut() {
+            Some(last) if last.ms == ms => last.numbers += numbers,
+            _ => records.receipts.push(Receipt { ms, numbers }),
+        }
     }
 
     /// Records a failed request.
@@ -90,30 +127,24 @@ impl Recorder {
         }
     }
 
-    /// Takes the latencies recorded since the last time. `spare` saves an allocation.
-    pub fn drain(&self, spare: &mut Histogram<u64>) -> Histogram<u64> {
-        let mut all = histogram();
-        for latencies in &self.latencies {
-            spare.clear();
-            std::mem::swap(&mut *latencies.lock(), spare);
+    /// Takes what was recorded since the last time. `spare`, of no records, saves allocations.
+    pub fn drain(&self, spare: &mut Records) -> Records {
+        let mut all = Records::new();
+        for stripe in &self.stripes {
+            std::mem::swap(&mut *stripe.lock(), spare);
             // It cannot fail: all histograms have the same bounds.
-            let _ = all.add(&*spare);
+            let _ = all.latencies.add(&spare.latencies);
+            all.receipts.append(&mut spare.receipts);
+            spare.latencies.clear();
         }
         all
-    }
-
-    /// The number of numbers received so far.
-    pub fn count(&self) -> u64 {
-        self.numbers
-            .iter()
-            .map(|numbers| numbers.load(Relaxed))
-            .sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Overload;
 
     #[test]
     fn a_number_not_above_one_received_before_the_request_aborts_the_run() {
@@ -123,7 +154,9 @@ mod tests {
             tasks: 1,
             batch: 1,
             keys: 2,
+            key_stride: 1,
             rate: None,
+            overload: Overload::Abort,
             seed: 1,
         };
         let recorder = Recorder::new(&load, true);

@@ -1,4 +1,4 @@
-//! Drives `NextMany`: keeps a window of messages in flight on each stream.
+//! Drives `NextMany`: keeps a window of messages in flight on each stream, and opens another when one ends.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -12,24 +12,25 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming, transport::Channel};
+use tonic::{Status, Streaming};
 
-use crate::{load::PACER_INTERVAL, recorder::Recorder, target::NAMESPACE};
+use crate::{
+    connection::{Connection, Link},
+    load::{PACER_INTERVAL, PAUSE_AFTER_FAILURE},
+    recorder::Recorder,
+    target::NAMESPACE,
+};
 use ratchet_client::api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient};
 
 /// The largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Starts one worker for each of `channels`, and in an open loop a pacer.
-pub fn start(channels: Vec<Channel>, recorder: &Arc<Recorder>, workers: &mut JoinSet<()>) {
+/// Starts one worker for each of `connections`, and in an open loop a pacer.
+pub fn start(connections: Vec<Connection>, recorder: &Arc<Recorder>, workers: &mut JoinSet<()>) {
     let ticks = Arc::new(Notify::new());
-    for (place, channel) in channels.into_iter().enumerate() {
+    for (place, connection) in connections.into_iter().enumerate() {
         let (recorder, ticks) = (recorder.clone(), ticks.clone());
-        workers.spawn(async move {
-            if let Err(status) = ask(channel, place, &recorder, &ticks).await {
-                recorder.fail(format!("{:?}: {}", status.code(), status.message()));
-            }
-        });
+        workers.spawn(async move { ask(&connection, place, &recorder, &ticks).await });
     }
     if recorder.load.rate.is_some() {
         let recorder = recorder.clone();
@@ -45,6 +46,10 @@ pub fn start(channels: Vec<Channel>, recorder: &Arc<Recorder>, workers: &mut Joi
     }
 }
 
+fn ended() -> Status {
+    Status::unavailable("the server ended the stream")
+}
+
 /// A message in flight.
 #[derive(Clone, Copy)]
 struct InFlight {
@@ -54,12 +59,11 @@ struct InFlight {
     floor: u64,
 }
 
-/// One stream, and its messages in flight.
+/// The messages in flight of one worker, on one stream at a time.
 struct Window<'a> {
     recorder: &'a Recorder,
     place: usize,
     rng: SmallRng,
-    messages: mpsc::Sender<NextManyRequest>,
     /// The messages in flight, by id.
     sent: Vec<Option<InFlight>>,
     /// The ids that are not in use.
@@ -71,25 +75,13 @@ struct Window<'a> {
     pace: Option<Duration>,
 }
 
-async fn ask(
-    channel: Channel,
-    place: usize,
-    recorder: &Recorder,
-    ticks: &Notify,
-) -> Result<(), Status> {
+/// Keeps a window of messages in flight, on one stream after the other.
+async fn ask(connection: &Connection, place: usize, recorder: &Recorder, ticks: &Notify) {
     let window = recorder.load.in_flight;
-    let (messages, outgoing) = mpsc::channel(window);
-    let client = SequencerClient::new(channel);
-    let mut answers: Streaming<NextManyResponse> = client
-        .max_decoding_message_size(ANSWER_BYTES_MAX)
-        .next_many(ReceiverStream::new(outgoing))
-        .await?
-        .into_inner();
     let mut window = Window {
         recorder,
         place,
         rng: SmallRng::seed_from_u64(recorder.load.seed.wrapping_add(place as u64)),
-        messages,
         sent: vec![None; window],
         free: (0..window).collect(),
         started: Instant::now(),
@@ -98,21 +90,66 @@ async fn ask(
             .map(|rate| Duration::from_secs_f64(recorder.load.connections as f64 / rate as f64)),
     };
     while !recorder.stop.load(Relaxed) {
-        window.fill().await?;
-        let answer = tokio::select! {
-            biased;
-            answer = answers.next() => answer,
-            () = ticks.notified(), if window.pace.is_some() => continue,
-        };
-        let answer = answer.ok_or_else(|| Status::unavailable("the server ended the stream"))?;
-        window.answered(answer?);
+        let link = connection.link();
+        if let Err(status) = window.use_stream(connection, &link, ticks).await {
+            window.lose(&status);
+            connection.failed(&link, status.code());
+            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        }
     }
-    Ok(())
 }
 
 impl Window<'_> {
+    /// Opens a stream, and uses it until the run ends or the connection moves to another server. Then no message
+    /// is in flight.
+    async fn use_stream(
+        &mut self,
+        connection: &Connection,
+        link: &Link,
+        ticks: &Notify,
+    ) -> Result<(), Status> {
+        let (messages, outgoing) = mpsc::channel(self.sent.len());
+        let mut answers: Streaming<NextManyResponse> = SequencerClient::new(link.channel.clone())
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+            .next_many(ReceiverStream::new(outgoing))
+            .await?
+            .into_inner();
+        while !self.recorder.stop.load(Relaxed) {
+            if connection.is_at(link) {
+                self.fill(&messages, link.route_version).await?;
+            } else if self.free.len() == self.sent.len() {
+                return Ok(());
+            }
+            let answer = tokio::select! {
+                biased;
+                answer = answers.next() => answer,
+                () = ticks.notified(), if self.pace.is_some() => continue,
+            };
+            let mut answer = answer.ok_or_else(ended)??;
+            if let Some(route) = answer.route.take() {
+                connection.learn(&route);
+            }
+            self.answered(answer);
+        }
+        Ok(())
+    }
+
+    /// Counts the messages in flight, or the stream if there are none, as failed.
+    fn lose(&mut self, status: &Status) {
+        let lost = self.sent.iter_mut().filter_map(Option::take).count();
+        self.free = (0..self.sent.len()).collect();
+        for _ in 0..lost.max(1) {
+            let why = format!("{:?}: {}", status.code(), status.message());
+            self.recorder.fail(why);
+        }
+    }
+
     /// Sends the messages that are due, as far as the window allows.
-    async fn fill(&mut self) -> Result<(), Status> {
+    async fn fill(
+        &mut self,
+        messages: &mpsc::Sender<NextManyRequest>,
+        route_version: u64,
+    ) -> Result<(), Status> {
         while let Some(&id) = self.free.last() {
             let now = Instant::now();
             let since = match self.pace {
@@ -124,22 +161,20 @@ impl Window<'_> {
             };
             self.free.pop();
             self.count += 1;
-            let keys = self.recorder.load.keys;
-            let ids = (0..self.recorder.load.batch).map(|_| self.rng.random_range(0..keys));
-            let ids: Vec<u64> = ids.collect();
-            let key = ids[0];
+            let load = &self.recorder.load;
+            let keys = (0..load.batch).map(|_| self.rng.random_range(0..load.keys));
+            let keys: Vec<u64> = keys.collect();
+            let key = keys[0];
             let floor = self.recorder.floor(key);
             self.sent[id] = Some(InFlight { since, key, floor });
             let request = NextManyRequest {
                 id: id as u64,
                 namespace: NAMESPACE.to_owned(),
-                ids,
-                // The newest possible version, so that no route comes back: the benchmark chooses the server.
-                route_version: u64::MAX,
+                ids: keys.iter().map(|key| load.id(*key)).collect(),
+                route_version,
                 ..NextManyRequest::default()
             };
-            let sent = self.messages.send(request).await;
-            sent.map_err(|_| Status::unavailable("the server ended the stream"))?;
+            messages.send(request).await.map_err(|_| ended())?;
         }
         Ok(())
     }

@@ -1,16 +1,13 @@
 //! A target: what is measured, a cluster or a server to compare it with.
 
-use std::time::Duration;
-
-use futures::future::join_all;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 use crate::{
     child::{Process, cpu_nanos},
+    connection::{Connection, connect},
     error::Error,
     options::{Door, Via},
 };
-use ratchet_client::Client;
 
 /// The namespace whose numbers are used up.
 pub const NAMESPACE: &str = "bench";
@@ -19,6 +16,8 @@ pub const NAMESPACE: &str = "bench";
 pub struct Server {
     pub id: u64,
     pub address: String,
+    /// Where it serves /metrics; `None` for other products' servers, and for those of a running cluster.
+    pub metrics: Option<String>,
     pub process: Option<Process>,
 }
 
@@ -37,9 +36,9 @@ pub struct Target {
     pub servers: Vec<Server>,
     pub leader: u64,
     pub protocol: Protocol,
-    /// The addresses that are asked: one; for the client library all that it may use, the chosen one first.
+    /// The addresses of all servers, the one that is asked first. The others are asked if it fails.
     pub addresses: Vec<String>,
-    /// Whether the client library follows the leader.
+    /// Whether callers move with the leader. Otherwise they stay with a server until it fails.
     pub follow_leader: bool,
     /// Whether the numbers are checked to grow.
     pub is_checked: bool,
@@ -48,17 +47,17 @@ pub struct Target {
 impl Target {
     /// A target that is asked at its leader, by unary calls.
     pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
-        Target {
+        let mut target = Target {
             name,
-            addresses: (servers.iter().filter(|server| server.id == leader))
-                .map(|server| server.address.clone())
-                .collect(),
+            addresses: Vec::new(),
             servers,
             leader,
             protocol: Protocol::Ratchet(Door::Unary),
             follow_leader: true,
             is_checked: name != "echo",
-        }
+        };
+        target.order_addresses(Via::Leader);
+        target
     }
 
     /// The same servers under another name. Their processes stay with this target.
@@ -66,6 +65,7 @@ impl Target {
         let servers = self.servers.iter().map(|server| Server {
             id: server.id,
             address: server.address.clone(),
+            metrics: server.metrics.clone(),
             process: None,
         });
         Target::new(name, servers.collect(), self.leader)
@@ -76,43 +76,30 @@ impl Target {
     /// # Errors
     /// If the cluster has no such node.
     pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Error> {
-        self.protocol = Protocol::Ratchet(door);
-        let leader = self.leader;
-        let wanted = |server: &&Server| (server.id == leader) == (via == Via::Leader);
-        let server = self.servers.iter().find(wanted).ok_or_else(|| {
-            Error::other(format!(
-                "the cluster of {} nodes has no follower",
-                self.servers.len()
-            ))
-        })?;
-        self.follow_leader = via == Via::Leader;
-        self.addresses = vec![server.address.clone()];
-        if door == Door::Client && self.follow_leader {
-            let others = self.servers.iter().filter(|other| other.id != server.id);
-            self.addresses
-                .extend(others.map(|other| other.address.clone()));
+        if via == Via::Follower && self.servers.len() < 2 {
+            return Err(Error::other("a cluster of one node has no follower"));
         }
+        self.protocol = Protocol::Ratchet(door);
+        self.follow_leader = via == Via::Leader;
+        self.order_addresses(via);
         Ok(())
     }
 
-    /// Takes a number of each key, so that no key is cold.
-    ///
-    /// # Errors
-    /// If the cluster does not answer.
-    pub async fn warm(&self, keys: u64) -> Result<(), Error> {
-        let servers: Vec<String> = self.servers.iter().map(|s| s.address.clone()).collect();
-        let client = Client::builder()
-            .servers(servers)
-            .timeout(Duration::from_secs(60))
-            .build()?;
-        let all: Vec<u64> = (0..keys).collect();
-        for some in all.chunks(32_768) {
-            let asked = some.iter().map(|key| client.next(NAMESPACE, *key));
-            for answer in join_all(asked).await {
-                answer?;
-            }
-        }
-        Ok(())
+    /// Puts the leader first, or last.
+    fn order_addresses(&mut self, via: Via) {
+        let mut servers: Vec<&Server> = self.servers.iter().collect();
+        servers.sort_by_key(|server| (server.id == self.leader) != (via == Via::Leader));
+        self.addresses = servers
+            .iter()
+            .map(|server| server.address.clone())
+            .collect();
+    }
+
+    /// The id of the server that is asked first, if it is a follower.
+    pub fn first_follower(&self) -> Option<u64> {
+        let first = self.addresses.first();
+        let first = (self.servers.iter()).find(|server| Some(&server.address) == first);
+        first.map(|first| first.id).filter(|id| *id != self.leader)
     }
 
     /// The CPU time of the leader, and of all servers, so far; `None` if they run elsewhere.
@@ -126,31 +113,26 @@ impl Target {
         Some((asked, all))
     }
 
-    /// Opens `count` connections to the servers that are asked.
+    /// `count` connections to Ratchet.
     ///
     /// # Errors
-    /// If a server cannot be connected to.
+    /// If an address cannot be used.
+    pub fn connections(&self, count: usize) -> Result<Vec<Connection>, Error> {
+        let connections = (0..count).map(|_| Connection::new(&self.addresses, self.follow_leader));
+        connections.collect()
+    }
+
+    /// Opens `count` connections to the server that is asked, which is another product's.
+    ///
+    /// # Errors
+    /// If the server cannot be connected to.
     pub async fn channels(&self, count: usize) -> Result<Vec<Channel>, Error> {
         let mut channels = Vec::with_capacity(count);
-        for server in self.addresses.iter().cycle().take(count) {
+        for server in self.addresses.iter().take(1).cycle().take(count) {
             channels.push(connect(server).await?);
         }
         Ok(channels)
     }
-}
-
-/// Connects to a server.
-///
-/// # Errors
-/// If the server cannot be connected to.
-pub async fn connect(server: &str) -> Result<Channel, Error> {
-    let failed = |error: tonic::transport::Error| {
-        Error::other(format!(
-            "cannot connect to {server}: {error}; is it running?"
-        ))
-    };
-    let endpoint = Endpoint::from_shared(format!("http://{server}")).map_err(failed)?;
-    endpoint.tcp_nodelay(true).connect().await.map_err(failed)
 }
 
 #[cfg(test)]
@@ -161,22 +143,22 @@ mod tests {
         let servers = (1..=3).map(|id| Server {
             id,
             address: format!("node-{id}:7600"),
+            metrics: None,
             process: None,
         });
         Target::new("ratchet", servers.collect(), 2)
     }
 
     #[test]
-    fn the_client_library_gets_all_nodes_and_the_other_doors_only_the_measured_one() {
-        let asked = |door, via| {
+    fn the_chosen_server_is_asked_first_and_the_others_if_it_fails() {
+        let asked = |via| {
             let mut target = target();
-            target.choose(door, via).expect("there is one");
-            target.addresses.join(" ")
+            target.choose(Door::Unary, via).expect("there is one");
+            (target.addresses.join(" "), target.follow_leader)
         };
-        let all = "node-2:7600 node-1:7600 node-3:7600";
-        assert_eq!(asked(Door::Client, Via::Leader), all);
-        assert_eq!(asked(Door::Client, Via::Follower), "node-1:7600");
-        assert_eq!(asked(Door::Unary, Via::Leader), "node-2:7600");
-        assert_eq!(asked(Door::Stream, Via::Follower), "node-1:7600");
+        let leader_first = "node-2:7600 node-1:7600 node-3:7600".to_owned();
+        assert_eq!(asked(Via::Leader), (leader_first, true));
+        let leader_last = "node-1:7600 node-3:7600 node-2:7600".to_owned();
+        assert_eq!(asked(Via::Follower), (leader_last, false));
     }
 }

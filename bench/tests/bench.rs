@@ -1,13 +1,15 @@
 //! `ratchet-bench run` measures, compares, and leaves nothing behind.
 
+mod common;
+
 use std::{
     collections::BTreeSet,
     net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use common::{bench, command, node, processes_of, report};
 use ratchet_client::Client;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -25,58 +27,16 @@ impl Drop for Process {
     }
 }
 
-/// The benchmark, without the environment of this process.
-fn command(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet-bench"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command.env_clear().env("TMPDIR", dir).env("PATH", path);
-    command.arg("run").stdin(Stdio::null());
-    command
-}
-
-/// Runs a benchmark whose files go to `dir`.
-fn bench(dir: &Path, args: &[&str]) -> Output {
-    command(dir).args(args).output().expect("it runs")
-}
-
-/// The node's program, in the directory of the benchmark's.
-fn node() -> PathBuf {
-    let node = Path::new(env!("CARGO_BIN_EXE_ratchet-bench")).with_file_name("ratchet");
-    assert!(node.is_file(), "first: cargo build --bin ratchet");
-    node
-}
-
-fn report(output: &Output) -> Value {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-/// The processes whose command line or environment names `dir`.
-fn processes_of(dir: &Path) -> BTreeSet<u32> {
-    let named = |id: &u32| {
-        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        let dir = dir.to_str().expect("a path");
-        [command, environment]
-            .iter()
-            .any(|text| String::from_utf8_lossy(text).contains(dir))
-    };
-    let all = std::fs::read_dir("/proc").expect("/proc");
-    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(named)
-        .collect()
-}
-
 #[test]
 fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
     let dir = TempDir::new().unwrap();
     let plot = dir.path().join("latency.svg");
     let args = ["--against", "echo", "--seconds", "2", "--json", "--plot"];
-    let output = bench(dir.path(), &[&args[..], &[plot.to_str().unwrap()]].concat());
+    let output = bench(
+        dir.path(),
+        "run",
+        &[&args[..], &[plot.to_str().unwrap()]].concat(),
+    );
     let report = report(&output);
     for field in ["ratio_throughput", "ratio_p50", "ratio_p99", "ratio_p999"] {
         let ratio = report[field].as_f64().expect(field);
@@ -107,14 +67,14 @@ fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
     for door in ["unary", "stream", "client"] {
         for rate in [&[][..], &["--rate", "500"]] {
             let args = [&few[..], &["--door", door, "--tasks", "8"], rate].concat();
-            let report = report(&bench(dir.path(), &args));
+            let report = report(&bench(dir.path(), "run", &args));
             assert_eq!(report["door"], door);
             assert_eq!(report["ratchet"]["errors"], 0, "{report}");
             assert_eq!(report["against"], Value::Null);
         }
     }
     let batch = ["--door", "stream", "--batch", "100"];
-    let report = report(&bench(dir.path(), &[&few[..], &batch].concat()));
+    let report = report(&bench(dir.path(), "run", &[&few[..], &batch].concat()));
     let of = |field| report["ratchet"][field].as_f64().unwrap();
     let each = of("numbers_per_second") / of("requests_per_second");
     assert!(
@@ -129,7 +89,7 @@ fn the_leader_is_compared_with_a_follower_and_with_another_fence() {
     for against in ["follower", "quorum"] {
         let few = ["--seconds", "1", "--rounds", "1", "--keys", "50", "--json"];
         let args = [&few[..], &["--door", "client", "--against", against]].concat();
-        let report = report(&bench(dir.path(), &args));
+        let report = report(&bench(dir.path(), "run", &args));
         assert_eq!(report["against"]["name"], against);
         assert_eq!(report["against"]["errors"], 0, "{report}");
     }
@@ -148,7 +108,7 @@ async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
         .spawn();
     let _node = Process(started.unwrap());
     let args = ["--seconds", "0.5", "--keys", "10", "--json", "--server"];
-    let report = report(&bench(dir.path(), &[&args[..], &[&listen]].concat()));
+    let report = report(&bench(dir.path(), "run", &[&args[..], &[&listen]].concat()));
     assert_eq!(report["ratchet"]["errors"], 0);
     assert_eq!(report["ratchet"]["server_cpu_ns_per_number"], Value::Null);
     let client = Client::builder().servers([listen]).build().unwrap();
@@ -158,7 +118,7 @@ async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
 #[test]
 fn when_the_benchmark_is_killed_every_process_that_it_started_ends() {
     let dir = TempDir::new().unwrap();
-    let mut command = command(dir.path());
+    let mut command = command(dir.path(), "run");
     command.args(["--against", "echo", "--seconds", "600"]);
     let bench = Process(command.stdout(Stdio::null()).spawn().unwrap());
     let until = |enough: &dyn Fn(usize) -> bool| {
@@ -183,7 +143,7 @@ fn when_the_benchmark_is_killed_every_process_that_it_started_ends() {
 fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     let dir = TempDir::new().unwrap();
     let refused = |args: &[&str], says: &str| {
-        let output = bench(dir.path(), args);
+        let output = bench(dir.path(), "run", args);
         assert!(!output.status.success());
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(says), "{text}");
@@ -204,7 +164,7 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     refused(&echo, "--against-door unary");
     refused(&["--binary", "/no/such/program"], "/no/such/program");
     let missing = {
-        let mut command = command(dir.path());
+        let mut command = command(dir.path(), "run");
         command.env("PATH", "/nowhere");
         let args = ["--nodes", "1", "--seconds", "1", "--against", "redis"];
         command.args(args).output().unwrap()

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     child::{Directory, Process, free_ports},
+    connection::connect,
     error::Error,
-    target::{Protocol, Server, Target, connect},
+    target::{Protocol, Server, Target},
 };
 
 /// Starts a three-node etcd.
@@ -43,6 +44,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
         servers.push(Server {
             id: id as u64,
             address: client.to_string(),
+            metrics: None,
             process: Some(Process::start(directory, &name, &program, &args, false)?),
         });
     }

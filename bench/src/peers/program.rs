@@ -33,5 +33,5 @@ pub async fn until_up<T>(
         // The server does not report when it is ready, so there is no event to wait for.
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
-    Err(process.complaint())
+    Err(process.complaint("does not answer"))
 }

@@ -36,6 +36,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let server = Server {
         id: 1,
         address,
+        metrics: None,
         process: Some(process),
     };
     let mut target = Target::new("redis", vec![server], 1);

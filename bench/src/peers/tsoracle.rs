@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     child::{Directory, Process, free_ports},
+    connection::connect,
     error::Error,
-    target::{Protocol, Server, Target, connect},
+    target::{Protocol, Server, Target},
 };
 
 /// How many bits of a timestamp count within one millisecond.
@@ -48,6 +49,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
         servers.push(Server {
             id: at as u64 + 1,
             address: ports[at].to_string(),
+            metrics: None,
             process: Some(Process::start(directory, &name, &program, &args, false)?),
         });
     }

@@ -1,64 +1,40 @@
-//! A run: starts the targets, drives them in rounds, and prints the report.
+//! A run: starts the targets, drives them in rounds, and reports.
 
-use std::{
-    io::{ErrorKind, Write},
-    time::Duration,
+use std::time::Duration;
+
+use super::{
+    options::{Against, RunOptions},
+    plot,
+    report::{Report, Side},
+    round::{self, RoundResult},
 };
-
 use crate::{
     child::Directory,
     cluster, echo,
     error::Error,
-    options::{Against, Door, Fence, RunOptions, Via},
-    peers, plot,
-    report::{Report, Side},
-    round::{self, RoundResult},
+    load::{Load, Overload},
+    options::{ClusterOptions, Door, Fence, Via},
+    output::Printed,
+    peers,
     target::Target,
+    warm,
 };
 
 impl RunOptions {
-    /// Measures, and prints the report.
+    /// Measures, and reports.
     ///
     /// # Errors
-    /// If the options contradict each other, a server does not start or answer, a number is out of order,
-    /// or the run is interrupted.
-    pub async fn run(self) -> Result<(), Error> {
-        let mut interrupt =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
-                .map_err(|error| Error::other(format!("cannot watch for SIGINT: {error}")))?;
-        let json = self.json;
-        let report = tokio::select! {
-            report = self.measure() => report?,
-            _ = interrupt.recv() => return Err(Error::other("interrupted".to_owned())),
-        };
-        let text = match json {
-            true => report.to_json().to_string(),
-            false => report.to_text(),
-        };
-        match writeln!(std::io::stdout(), "{text}") {
-            // The reader of the report has gone.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written
-                .map_err(|error| Error::other(format!("cannot write to standard output: {error}"))),
-        }
-    }
-
-    async fn measure(self) -> Result<Report, Error> {
-        if self.door != Door::Stream && self.batch > 1 {
-            return Err(Error::config(format!(
-                "--batch {} needs --door stream; the other doors ask for one key at a time",
-                self.batch
-            )));
-        }
+    /// If the options contradict each other, a server does not start or answer, or a number is out of order.
+    pub async fn run(self) -> Result<Printed, Error> {
+        let load = self.load.load(Overload::Abort).map_err(Error::config)?;
         if !self.server.is_empty() && self.against == Some(Against::Quorum) {
             return Err(Error::config(
                 "--against quorum starts both clusters for the run; leave --server out".to_owned(),
             ));
         }
         let directory = Directory::new()?;
-        let ours = self.our_target(&directory).await?;
-        let theirs = self.their_target(&directory, &ours).await?;
-        let load = self.load();
+        let ours = self.our_target(&directory, &load).await?;
+        let theirs = self.their_target(&directory, &ours, &load).await?;
         let rounds = self.rounds.unwrap_or(if theirs.is_some() { 5 } else { 1 });
         let sides = 1 + u32::from(theirs.is_some());
         let slice = Duration::from_secs_f64(self.seconds / f64::from(rounds * sides));
@@ -80,7 +56,10 @@ impl RunOptions {
         if let Some(path) = &self.plot {
             plot::write(path, &report)?;
         }
-        Ok(report)
+        Ok(Printed {
+            json: report.to_json(),
+            text: report.to_text(),
+        })
     }
 
     async fn start(
@@ -89,18 +68,21 @@ impl RunOptions {
         name: &'static str,
         fence: Fence,
     ) -> Result<Target, Error> {
-        let program = cluster::program(self.binary.as_deref())?;
-        cluster::start(directory, &program, name, self.nodes, fence, self.step).await
+        let options = ClusterOptions {
+            fence,
+            ..self.cluster.clone()
+        };
+        cluster::start(directory, name, self.nodes, &options).await
     }
 
-    async fn our_target(&self, directory: &Directory) -> Result<Target, Error> {
+    async fn our_target(&self, directory: &Directory, load: &Load) -> Result<Target, Error> {
         let mut target = if self.server.is_empty() {
-            self.start(directory, "ratchet", self.fence).await?
+            self.start(directory, "ratchet", self.cluster.fence).await?
         } else {
             cluster::running(&self.server).await?
         };
-        target.choose(self.door, self.via)?;
-        target.warm(self.keys).await?;
+        target.choose(self.load.door, self.load.via)?;
+        warm::touch_all(&target, load, load.keys).await?;
         Ok(target)
     }
 
@@ -108,15 +90,18 @@ impl RunOptions {
         &self,
         directory: &Directory,
         ours: &Target,
+        load: &Load,
     ) -> Result<Option<Target>, Error> {
         let Some(against) = self.against else {
             return Ok(None);
         };
-        let door = self.against_door.unwrap_or(match (against, self.door) {
-            // The client library checks that numbers grow, and an echo's do not.
-            (Against::Echo, Door::Client) => Door::Unary,
-            (_, door) => door,
-        });
+        let door = self
+            .against_door
+            .unwrap_or(match (against, self.load.door) {
+                // The client library checks that numbers grow, and an echo's do not.
+                (Against::Echo, Door::Client) => Door::Unary,
+                (_, door) => door,
+            });
         if against == Against::Echo && door == Door::Client {
             return Err(Error::config(
                 "an echo hands out no growing numbers, and the client library would report that; use --against-door unary"
@@ -131,8 +116,8 @@ impl RunOptions {
             Against::Follower => ours.without_processes("follower"),
             Against::Quorum => {
                 let mut cluster = self.start(directory, "quorum", Fence::Quorum).await?;
-                cluster.choose(door, self.via)?;
-                cluster.warm(self.keys).await?;
+                cluster.choose(door, self.load.via)?;
+                warm::touch_all(&cluster, load, load.keys).await?;
                 cluster
             }
         };

@@ -5,9 +5,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
+use super::{options::RunOptions, round::RoundResult};
 use crate::{
-    options::{Door, RunOptions},
-    round::RoundResult,
+    format::{add_fields, median, table},
     target::Target,
 };
 
@@ -57,7 +57,7 @@ impl Side {
                 "p999_ns": round.latencies.value_at_quantile(0.999),
             })
         });
-        let errors: u64 = self.rounds.iter().map(|round| round.errors).sum();
+        let errors: u64 = self.rounds.iter().map(|round| round.failures.count).sum();
         let max = self.rounds.iter().map(|round| round.latencies.max()).max();
         json!({
             "name": self.name,
@@ -69,7 +69,7 @@ impl Side {
             "p999_ns": self.percentile(0.999),
             "max_ns": max,
             "errors": errors,
-            "first_error": self.rounds.iter().find_map(|round| round.first_error.as_ref()),
+            "first_error": self.rounds.iter().find_map(|round| round.failures.first.as_ref()),
             "server_cpu_ns_per_number": self.cpu(|(asked, _)| asked),
             "all_servers_cpu_ns_per_number": self.cpu(|(_, all)| all),
             "rounds": rounds.collect::<Vec<Value>>(),
@@ -87,35 +87,15 @@ pub struct Report {
 impl Report {
     /// Reports the sides of a run: the cluster, and if there is one the other side.
     pub fn new(options: &RunOptions, sides: Vec<Side>) -> Report {
-        let settings = json!({
+        let mut settings = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "door": format!("{:?}", options.door).to_lowercase(),
-            "via": format!("{:?}", options.via).to_lowercase(),
-            "fence": options.fence.name(),
             "seconds": options.seconds,
-            "connections": options.connections,
-            "in_flight": options.in_flight,
-            "tasks": options.tasks,
-            "batch": options.batch,
-            "keys": options.keys,
-            "rate": options.rate,
-            "step": options.step,
-            "seed": options.seed,
         });
-        let how = match options.door {
-            Door::Client => format!("{} tasks", options.tasks),
-            Door::Unary | Door::Stream => {
-                format!("{} x {} in flight", options.connections, options.in_flight)
-            }
-        };
-        let rate = options
-            .rate
-            .map_or(String::new(), |rate| format!(", {rate} requests/s"));
+        for part in [options.load.to_json(), options.cluster.to_json()] {
+            add_fields(&mut settings, part);
+        }
         Report {
-            title: format!(
-                "ratchet-bench: {:?}, {how}, {} keys{rate}",
-                options.door, options.keys
-            ),
+            title: format!("ratchet-bench: {}", options.load.to_text()),
             settings,
             sides,
         }
@@ -168,7 +148,7 @@ impl Report {
             if let Some(error) = side
                 .rounds
                 .iter()
-                .find_map(|round| round.first_error.as_ref())
+                .find_map(|round| round.failures.first.as_ref())
             {
                 text += &format!("\nfirst error of {}: {error}", side.name);
             }
@@ -191,7 +171,7 @@ impl Side {
     fn row(&self) -> Vec<String> {
         let time = |nanos: f64| format!("{:.3?}", Duration::from_nanos(nanos as u64));
         let max = self.rounds.iter().map(|round| round.latencies.max()).max();
-        let errors: u64 = self.rounds.iter().map(|round| round.errors).sum();
+        let errors: u64 = self.rounds.iter().map(|round| round.failures.count).sum();
         let cpu = self.cpu(|(asked, _)| asked);
         vec![
             self.name.to_owned(),
@@ -209,43 +189,5 @@ impl Side {
     /// The latencies of each tenth of a second, over all rounds.
     pub fn ticks(&self) -> impl Iterator<Item = &Histogram<u64>> {
         self.rounds.iter().flat_map(|round| &round.ticks)
-    }
-}
-
-/// Lays out rows. A column is as wide as its widest cell; columns are two spaces apart.
-fn table(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().enumerate();
-        let padded = cells.map(|(column, cell)| {
-            let width = width(column).unwrap_or(0);
-            format!("{cell:width$}")
-        });
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// The median; for an even number of values, the mean of the two in the middle. `None` for no values.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) {
-        (values[middle - 1] + upper) / 2.0
-    } else {
-        upper
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() {
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 }

@@ -1,0 +1,15 @@
+//! `ratchet-bench failover` and `ratchet-bench handover`: what a leader change costs the callers. The leader is
+//! killed, or asked to hand over, while a load runs; the report says what happened to the throughput around it.
+
+mod analysis;
+mod carry_out;
+mod leaders;
+mod measure;
+mod options;
+mod plot;
+mod report;
+mod result;
+mod skips;
+mod timeline;
+
+pub use options::{FailoverOptions, HandoverOptions};

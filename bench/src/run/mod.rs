@@ -1,0 +1,9 @@
+//! `ratchet-bench run`: measures throughput and latency in rounds, alone or in comparison with another server.
+
+mod measure;
+mod options;
+mod plot;
+mod report;
+mod round;
+
+pub use options::RunOptions;
