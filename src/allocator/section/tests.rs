@@ -29,7 +29,7 @@ impl World {
 
     fn cursor(&mut self, key: &str) -> &mut Cursor {
         let entry = self.cursors.entry(key.to_owned());
-        entry.or_insert_with(|| Cursor::new())
+        entry.or_insert_with(Cursor::new)
     }
 
     /// Takes numbers, or tells what is missing. ` fast`: the section was not asked.
