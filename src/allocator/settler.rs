@@ -3,7 +3,7 @@
 //!
 //! It is paced: what was touched while one round was under way is settled in the next, and each round is spread
 //! over [`ROUND`]. So a section that is in use is live again within twice that time, and a bump never waits for
-//! a large entry.
+//! a large entry. With more than a million sections in use it takes longer.
 
 use std::{
     ops::ControlFlow,
@@ -19,6 +19,8 @@ use crate::{
     sequence::{Command, Outcome},
 };
 
+/// How long a term goes on before it settles anything: a new leader has enough to do.
+const START: Duration = Duration::from_secs(2);
 /// How long a round takes, unless there are more sections than [`ENTRY_SECTIONS_MAX`] in each entry settle.
 const ROUND: Duration = Duration::from_secs(25);
 /// The time between two entries.
@@ -30,6 +32,7 @@ const ENTRY_SECTIONS_MIN: usize = 32;
 
 /// Settles the sections of a term until the term is dropped, closed or lost.
 pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_settle: Arc<Notify>) {
+    tokio::time::sleep(START).await;
     loop {
         to_settle.notified().await;
         let Some(unsettled) = memory.upgrade().map(|memory| memory.unsettled()) else {

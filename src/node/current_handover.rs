@@ -8,7 +8,7 @@ use tonic::Status;
 use crate::{consensus::Leadership, sequence::NodeId};
 
 /// What a handover comes to, for all callers that wait for it.
-pub type Outcome = Result<Leadership, Status>;
+pub type HandoverOutcome = Result<Leadership, Status>;
 
 /// The handover that is under way, or was last.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub struct Handover {
     term: u64,
     /// `None`: the node stops, and nobody else can lead.
     pub successor: Option<NodeId>,
-    outcome: Joined<BoxFuture<'static, Outcome>>,
+    outcome: Joined<BoxFuture<'static, HandoverOutcome>>,
 }
 
 impl CurrentHandover {
@@ -29,7 +29,7 @@ impl CurrentHandover {
     ///
     /// # Errors
     /// Those of `choose`, if none is under way.
-    pub fn join_or_begin<F: Future<Output = Outcome> + Send + 'static>(
+    pub fn join_or_begin<F: Future<Output = HandoverOutcome> + Send + 'static>(
         &self,
         term: u64,
         choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
@@ -55,7 +55,7 @@ impl Handover {
     ///
     /// # Errors
     /// Its own, and DEADLINE_EXCEEDED.
-    pub async fn outcome(self, deadline: Instant) -> Outcome {
+    pub async fn outcome(self, deadline: Instant) -> HandoverOutcome {
         let late = |_| {
             Err(Status::deadline_exceeded(format!(
                 "the handover of term {} is under way and goes on; see ratchet status",

@@ -14,14 +14,14 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    current_handover::{Handover, Outcome},
+    current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
 };
 use crate::{
     allocator::Term,
     consensus::ProposeError,
     planted_bugs::{Bug, is_planted},
-    sequence::{Bequest, Command, NodeId},
+    sequence::{Bequest, Command, NodeId, Outcome},
 };
 
 /// How many sections one log entry trims at most.
@@ -39,7 +39,11 @@ impl NodeContext {
     /// - ABORTED if a handover to another node was under way, and is over.
     /// - UNAVAILABLE if this node does not lead, or no node took over in time.
     /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
-    pub async fn hand_over(self: &Arc<Self>, to: Option<NodeId>, deadline: Instant) -> Outcome {
+    pub async fn hand_over(
+        self: &Arc<Self>,
+        to: Option<NodeId>,
+        deadline: Instant,
+    ) -> HandoverOutcome {
         let Some(term) = self.allocator.load_full() else {
             return Err(Status::unavailable("this node does not lead"));
         };
@@ -101,7 +105,11 @@ impl NodeContext {
     }
 
     /// Carries a handover out. It goes on when nobody waits for it any more.
-    async fn carry_over(self: Arc<Self>, term: Arc<Term>, successor: Option<NodeId>) -> Outcome {
+    async fn carry_over(
+        self: Arc<Self>,
+        term: Arc<Term>,
+        successor: Option<NodeId>,
+    ) -> HandoverOutcome {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let until = Instant::now() + limit;
         // From here on the term stays closed and its lease void, whatever happens.
@@ -143,16 +151,32 @@ impl NodeContext {
         };
         for entry in trims.chunks(ENTRY_SECTIONS_MAX) {
             let trim = Command::Trim(entry.to_vec());
-            if let Err(error) = self.group.propose(term.term(), trim).await {
+            let all = Outcome::Trimmed(entry.len() as u64);
+            if let Err(why) = self.log_last(term, trim, &all).await {
                 // Numbers are skipped, as after a crash; none is repeated.
-                tracing::warn!(%error, "some ceilings could not be given back");
+                tracing::warn!(why, "some ceilings could not be given back");
                 return;
             }
         }
-        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched.
+        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
+        // were not trimmed, the next lift would give its chunk a second time.
         let give_back = Command::Bequeath(Bequest::Lift);
-        if let Err(error) = self.group.propose(term.term(), give_back).await {
-            tracing::warn!(%error, "the term's lift could not be given back");
+        if let Err(why) = self.log_last(term, give_back, &Outcome::Bequeathed).await {
+            tracing::warn!(why, "the term's lift could not be given back");
+        }
+    }
+
+    /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.
+    async fn log_last(
+        &self,
+        term: &Term,
+        command: Command,
+        expected: &Outcome,
+    ) -> Result<(), String> {
+        match self.group.propose(term.term(), command).await {
+            Ok(outcome) if outcome == *expected => Ok(()),
+            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {expected:?}")),
+            Err(error) => Err(error.to_string()),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::NodeContext;
 use crate::{
     allocator::Term,
     consensus::TermLease,
+    planted_bugs::{Bug, is_planted},
     sequence::{Command, NamespaceConfig, Outcome},
 };
 
@@ -74,6 +75,12 @@ impl NodeContext {
     /// Proposes the term's first entry, which gives it a chunk of every live section. Returns the number of the lift.
     /// `None` if the term got none, and must end.
     async fn lift(&self, lease: &TermLease) -> Option<u64> {
+        if is_planted(Bug::LiftReadEarly) {
+            let (group, term) = (self.group.clone(), lease.term());
+            let early = group.view().ledger().ok()?.lift + 1;
+            tokio::spawn(async move { group.propose(term, Command::Lift).await });
+            return Some(early);
+        }
         let lifting = self.group.propose(lease.term(), Command::Lift);
         let why = match lifting.await {
             Ok(Outcome::Holds(lift)) => return Some(lift),

@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use super::progression::{NUMBER_MAX, Progression};
 
-/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. An idle
-/// section loses as many steps, however many leader changes there are.
+/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. A section that
+/// nobody uses any more loses as many steps, and what was left of its last chunk, however many leader changes
+/// there are. The log's entries mean something else with another value: a change of it is a change of format.
 pub const LIFTS_LIVE: u64 = 2;
 
 /// A section's record in the replicated table. The default one stands for a section without a record.

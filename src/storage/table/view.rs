@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
-    sequence::{SectionId, SectionRecord, SetId},
+    sequence::{Ledger, SectionId, SectionRecord, SetId},
     storage::{
         blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
-        layout::{Family, generation_prefix, section_key},
+        layout::{Family, generation_prefix, ledger_key, section_key},
     },
 };
 
@@ -96,6 +96,16 @@ impl AppliedView {
     /// The records of sections that were written lately.
     pub fn recent_records(&self) -> &RecentRecords {
         &self.recent_records
+    }
+
+    /// Reads the ledger. May read the disk: blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub fn ledger(&self) -> Result<Ledger, StoreError> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let key = ledger_key(&generation_prefix(self.set, generation));
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
     }
 
     /// Reads the records of sections as [`AppliedView::sections`] does, on a thread for blocking work.
