@@ -59,12 +59,12 @@ pub async fn run(
             Ok(unserved) => again.extend(unserved),
             Err(error) => {
                 tracing::info!(term = memory.term(), %error, "no more bumps in this term");
-                // Close first: a call that asks after `abandon` must notice that nobody listens.
-                requests.close();
-                memory.abandon();
                 // Raft refuses proposals while it hears from no majority, and may go on leading in this
                 // term. A term in which nobody can take numbers must end.
                 lease.void();
+                // Close first: a call that asks after `abandon` must notice that nobody listens.
+                requests.close();
+                memory.abandon();
                 return;
             }
         }

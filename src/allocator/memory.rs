@@ -3,16 +3,22 @@
 //! Invariant: it starts empty, and once it is closed no call takes a number from it. A section's first chunk comes
 //! from its record, which was read after this term's lift was applied, or from a bump.
 
+mod first_touch;
+mod settling;
+
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{MutexGuard, Notify};
+use tokio::sync::Notify;
 
 use super::{
     gate::Gate,
@@ -24,12 +30,8 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    consensus::Group,
     metrics::{FirstTouch as Source, Metrics, SkipCause},
-    planted_bugs::{Bug, is_planted},
-    sequence::{
-        Bump, Bumped, Chunk, Key, Namespace, NamespaceConfig, Raise, SectionId, SectionRecord, Trim,
-    },
+    sequence::{Bump, Bumped, Key, Namespace, Raise, SectionId, SectionRecord, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -67,6 +69,8 @@ pub struct Memory {
     shards: Box<[Locked]>,
     hasher: Hasher,
     gate: Gate,
+    /// True once it was abandoned: a section that is not found may have been touched all the same.
+    abandoned: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     work: BlockingExecutor,
@@ -74,7 +78,7 @@ pub struct Memory {
     bump_nanos: AtomicU64,
     /// The shard that [`Memory::take_unsettled`] looks at next.
     settling: AtomicUsize,
-    /// Notified when a section was got by the lift, and when the gate closes.
+    /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
     to_settle: Arc<Notify>,
     /// Held while an entry that settles sections is under way.
     settle_under_way: tokio::sync::Mutex<()>,
@@ -99,6 +103,7 @@ impl Memory {
             shards: (0..SHARDS).map(|_| Locked::default()).collect(),
             hasher: Hasher::default(),
             gate: Gate::default(),
+            abandoned: AtomicBool::new(false),
             clock,
             metrics,
             work,
@@ -169,7 +174,8 @@ impl Memory {
     ) -> (Answer, Option<(SectionPlace, Need)>) {
         let (place, is_new) = shard.insert(&self.hasher, hash, namespace, key);
         let mut need = Need::Bump;
-        if is_new {
+        // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
+        if is_new && !self.is_abandoned() {
             let recent = self.view.recent_records();
             match recent.find(&namespace.section_of(key), self.lift) {
                 Some(record) => {
@@ -181,32 +187,6 @@ impl Memory {
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
         (answer, place.map(|place| (place, need)))
-    }
-
-    /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
-    /// section's, read after the lift was applied.
-    fn first_touch(
-        &self,
-        shard: &mut Shard,
-        place: SectionPlace,
-        record: SectionRecord,
-        config: &NamespaceConfig,
-        source: Source,
-    ) {
-        let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::LiftNotCounted) {
-            false => record.lifted(config.progression(), self.lift),
-            true => planted_chunk(record, config, self.lift),
-        };
-        let Some(chunk) = chunk else {
-            self.metrics.first_touches.add(Source::bump, 1);
-            return;
-        };
-        self.metrics.first_touches.add(source, 1);
-        self.metrics.skip(SkipCause::leader_change, chunk.left);
-        // It is the first chunk: the step does not change.
-        let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
-        shard.note_unsettled(place);
-        self.to_settle.notify_one();
     }
 
     /// The identifier of the section at `place`. `None` if the memory was abandoned.
@@ -226,51 +206,11 @@ impl Memory {
     ) -> bool {
         self.serve_at(place, id, namespace, |shard| {
             let config = &namespace.config;
-            if !shard.has_chunk(place.section, config) {
+            // As in `take_first`.
+            if !shard.has_chunk(place.section, config) && !self.is_abandoned() {
                 self.first_touch(shard, place.section, record, config, Source::disk);
             }
         })
-    }
-
-    /// Notified when a section was got by the lift, and when the gate closes.
-    pub fn to_settle(&self) -> &Arc<Notify> {
-        &self.to_settle
-    }
-
-    /// Waits until no entry that settles sections is under way, and lets none begin while the guard lives. `None`
-    /// if the gate is closed: then none begins any more.
-    pub async fn begin_to_settle(&self) -> Option<MutexGuard<'_, ()>> {
-        let guard = self.settle_under_way.lock().await;
-        (!self.gate.is_closed()).then_some(guard)
-    }
-
-    /// Waits until no entry that settles sections is under way. Call it after the gate was closed.
-    pub async fn settled(&self) {
-        debug_assert!(self.gate.is_closed(), "another entry may begin");
-        self.to_settle.notify_one();
-        drop(self.settle_under_way.lock().await);
-    }
-
-    /// How many sections this term got by its lift, as far as [`Memory::take_unsettled`] has not answered them.
-    pub fn unsettled(&self) -> usize {
-        let shards = self.shards.iter();
-        shards.map(|shard| shard.0.lock().unsettled()).sum()
-    }
-
-    /// Some sections, at most `limit`, that this term got by its lift. Each is answered once.
-    pub fn take_unsettled(&self, limit: usize) -> Vec<SectionId> {
-        let mut sections = Vec::new();
-        for _ in 0..SHARDS {
-            let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
-            let more = limit - sections.len();
-            sections.extend(self.shards[shard].0.lock().take_unsettled(more));
-            if sections.len() == limit {
-                break;
-            }
-        }
-        // In an order that is the same in every run.
-        sections.sort_unstable();
-        sections
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
@@ -365,11 +305,14 @@ impl Memory {
         self.bump_nanos.store(average, Relaxed);
     }
 
-    /// Closes the gate and drops everything, because the term is lost. Calls that wait get an error.
+    /// Closes the gate and drops everything, because the term is lost. Calls that wait get an error. The term's lease
+    /// must be void before, or nobody can be inside the gate.
     ///
     /// The time that it takes grows with the keys, so it is spent beside the caller.
     pub fn abandon(&self) {
         self.gate.close();
+        // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees this.
+        self.abandoned.store(true, Release);
         self.to_settle.notify_one();
         let shards: Vec<Shard> = (self.shards.iter())
             .map(|shard| std::mem::take(&mut *shard.0.lock()))
@@ -383,12 +326,16 @@ impl Memory {
         });
     }
 
-    /// Empties the memory and says what was used, in an order that is the same in every run. Sections
-    /// with numbers left come first, because a trim saves those. Sections used to their end follow; their
-    /// trims only keep the count of skipped numbers right.
-    pub fn close(&self, group: &Group) -> Vec<Trim> {
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Acquire)
+    }
+
+    /// Empties the memory and says what was used, in an order that is the same in every run. `None` if it was
+    /// abandoned: what was used is not known any more. Sections with numbers left come first, because a trim saves
+    /// those. Sections used to their end follow: if the lift is given back, their records must say so.
+    pub fn close(&self) -> Option<Vec<Trim>> {
         debug_assert!(self.gate.is_closed(), "no call may take numbers meanwhile");
-        let namespaces = group.view().namespaces();
+        let namespaces = self.view.namespaces();
         let progression = |id| {
             let namespace = namespaces.by_id(id)?;
             Some(namespace.config.progression())
@@ -397,19 +344,21 @@ impl Memory {
         let mut used: Vec<_> = shards
             .flat_map(|shard| shard.0.lock().close(progression))
             .collect();
+        if self.is_abandoned() {
+            return None;
+        }
         used.sort_unstable_by(|a, b| {
             let order = a.has_left.cmp(&b.has_left).reverse();
             order.then_with(|| a.section.cmp(&b.section))
         });
-        used.into_iter()
-            .map(|used| {
-                self.metrics.skip(SkipCause::shared_section, used.lost);
-                Trim {
-                    section: used.section,
-                    used: used.last,
-                }
-            })
-            .collect()
+        let trims = used.into_iter().map(|used| {
+            self.metrics.skip(SkipCause::shared_section, used.lost);
+            Trim {
+                section: used.section,
+                used: used.last,
+            }
+        });
+        Some(trims.collect())
     }
 
     /// How much the memory holds. Takes the lock of each shard for a moment.
@@ -432,17 +381,5 @@ impl Memory {
     }
 }
 
-/// A planted bug: the chunk that a lift before may have given, or that the last bump gave.
-fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> Option<Chunk> {
-    let live = record.lifted(config.progression(), lift)?;
-    let width = record.step * config.increment;
-    let old = match is_planted(Bug::ChunkFromLocalRead) {
-        true => record.max_seq.saturating_sub(width),
-        false => record.max_seq,
-    };
-    Some(Chunk {
-        old,
-        new: old + width,
-        ..live
-    })
-}
+#[cfg(test)]
+mod tests;

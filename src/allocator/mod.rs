@@ -16,20 +16,23 @@
 //!    (`bumper.rs`) proposes one log entry for all sections that ask while the entry before is under
 //!    way. The answer is the section's next chunk. It is shared out to the calls that wait, in the order
 //!    of their arrival, before any other call takes from it.
+//!    At the first touch of a section in the term, its record is looked at before: the term's lift may have given a
+//!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
+//!    memory, `settler.rs` writes such sections down later).
 //! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
 //! 7. The numbers are answered.
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it is the answer to this term's own proposal, and no other term can
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or a lift, and no other term can
 //! get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
 //! A [`Term`] starts empty and is never reused. A node that loses the leadership drops it whole, so a
 //! late answer to a proposal of an old term finds nothing to write to.
 //!
-//! This room uses consensus (to propose bumps, and for the lease), storage (to read the table for
-//! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
+//! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a
+//! first touch, and for `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
 //! `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `own_slot.rs`, `owned.rs`, `refill.rs`,
 //! `section.rs`, `segments.rs`.
 //!
@@ -38,8 +41,9 @@
 //! - A term remembers every key that was asked for in it. Nothing is evicted before the term ends.
 //! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
 //!   lock.
-//! - The first touch of a section in a term waits for a bump, which is one round of Raft.
-//! - An unclean end of a term skips at most one step of each section that it bumped, and what calls that
+//! - The first touch of a section in a term waits for a read of the disk, if the section's record is not in memory. If
+//!   the section is new or not live any more, it waits for a bump, which is one round of Raft.
+//! - An unclean end of a term skips at most one step of each live section, and what calls that
 //!   waited had asked for beyond a step.
 //! - A handover looks at every key, one shard at a time, while the term is closed.
 

@@ -25,11 +25,11 @@ pub async fn run(
     while requests.recv_many(&mut places, ENTRY_SECTIONS_MAX).await > 0 {
         if let Err(error) = read(&memory, &mut places, &bumper).await {
             tracing::error!(term = memory.term(), %error, "the records of sections cannot be read");
+            // A term in which nobody can take numbers must end.
+            lease.void();
             // Close first: a call that asks after `abandon` must notice that nobody listens.
             requests.close();
             memory.abandon();
-            // A term in which nobody can take numbers must end.
-            lease.void();
             return;
         }
     }
@@ -52,8 +52,10 @@ async fn read(
         if let Some(namespace) = namespaces.by_id(id.namespace)
             && memory.record_read(place, &id, record, namespace)
         {
-            // On an error the bumper has ended: the term is over, and nobody waits any more.
-            let _ = bumper.send(Request::Bump(place));
+            // The bumper has ended, so the term is over. `abandon` tells the calls that wait.
+            if bumper.send(Request::Bump(place)).is_err() {
+                memory.abandon();
+            }
         }
     }
     Ok(())

@@ -253,7 +253,7 @@ impl Term {
     /// Closes the term for good and answers what it used, for the ceilings to be lowered to. Waits for
     /// the calls that have taken their numbers; no call takes any afterwards.
     ///
-    /// `None` if the term was closed already, or is lost.
+    /// `None` if the term was closed already, or is lost, also meanwhile: nobody knows then what it used.
     pub async fn close_and_list_trims(&self) -> Option<Vec<Trim>> {
         if !self.memory.gate().close() {
             return None;
@@ -264,14 +264,10 @@ impl Term {
         self.bumper.send(Request::Finish(done)).ok()?;
         finished.await.ok()?;
         // So would an entry that settles sections.
-        self.memory.settled().await;
-        let (memory, group) = (self.memory.clone(), self.group.clone());
-        let closed = self
-            .group
-            .store()
-            .blocking()
-            .run(move || memory.close(&group));
-        closed.await.ok()
+        self.memory.settling_ended().await;
+        let memory = self.memory.clone();
+        let closed = self.group.store().blocking().run(move || memory.close());
+        closed.await.ok().flatten()
     }
 
     fn enter(&self) -> Result<Inside<'_>, NextError> {
@@ -292,6 +288,7 @@ impl Term {
             };
             // The task has ended, so the term is lost. `abandon` tells the calls that wait.
             if is_lost {
+                self.lease.void();
                 self.memory.abandon();
             }
         }

@@ -160,6 +160,9 @@ impl NodeContext {
         }
         // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
         // were not trimmed, the next lift would give its chunk a second time.
+        if term.lease().is_void() {
+            return;
+        }
         let give_back = Command::Bequeath(Bequest::Lift);
         if let Err(why) = self.log_last(term, give_back, &Outcome::Bequeathed).await {
             tracing::warn!(why, "the term's lift could not be given back");

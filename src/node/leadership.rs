@@ -78,11 +78,21 @@ impl NodeContext {
         if is_planted(Bug::LiftReadEarly) {
             let (group, term) = (self.group.clone(), lease.term());
             let early = group.view().ledger().ok()?.lift + 1;
-            tokio::spawn(async move { group.propose(term, Command::Lift).await });
+            let mut lifting = Box::pin(async move { group.propose(term, Command::Lift).await });
+            // Once polled, the entry is ahead of all other proposals.
+            if futures::poll!(&mut lifting).is_pending() {
+                tokio::spawn(lifting);
+            }
             return Some(early);
         }
         let lifting = self.group.propose(lease.term(), Command::Lift);
-        let why = match lifting.await {
+        // A node that is cut off meanwhile would wait here, and not follow the leadership.
+        let lifted = tokio::select! {
+            biased;
+            lifted = lifting => lifted,
+            () = lease.wait_until(TermLease::is_void) => return None,
+        };
+        let why = match lifted {
             Ok(Outcome::Holds(lift)) => return Some(lift),
             Ok(outcome) => format!("the answer was {outcome:?}"),
             Err(error) => error.to_string(),

@@ -158,6 +158,7 @@ fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T
     let before = table.section(&trim.section)?;
     let after = before.trim(lift, increment, trim.used);
     if let Some(record) = after {
+        let record = within_bounds(table, &trim.section, record);
         debug_assert!(
             record.max_seq >= before.floor_at(lift, increment),
             "{before:?} to {record:?}"
@@ -174,9 +175,23 @@ fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Resu
     };
     let after = table.section(section)?.settle(progression, lift);
     if let Some(record) = after {
+        let record = within_bounds(table, section, record);
         table.put_section(section, record);
     }
     Ok(after.is_some())
+}
+
+/// The record with its step within the bounds that the namespace has by now. What earlier lifts gave is part of its
+/// ceiling already.
+fn within_bounds<T: Table>(table: &T, section: &SectionId, record: SectionRecord) -> SectionRecord {
+    let Some(namespace) = table.namespace(section.namespace) else {
+        return record;
+    };
+    let (step_min, step_max) = namespace.config.step_bounds();
+    SectionRecord {
+        step: record.step.clamp(step_min, step_max),
+        ..record
+    }
 }
 
 fn progression<T: Table>(table: &T, section: &SectionId) -> Option<Progression> {

@@ -3,6 +3,9 @@
 //! A *tenure* is a lift and everything up to the next one: the term that lifted, and its heirs. The chunks of the
 //! set's sections belong to tenures.
 //!
+//! No leader proposes [`Bequest::Memory`] or an inheritance yet. They are here so that the format of the log need not
+//! change again.
+//!
 //! Invariant: a term writes sections only between its own lift or inheritance and its bequest, or the next term's
 //! lift or inheritance.
 
@@ -13,7 +16,7 @@ use super::ids::NodeId;
 /// The ledger of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ledger {
-    /// How many lifts were spent. The last one gave the chunks of the present tenure.
+    /// How many lifts count. One that was given back is given again under the same number.
     pub lift: u64,
     /// The term that lifted or inherited last. 0 if none did.
     pub holder: u64,
@@ -49,10 +52,10 @@ pub struct MemoryDigest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LedgerRefused {
     /// The term has lifted or inherited before.
-    #[error("term {0} has lifted before")]
+    #[error("term {0} holds the chunks already")]
     HoldsAlready(u64),
     /// Another term lifted or inherited last, or none did.
-    #[error("term {holder} holds the chunks, not term {term}")]
+    #[error("term {term} may not write: the chunks belong to term {holder} (0: to none)")]
     NotHolder {
         /// The term of the entry.
         term: u64,

@@ -26,4 +26,4 @@ pub use namespace::{
     check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
-pub use section::{Chunk, Exhausted, LIFTS_LIVE, Raise, SectionRecord};
+pub use section::{Chunk, Exhausted, Raise, SectionRecord};

@@ -49,7 +49,7 @@ pub struct Chunk {
     /// The ceiling after.
     pub new: u64,
     /// How many numbers the tenures before may have left unused, at most. 0 if the record was written in this
-    /// tenure, or trimmed in the one before.
+    /// tenure, or if the tenure before trimmed it and gave its lift back.
     pub left: u64,
 }
 

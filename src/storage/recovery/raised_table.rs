@@ -7,7 +7,7 @@ use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
-    sequence::{Command, NamespaceId, SectionRecord, Table, apply},
+    sequence::{Command, NamespaceId, SectionRecord, Table, Trim, apply},
     storage::{
         codec,
         error::StoreError,
@@ -117,7 +117,7 @@ fn raise_sections(
 /// entries were not applied.
 ///
 /// The entries may have been committed. Numbers of a bump or a lift may have been handed out, so these count.
-/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims do not. For the same
+/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
 /// reason nobody inherits what the last term left.
 fn apply_unapplied(
     survivor: &Survivor<'_>,
@@ -146,7 +146,12 @@ fn apply_unapplied(
                 }
                 // The plan holds their namespaces already.
                 Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => Ok(()),
-                Command::Trim(_) => Ok(()),
+                Command::Trim(trims) => {
+                    if !dry_run {
+                        keep_ceilings(&mut change, &trims)?;
+                    }
+                    Ok(())
+                }
             },
             EntryPayload::Blank | EntryPayload::Membership(_) => Ok(()),
         }
@@ -158,4 +163,21 @@ fn apply_unapplied(
         change.write()?;
     }
     Ok(unapplied_entries)
+}
+
+/// Does what trims did but for lowering ceilings: the next lift gives the numbers right above.
+fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreError> {
+    let lift = change.ledger()?.lift;
+    for Trim { section, .. } in trims {
+        let Some(namespace) = change.namespace(section.namespace) else {
+            continue;
+        };
+        let increment = namespace.config.increment;
+        let before = change.section(section)?;
+        let ceiling = before.ceiling_at(lift, increment);
+        if let Some(kept) = before.trim(lift, increment, ceiling) {
+            change.put_section(section, kept);
+        }
+    }
+    change.write().map(drop)
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 const SET: SetId = 1;
-/// The term of all entries.
+/// The term of all entries up to the first lift.
 const LOG_TERM: u64 = 3;
 
 fn open(dir: &Path) -> Result<Arc<Store>, StoreError> {
@@ -87,8 +87,11 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         membership: StoredMembership::new(Some(id(1)), membership),
     };
     batch.put_cf(applied, meta_key(SET), codec::encode_record(&meta).unwrap());
+    let mut term = LOG_TERM;
     for (at, command) in (6..).zip(unapplied) {
-        let entry = Entry::new(id(at), EntryPayload::Normal(command));
+        term += u64::from(command == Command::Lift);
+        let log_id = LogId::new(term.into(), at);
+        let entry = Entry::new(log_id, EntryPayload::Normal(command));
         let log = db.family(Family::Log).unwrap();
         batch.put_cf(log, log_key(SET, at), codec::encode_record(&entry).unwrap());
     }
@@ -189,24 +192,42 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
 }
 
+fn bump_by_20(of: u64) -> Command {
+    let raise = Raise {
+        numbers: 20,
+        unused_max: 20,
+        step: 10,
+    };
+    let section = section(of);
+    Command::Bump(vec![Bump { section, raise }])
+}
+
+/// The ledger of the recovered table.
+fn raised_ledger(store: &Store) -> Ledger {
+    let key = ledger_key(&generation_prefix(SET, 1));
+    store.db.get(Family::Applied, &key).unwrap().unwrap()
+}
+
 /// The lift may have been committed, and its numbers handed out.
 #[test]
-fn an_unapplied_lift_counts_and_what_the_last_term_left_is_not_inherited() {
-    let bump = |of| Bump {
-        section: section(of),
-        raise: Raise {
-            numbers: 20,
-            unused_max: 20,
-            step: 10,
-        },
-    };
+fn an_unapplied_lift_counts() {
+    let dir = directory(2, vec![Command::Lift, bump_by_20(0)]);
+    recover(dir.path(), SET, &steps(50), false).unwrap();
+    let store = open(dir.path()).unwrap();
+    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (650, 620));
+    assert_eq!(raised_ledger(&store).lift, 4);
+}
+
+/// The other nodes may have gone on with it.
+#[test]
+fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     let digest = MemoryDigest {
         messages: 1,
         checksum: 1,
     };
     let bequest = Bequest::Memory { heir: 2, digest };
     let unapplied = vec![
-        Command::Bump(vec![bump(0)]),
+        bump_by_20(0),
         Command::Bequeath(bequest),
         Command::Inherit { heir: 2, digest },
         Command::Settle(vec![section(1)]),
@@ -216,8 +237,7 @@ fn an_unapplied_lift_counts_and_what_the_last_term_left_is_not_inherited() {
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (640, 620));
-    let key = ledger_key(&generation_prefix(SET, 1));
-    let ledger: Ledger = store.db.get(Family::Applied, &key).unwrap().unwrap();
+    let ledger = raised_ledger(&store);
     assert_eq!((ledger.lift, ledger.bequest), (3, None));
 }
 

@@ -1,8 +1,7 @@
 //! The records of sections that were written lately, in memory, so that a new leader finds them without reading
 //! the disk.
 //!
-//! Invariant: a record found here is the section's record in the table, or was at some moment since the reader
-//! began.
+//! Invariant: a record found here is the section's record in the table, but for its floor, which is not kept.
 
 use std::{
     hash::BuildHasher,
@@ -17,8 +16,8 @@ use crate::sequence::{NamespaceId, SectionId, SectionKey, SectionRecord};
 /// How many locks the records are spread over. A power of two.
 const PARTS: usize = 64;
 
-/// How many bytes a record takes: its slot, and its share of an index that is at least 7/16 full. The name of a
-/// section with a name takes as many bytes more.
+/// How many bytes a record takes: its slot, and its share of an index that is at least 7/16 full, with 5 bytes (a
+/// number and a tag) for each place. The name of a section with a name takes as many bytes more.
 pub const RECORD_BYTES: usize = size_of::<Slot>() + 5 * 16 / 7;
 
 /// The records of sections that were written lately. A record that was not written again for long gives way to a
@@ -74,8 +73,8 @@ impl RecentRecords {
         self.own_term.store(term, Relaxed);
     }
 
-    /// The record of a section, if it is here. None that was written under lift number `lift`: such a record lacks
-    /// its floor here.
+    /// The record of a section, if it is here and older than lift number `lift`. Its floor is not kept; nobody needs
+    /// that of an older record.
     pub fn find(&self, id: &SectionId, lift: u64) -> Option<SectionRecord> {
         let hash = self.hash(id.namespace, &id.key);
         let part = self.part(hash).lock();

@@ -1,0 +1,51 @@
+//! Which sections of a term are still to be settled, and when an entry that settles some is under way.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use tokio::sync::{MutexGuard, Notify};
+
+use super::{Memory, SHARDS};
+use crate::sequence::SectionId;
+
+impl Memory {
+    /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
+    pub fn to_settle(&self) -> &Arc<Notify> {
+        &self.to_settle
+    }
+
+    /// Waits until no entry that settles sections is under way, and lets none begin while the guard lives. `None`
+    /// if the gate is closed: then none begins any more.
+    pub async fn begin_to_settle(&self) -> Option<MutexGuard<'_, ()>> {
+        let guard = self.settle_under_way.lock().await;
+        (!self.gate.is_closed()).then_some(guard)
+    }
+
+    /// Waits until no entry that settles sections is under way. Call it after the gate was closed.
+    pub async fn settling_ended(&self) {
+        debug_assert!(self.gate.is_closed(), "another entry may begin");
+        self.to_settle.notify_one();
+        drop(self.settle_under_way.lock().await);
+    }
+
+    /// How many sections this term got by its lift, as far as [`Memory::take_unsettled`] has not answered them.
+    pub fn unsettled(&self) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.0.lock().unsettled()).sum()
+    }
+
+    /// Some sections, at most `limit`, that this term got by its lift. Each is answered once.
+    pub fn take_unsettled(&self, limit: usize) -> Vec<SectionId> {
+        let mut sections = Vec::new();
+        for _ in 0..SHARDS {
+            let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
+            let more = limit - sections.len();
+            sections.extend(self.shards[shard].0.lock().take_unsettled(more));
+            if sections.len() == limit {
+                break;
+            }
+        }
+        // In an order that is the same in every run.
+        sections.sort_unstable();
+        sections
+    }
+}

@@ -1,0 +1,102 @@
+//! What a memory gives at first touches, and what it says once it was closed or abandoned.
+
+use futures::stream;
+use openraft::{EntryPayload, entry::RaftEntry, storage::RaftStateMachine, vote::RaftLeaderId};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    clock::BootClock,
+    consensus::StateMachine,
+    sequence::{Command, NamespaceConfig},
+    storage::{Entry, LogId, Store, StoreOptions, Vote},
+};
+
+/// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
+async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let store = Store::open(dir.path(), "test", 1, options).expect("a store");
+    let mut machine = StateMachine::open(&store, 1).expect("a table");
+    let view = machine.view();
+    let create = Command::create_namespace(NamespaceConfig::new("book"));
+    apply(&mut machine, 1, [create, Command::Lift]).await;
+    let book = view.namespaces().by_name("book").cloned().expect("books");
+    let raise = Raise {
+        numbers: 100,
+        unused_max: 100,
+        step: 100,
+    };
+    let section = book.section_of(Key::Id(7));
+    let bump = Command::Bump(vec![Bump { section, raise }]);
+    apply(&mut machine, 1, [bump]).await;
+    apply(&mut machine, 2, [Command::Lift]).await;
+    let lift = view.ledger().expect("a ledger").lift;
+    assert_eq!(lift, 2);
+    let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
+    let memory = Memory::new((2, lift), view, clock, metrics, BlockingExecutor::Inline);
+    (memory, book)
+}
+
+async fn apply(machine: &mut StateMachine, term: u64, commands: impl IntoIterator<Item = Command>) {
+    let last = machine.applied_state().await.expect("a table").0;
+    let leader = Vote::new(term, 1).leader_id.to_committed();
+    let entries = (last.map_or(0, |last| last.index + 1)..).zip(commands);
+    let entries: Vec<_> = entries
+        .map(|(at, command)| {
+            let entry: Entry = Entry::new(LogId::new(leader, at), EntryPayload::Normal(command));
+            Ok((entry, None))
+        })
+        .collect();
+    machine.apply(stream::iter(entries)).await.expect("applied");
+}
+
+fn first_of(answer: &Answer) -> Option<u64> {
+    match answer {
+        Answer::Taken(Ok(range)) => Some(range.first),
+        Answer::Taken(Err(_)) | Answer::Later(_) => None,
+    }
+}
+
+#[tokio::test]
+async fn the_first_touch_of_a_live_section_takes_from_the_lifts_chunk_at_once() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    let (answer, need) = memory.take(&book, Key::Id(7), 1);
+    assert_eq!((first_of(&answer), need), (Some(101), None));
+    let (answer, need) = memory.take(&book, Key::Id(8), 1);
+    assert_eq!(first_of(&answer), None, "its record is not in memory");
+    assert_eq!(need.map(|(_, need)| need), Some(Need::Read));
+    assert_eq!((memory.unsettled(), memory.take_unsettled(9).len()), (1, 1));
+    assert_eq!(memory.unsettled(), 0);
+}
+
+#[tokio::test]
+async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    let (answer, _) = memory.take(&book, Key::Id(7), 100);
+    assert_eq!(first_of(&answer), Some(101));
+    memory.gate().close();
+    let section = book.section_of(Key::Id(7));
+    let used = 200;
+    assert_eq!(memory.close(), Some(vec![Trim { section, used }]));
+}
+
+/// Its lift's chunk of the section may be used up to anywhere.
+#[tokio::test]
+async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_was_used() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    let (answer, _) = memory.take(&book, Key::Id(7), 5);
+    assert_eq!(first_of(&answer), Some(101));
+    // A call inside the gate goes on after the memory was abandoned.
+    memory.abandon();
+    let (answer, need) = memory.take(&book, Key::Id(7), 1);
+    assert_eq!(first_of(&answer), None);
+    let (place, _) = need.expect("a request that nobody serves");
+    let id = memory.section_id(place).expect("a section");
+    let record = memory.view().section(&id).expect("a record");
+    memory.record_read(place, &id, record, &book);
+    assert_eq!(memory.current(&book, Key::Id(7)), None);
+    assert_eq!(memory.close(), None);
+}

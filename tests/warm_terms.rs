@@ -1,0 +1,167 @@
+//! A new leader hands out numbers of the keys that were in use, without raising their ceilings first, and skips no
+//! more than the promise allows.
+
+mod common;
+
+use common::{Client, cluster::Cluster, id, other_than, until};
+use ratchet::{
+    metrics::FirstTouch,
+    proto::v1::{CreateNamespaceRequest, UpdateNamespaceRequest},
+    sequence::SectionRecord,
+};
+use tonic::Code;
+
+const KEYS: u64 = 200;
+const STEP: u64 = 10_000;
+
+/// Cuts the leader off until another one leads, and lets it come back. Returns the new leader.
+async fn lose_the_leader(cluster: &Cluster) -> u64 {
+    let deposed = cluster.leader().await;
+    cluster.cut_off(deposed);
+    let seen_by = other_than(deposed);
+    let leader = cluster.leader_seen_by(seen_by, |new| new != deposed).await;
+    cluster.client(leader).next_at_last(u64::MAX).await;
+    cluster.mend();
+    cluster.caught_up(leader, deposed).await;
+    leader
+}
+
+async fn take_of_each_key(client: &mut Client) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for key in 0..KEYS {
+        numbers.push(client.next(key).await.expect("a number"));
+    }
+    numbers
+}
+
+/// The record of a book's section in a node's table.
+fn record(cluster: &Cluster, node: u64, key: u64) -> SectionRecord {
+    let view = cluster.nodes[&node].context().group.view();
+    let book = view.namespaces().by_name("book").cloned().expect("books");
+    let section = book.section_of(ratchet::sequence::Key::Id(key));
+    view.section(&section).expect("a table that can be read")
+}
+
+/// How many lifts were spent, as a node's table says.
+fn lifts(cluster: &Cluster, node: u64) -> u64 {
+    let view = cluster.nodes[&node].context().group.view();
+    view.ledger().expect("a table that can be read").lift
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_were_in_use_cost_the_next_leader_no_bump_and_one_step_each() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(leader)).await;
+    let leader = lose_the_leader(&cluster).await;
+    let metrics = &cluster.nodes[&leader].context().metrics;
+    let bumps = metrics.bumps.get();
+    let numbers = take_of_each_key(&mut cluster.client(leader)).await;
+    assert_eq!(metrics.bumps.get(), bumps);
+    assert!(metrics.first_touches.get(FirstTouch::memory) >= KEYS);
+    let lifts = lifts(&cluster, leader) - 1;
+    for number in numbers {
+        assert!((STEP + 1..=lifts * STEP + 1).contains(&number), "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_section_whose_record_is_not_in_memory_is_read_from_the_disk_and_costs_no_bump() {
+    let cluster = Cluster::start(3, |config| config.recent_records_mb = 0).await;
+    let leader = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(leader)).await;
+    let leader = lose_the_leader(&cluster).await;
+    let metrics = &cluster.nodes[&leader].context().metrics;
+    let bumps = metrics.bumps.get();
+    let numbers = take_of_each_key(&mut cluster.client(leader)).await;
+    assert!(numbers.iter().all(|number| *number > STEP), "{numbers:?}");
+    assert_eq!(metrics.bumps.get(), bumps);
+    assert!(metrics.first_touches.get(FirstTouch::disk) >= KEYS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_leaves_no_gap_in_keys_that_were_used_or_not_and_costs_no_bump() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(leader)).await;
+    // In the first of these terms the keys are used, in the second and third they are not.
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        let to = other_than(leader);
+        cluster.client(leader).transfer(to).await.expect("done");
+    }
+    let leader = cluster.leader().await;
+    let metrics = &cluster.nodes[&leader].context().metrics;
+    let bumps = metrics.bumps.get();
+    let numbers = take_of_each_key(&mut cluster.client(leader)).await;
+    assert_eq!(numbers, vec![2; KEYS as usize]);
+    assert_eq!(metrics.bumps.get(), bumps);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_nobody_uses_loses_three_steps_however_many_leaders_are_lost() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    assert_eq!(cluster.client(leader).next(7).await.expect("a number"), 1);
+    let mut leader = leader;
+    for _ in 0..5 {
+        leader = lose_the_leader(&cluster).await;
+    }
+    assert!(lifts(&cluster, leader) >= 6);
+    let mut client = cluster.client(leader);
+    let current = client.current("book", id(7)).await.expect("an answer");
+    assert_eq!(current, Some(3 * STEP), "the ceiling: nobody knows better");
+    assert_eq!(client.next_at_last(7).await, 3 * STEP + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_section_in_use_that_is_never_bumped_is_written_down_and_stays_live() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    cluster.client(leader).next(7).await.expect("a number");
+    let leader = lose_the_leader(&cluster).await;
+    let used = cluster.client(leader).next_at_last(7).await;
+    assert!(used > STEP);
+    let metrics = &cluster.nodes[&leader].context().metrics;
+    until("the section is written down", || {
+        metrics.settled_sections.get() > 0 && record(&cluster, leader, 7).max_seq > STEP
+    })
+    .await;
+    let settled = record(&cluster, leader, 7);
+    assert_eq!(settled.lift, lifts(&cluster, leader));
+    assert!((settled.floor..settled.max_seq).contains(&used));
+    let next = cluster.client(leader).next_at_last(7).await;
+    assert_eq!(next, used + 1, "it costs no number");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
+    const MAX: u64 = STEP + STEP / 2;
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let short = CreateNamespaceRequest {
+        name: "short".to_owned(),
+        max: Some(MAX),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(short).await.expect("created");
+    client.try_next("short", id(7), 5).await.expect("numbers");
+    let mut leader = leader;
+    while lifts(&cluster, leader) < 3 {
+        leader = lose_the_leader(&cluster).await;
+    }
+    let mut client = cluster.client(leader);
+    let current = client.current("short", id(7)).await.expect("an answer");
+    assert_eq!(current, Some(MAX));
+    let refused = client.try_next("short", id(7), 1).await;
+    assert_eq!(refused.expect_err("none is left").code(), Code::OutOfRange);
+    let longer = UpdateNamespaceRequest {
+        name: "short".to_owned(),
+        max: Some(10 * STEP),
+        ..UpdateNamespaceRequest::default()
+    };
+    client.admin.update_namespace(longer).await.expect("longer");
+    let next = client.try_next("short", id(7), 1).await.expect("a number");
+    assert!(next.first > MAX, "{}", next.first);
+}
