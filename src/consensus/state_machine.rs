@@ -203,3 +203,23 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
         self.0.take().unwrap_or_else(built_before)
     }
 }
+
+#[cfg(test)]
+impl StateMachine {
+    /// Applies commands as the entries of `term` that follow the last one.
+    pub(crate) async fn apply_now(
+        &mut self,
+        term: u64,
+        commands: impl IntoIterator<Item = crate::sequence::Command>,
+    ) {
+        let last = self.applied_state().await.expect("a table").0;
+        let entries = (last.map_or(0, |last| last.index + 1)..).zip(commands);
+        let entries = entries.map(|(index, command)| {
+            let log_id = LogId::new(term.into(), index);
+            Ok((Entry::new(log_id, EntryPayload::Normal(command)), None))
+        });
+        let entries: Vec<_> = entries.collect();
+        let applied = self.apply(futures::stream::iter(entries)).await;
+        applied.expect("applied");
+    }
+}

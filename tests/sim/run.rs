@@ -117,6 +117,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         // As long as the margin allows.
         config.lease_ms = 245;
     }
+    if rng.random_bool(0.5) {
+        // A new leader reads the records of sections from the disk.
+        config.recent_records_mb = 0;
+    }
     if rng.random_bool(0.25) {
         config.fence = ratchet::allocator::FenceKind::Quorum;
     }

@@ -1,7 +1,5 @@
 //! What a memory gives at first touches, and what it says once it was closed or abandoned.
 
-use futures::stream;
-use openraft::{EntryPayload, entry::RaftEntry, storage::RaftStateMachine, vote::RaftLeaderId};
 use tempfile::TempDir;
 
 use super::*;
@@ -9,7 +7,7 @@ use crate::{
     clock::BootClock,
     consensus::StateMachine,
     sequence::{Command, NamespaceConfig},
-    storage::{Entry, LogId, Store, StoreOptions, Vote},
+    storage::{Store, StoreOptions},
 };
 
 /// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
@@ -18,8 +16,11 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
     let store = Store::open(dir.path(), "test", 1, options).expect("a store");
     let mut machine = StateMachine::open(&store, 1).expect("a table");
     let view = machine.view();
-    let create = Command::create_namespace(NamespaceConfig::new("book"));
-    apply(&mut machine, 1, [create, Command::Lift]).await;
+    let create = Command::create_namespace(NamespaceConfig {
+        step: 100,
+        ..NamespaceConfig::new("book")
+    });
+    machine.apply_now(1, [create, Command::Lift]).await;
     let book = view.namespaces().by_name("book").cloned().expect("books");
     let raise = Raise {
         numbers: 100,
@@ -28,26 +29,13 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
     };
     let section = book.section_of(Key::Id(7));
     let bump = Command::Bump(vec![Bump { section, raise }]);
-    apply(&mut machine, 1, [bump]).await;
-    apply(&mut machine, 2, [Command::Lift]).await;
+    machine.apply_now(1, [bump]).await;
+    machine.apply_now(2, [Command::Lift]).await;
     let lift = view.ledger().expect("a ledger").lift;
     assert_eq!(lift, 2);
     let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
     let memory = Memory::new((2, lift), view, clock, metrics, BlockingExecutor::Inline);
     (memory, book)
-}
-
-async fn apply(machine: &mut StateMachine, term: u64, commands: impl IntoIterator<Item = Command>) {
-    let last = machine.applied_state().await.expect("a table").0;
-    let leader = Vote::new(term, 1).leader_id.to_committed();
-    let entries = (last.map_or(0, |last| last.index + 1)..).zip(commands);
-    let entries: Vec<_> = entries
-        .map(|(at, command)| {
-            let entry: Entry = Entry::new(LogId::new(leader, at), EntryPayload::Normal(command));
-            Ok((entry, None))
-        })
-        .collect();
-    machine.apply(stream::iter(entries)).await.expect("applied");
 }
 
 fn first_of(answer: &Answer) -> Option<u64> {
