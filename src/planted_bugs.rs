@@ -19,8 +19,6 @@ pub enum Bug {
     NoVoteRefusal,
     /// The first chunk of a section in a term is the one that the local table names as bumped last.
     ChunkFromLocalRead,
-    /// A leader takes chunks before its lift is applied, by records that may lack its predecessors' entries.
-    LiftReadEarly,
     /// A chunk that an earlier lift gave, and that was not written down, is given again.
     LiftNotCounted,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
@@ -55,13 +53,12 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 12] = [
+    const NAMES: [(&str, Bug); 11] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
         ("no-vote-refusal", Bug::NoVoteRefusal),
         ("chunk-from-local-read", Bug::ChunkFromLocalRead),
-        ("lift-read-early", Bug::LiftReadEarly),
         ("lift-not-counted", Bug::LiftNotCounted),
         (
             "lease-from-pipelined-acknowledgements",

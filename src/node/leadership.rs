@@ -9,7 +9,6 @@ use super::NodeContext;
 use crate::{
     allocator::Term,
     consensus::TermLease,
-    planted_bugs::{Bug, is_planted},
     sequence::{Command, NamespaceConfig, Outcome},
 };
 
@@ -75,16 +74,6 @@ impl NodeContext {
     /// Proposes the term's first entry, which gives it a chunk of every live section. Returns the number of the lift.
     /// `None` if the term got none, and must end.
     async fn lift(&self, lease: &TermLease) -> Option<u64> {
-        if is_planted(Bug::LiftReadEarly) {
-            let (group, term) = (self.group.clone(), lease.term());
-            let early = group.view().ledger().ok()?.lift + 1;
-            let mut lifting = Box::pin(async move { group.propose(term, Command::Lift).await });
-            // Once polled, the entry is ahead of all other proposals.
-            if futures::poll!(&mut lifting).is_pending() {
-                tokio::spawn(lifting);
-            }
-            return Some(early);
-        }
         let lifting = self.group.propose(lease.term(), Command::Lift);
         // A node that is cut off meanwhile would wait here, and not follow the leadership.
         let lifted = tokio::select! {

@@ -55,14 +55,6 @@ const CONTROLS: &[Control] = &[
         arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
     },
     Control {
-        bug: "lift-read-early",
-        arguments: &[
-            "--nemesis=kill-leader",
-            "--workload=many-keys",
-            "--keys=2000",
-        ],
-    },
-    Control {
         bug: "lift-not-counted",
         arguments: &[
             "--nemesis=kill-leader",

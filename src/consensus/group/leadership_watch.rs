@@ -13,11 +13,7 @@ use super::{
     leadership::Leadership,
     raft_state::{quorums_of, term_led},
 };
-use crate::{
-    consensus::lease::TermLease,
-    planted_bugs::{Bug, is_planted},
-    storage::Types,
-};
+use crate::{consensus::lease::TermLease, storage::Types};
 
 /// Watches until Raft stops.
 pub async fn watch(group: Arc<Group>) {
@@ -68,11 +64,10 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
     let given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
     group.raft.runtime_config().heartbeat(!given_up);
 
-    let applied_own_term = is_planted(Bug::LiftReadEarly)
-        || seen
-            .last_applied
-            .as_ref()
-            .is_some_and(|id| id.committed_leader_id().term == term);
+    let applied_own_term = seen
+        .last_applied
+        .as_ref()
+        .is_some_and(|id| id.committed_leader_id().term == term);
     let now = Leadership {
         term,
         leader: seen.current_leader.and_then(|leader| {
