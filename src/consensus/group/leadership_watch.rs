@@ -78,7 +78,9 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
             .clone()
             .filter(|lease| applied_own_term && !lease.is_void()),
     };
-    if let Some(own) = &now.own {
+    if let Some(own) = &now.own
+        && group.last_takeover.of(own.term()).is_none()
+    {
         let (heard, stood) = (group.leader_heard(), group.network.candidacy().end());
         group.last_takeover.record(own, heard, stood, group.now());
     }
