@@ -27,6 +27,9 @@ use crate::{
 /// How many sections one log entry trims at most.
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 
+/// After so many entries it is known how long they take.
+const PACE_KNOWN_AFTER: u32 = 8;
+
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
@@ -114,7 +117,7 @@ impl NodeContext {
         let until = Instant::now() + limit;
         // From here on the term stays closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
-        if tokio::time::timeout_at(until, self.give_back(&term))
+        if tokio::time::timeout_at(until, self.give_back(&term, until))
             .await
             .is_err()
         {
@@ -141,15 +144,29 @@ impl NodeContext {
         }
     }
 
-    /// Closes the term, and lowers each ceiling to the highest number used.
-    async fn give_back(&self, term: &Arc<Term>) {
+    /// Closes the term, lowers each ceiling to the highest number used, and gives the term's lift back. Breaks off if
+    /// that would not be done by `until`: half of it saves no number.
+    async fn give_back(&self, term: &Arc<Term>, until: Instant) {
         if is_planted(Bug::OpenDuringTransfer) {
             return;
         }
         let Some(trims) = term.close_and_list_trims().await else {
             return;
         };
-        for entry in trims.chunks(ENTRY_SECTIONS_MAX) {
+        let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
+        let all_entries = entries.len() as u32;
+        for (done, entry) in (0..).zip(entries) {
+            let needed = began.elapsed() * all_entries / done.max(1);
+            if done >= PACE_KNOWN_AFTER && began + needed > until {
+                // Numbers are skipped, as after a crash; none is repeated.
+                let sections = trims.len();
+                tracing::warn!(
+                    sections,
+                    ?needed,
+                    "there is no time to give all ceilings back"
+                );
+                return;
+            }
             let trim = Command::Trim(entry.to_vec());
             let all = Outcome::Trimmed(entry.len() as u64);
             if let Err(why) = self.log_last(term, trim, &all).await {
