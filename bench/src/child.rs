@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::error::Error;
 
 /// The temporary directory for data and logs of a run.
@@ -83,14 +85,15 @@ impl Process {
     /// SIGTERM.
     ///
     /// # Errors
-    /// If `kill`, of util-linux, cannot be started.
+    /// If the signal cannot be sent to the process, although it runs.
     pub fn terminate(&mut self) -> Result<(), Error> {
-        let sent = Command::new("kill").arg(self.id().to_string()).status();
-        let sent = sent.map_err(|error| Error::other(format!("cannot start kill: {error}")))?;
-        match sent.success() || self.has_ended() {
-            true => Ok(()),
-            false => Err(Error::other(format!(
-                "cannot send SIGTERM to {}: kill ended with {sent}",
+        let pid = Pid::from_child(&self.child);
+        match kill_process(pid, Signal::TERM) {
+            Ok(()) => Ok(()),
+            // It has ended by itself, which is as good.
+            Err(_) if self.has_ended() => Ok(()),
+            Err(error) => Err(Error::other(format!(
+                "cannot send SIGTERM to {}: {error}",
                 self.name
             ))),
         }

@@ -87,7 +87,8 @@ pub struct Memory {
 impl Memory {
     /// An empty memory for `term`, whose lift has the number `lift` and is applied in `view`.
     pub fn new(
-        (term, lift): (u64, u64),
+        term: u64,
+        lift: u64,
         view: AppliedView,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,

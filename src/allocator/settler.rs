@@ -35,9 +35,12 @@ pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_settle: Arc<Notify>
     tokio::time::sleep(START).await;
     loop {
         to_settle.notified().await;
-        let Some(unsettled) = memory.upgrade().map(|memory| memory.unsettled()) else {
+        // Whoever closes the gate notifies as well.
+        let Some(memory_now) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
             return;
         };
+        let unsettled = memory_now.unsettled();
+        drop(memory_now);
         let entries = (ROUND.as_millis() / PACE.as_millis()) as usize;
         let sections = unsettled.div_ceil(entries);
         let sections = sections.clamp(ENTRY_SECTIONS_MIN, ENTRY_SECTIONS_MAX);

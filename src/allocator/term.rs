@@ -84,8 +84,8 @@ impl Term {
         let work = group.store().blocking();
         let view = group.view().clone();
         view.recent_records().leading(lease.term());
-        let whose = (lease.term(), lift);
-        let memory = Arc::new(Memory::new(whose, view, clock.clone(), metrics, work));
+        let term = lease.term();
+        let memory = Arc::new(Memory::new(term, lift, view, clock.clone(), metrics, work));
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());

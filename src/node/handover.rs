@@ -159,11 +159,11 @@ impl NodeContext {
             let needed = began.elapsed() * all_entries / done.max(1);
             if done >= PACE_KNOWN_AFTER && began + needed > until {
                 // Numbers are skipped, as after a crash; none is repeated.
-                let sections = trims.len();
                 tracing::warn!(
-                    sections,
-                    ?needed,
-                    "there is no time to give all ceilings back"
+                    sections = trims.len(),
+                    needed_ms = needed.as_millis(),
+                    "giving the ceilings back would take longer than shutdown_timeout_ms; each of \
+                     these sections may skip a step"
                 );
                 return;
             }
@@ -182,7 +182,11 @@ impl NodeContext {
         }
         let give_back = Command::Bequeath(Bequest::Lift);
         if let Err(why) = self.log_last(term, give_back, &Outcome::Bequeathed).await {
-            tracing::warn!(why, "the term's lift could not be given back");
+            // As above.
+            tracing::warn!(
+                why,
+                "the lift could not be given back; sections may skip a step"
+            );
         }
     }
 

@@ -66,7 +66,7 @@ pub enum LedgerRefused {
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
     /// Nothing was left to this node, something else was, or a lift came between.
-    #[error("node {0} was left nothing like that")]
+    #[error("node {0} is not the heir of the memory that it named")]
     NotHeir(NodeId),
 }
 
