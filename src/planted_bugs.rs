@@ -25,6 +25,10 @@ pub enum Bug {
     LeaseFromPipelinedAcknowledgements,
     /// The leadership is handed over while numbers are still handed out.
     OpenDuringTransfer,
+    /// A term leaves its memory to its successor while calls still take numbers.
+    BequestBeforeEmpty,
+    /// A node that does not hold a term's memory inherits it.
+    StrangerInherits,
     /// Snapshots lack the sections.
     CeilingMissingFromSnapshot,
     /// Logs and votes are acknowledged without an fsync.
@@ -53,7 +57,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 11] = [
+    const NAMES: [(&str, Bug); 13] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -65,6 +69,8 @@ mod chosen {
             Bug::LeaseFromPipelinedAcknowledgements,
         ),
         ("open-during-transfer", Bug::OpenDuringTransfer),
+        ("bequest-before-empty", Bug::BequestBeforeEmpty),
+        ("stranger-inherits", Bug::StrangerInherits),
         (
             "ceiling-missing-from-snapshot",
             Bug::CeilingMissingFromSnapshot,

@@ -27,6 +27,14 @@ impl Cursor {
         }
     }
 
+    /// A key whose next number is `next`, if its section has that many.
+    pub fn at(next: u64) -> Self {
+        Cursor {
+            next,
+            fast_limit: ASK_SECTION,
+        }
+    }
+
     /// Takes the next `count` (at least 1) numbers. `None` if the section must be asked.
     #[inline]
     pub fn take(&mut self, config: &NamespaceConfig, count: u64) -> Option<Range> {

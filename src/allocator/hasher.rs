@@ -2,15 +2,21 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::DefaultHashBuilder;
+use foldhash::fast::FixedState;
 
 use crate::sequence::{Key, Namespace, NamespaceId};
 
 /// Hashes keys and sections. Seeded, so that nobody can choose keys that collide.
-#[derive(Debug, Clone, Default)]
-pub struct Hasher(DefaultHashBuilder);
+#[derive(Debug, Clone)]
+pub struct Hasher(FixedState);
 
 impl Hasher {
+    /// A hasher that agrees with all others of the same seed. The seed must be random, and be told to members of
+    /// the cluster alone.
+    pub fn new(seed: u64) -> Self {
+        Hasher(FixedState::with_seed(seed))
+    }
+
     /// The hash of a key.
     #[inline]
     pub fn key(&self, namespace: NamespaceId, key: Key<'_>) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! A look-up costs two cache misses at most: one for the index, one for the slot.
 
-use super::{hasher::Hasher, index::Index, segments::Segments};
+use super::{changed_slots::ChangedSlot, hasher::Hasher, index::Index, segments::Segments};
 use crate::sequence::{Key, NamespaceId};
 
 /// What a key is stored as.
@@ -131,6 +131,21 @@ impl<S: Slot> KeyTable<S> {
     /// All slots, in the order of their numbers, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
         self.slots.iter_mut()
+    }
+
+    /// Begins to track changes, with all slots as changed ones, or ends it.
+    pub fn track_changes(&mut self, track: bool) {
+        self.slots.track_changes(track);
+    }
+
+    /// The next slot that was changed. `None` at the end of the pass.
+    pub fn take_changed(&mut self) -> Option<(ChangedSlot, &S)> {
+        self.slots.take_changed()
+    }
+
+    /// Begins another pass over the changed slots.
+    pub fn rewind_changes(&mut self) {
+        self.slots.rewind_changes();
     }
 
     /// How many bytes the table takes, without the bytes of names.

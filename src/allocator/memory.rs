@@ -1,6 +1,6 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! Invariant: it starts empty, and once it is closed no call takes a number from it. A section's first chunk comes
+//! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first chunk comes
 //! from its record, which was read after this term's lift was applied, or from a bump.
 
 mod first_touch;
@@ -10,23 +10,22 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
     gate::Gate,
-    hasher::Hasher,
     pending::{Answer, Waiters},
     refill::BumpSize,
     section::StepChange,
-    shard::{Footprint, SectionPlace, Shard},
+    shard::{SectionPlace, Shard},
+    shards::Shards,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -34,15 +33,6 @@ use crate::{
     sequence::{Bump, Bumped, Key, Namespace, Raise, SectionId, SectionRecord, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
-
-/// How many locks the keys are spread over. A power of two.
-const SHARDS: usize = 64;
-
-/// A shard and its lock, in cache lines of their own, so that threads at neighbouring shards do not
-/// contend.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Locked(Mutex<Shard>);
 
 /// What a section needs before it can serve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +56,7 @@ pub struct Memory {
     /// The number of the lift that gave this term its chunks.
     lift: u64,
     view: AppliedView,
-    shards: Box<[Locked]>,
-    hasher: Hasher,
+    shards: Shards,
     gate: Gate,
     /// True once it was abandoned: a section that is not found may have been touched all the same.
     abandoned: AtomicBool,
@@ -77,7 +66,7 @@ pub struct Memory {
     /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
     /// The shard that [`Memory::take_unsettled`] looks at next.
-    settling: AtomicUsize,
+    settling: AtomicU32,
     /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
     to_settle: Arc<Notify>,
     /// Held while an entry that settles sections is under way.
@@ -85,10 +74,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty memory for `term`, whose lift has the number `lift` and is applied in `view`.
+    /// The memory of `term`, whose lift has the number `lift` and is applied in `view`. `shards` are empty, or were
+    /// inherited from the term before.
     pub fn new(
         term: u64,
         lift: u64,
+        shards: Shards,
         view: AppliedView,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
@@ -98,11 +89,10 @@ impl Memory {
             term,
             lift,
             view,
-            settling: AtomicUsize::new(0),
+            settling: AtomicU32::new(0),
             to_settle: Arc::default(),
             settle_under_way: tokio::sync::Mutex::default(),
-            shards: (0..SHARDS).map(|_| Locked::default()).collect(),
-            hasher: Hasher::default(),
+            shards,
             gate: Gate::default(),
             abandoned: AtomicBool::new(false),
             clock,
@@ -151,16 +141,29 @@ impl Memory {
         key: Key<'_>,
         count: u64,
     ) -> (Answer, Option<(Place, Need)>) {
-        let (hash, shard) = self.find(namespace, key);
-        let mut locked = self.shards[shard as usize].0.lock();
+        let (hash, shard) = self.shards.find(namespace, key);
+        let mut locked = self.shards.lock(shard);
         let (answer, need) = match locked.take(hash, namespace, key, count) {
-            Some((answer, place)) => (answer, place.map(|place| (place, Need::Bump))),
+            Some((answer, place)) => {
+                let need = place.map(|place| (place, self.need_of(&locked, place, namespace)));
+                (answer, need)
+            }
             None => self.take_first(&mut locked, hash, namespace, key, count),
         };
         (
             answer,
             need.map(|(section, need)| (Place { shard, section }, need)),
         )
+    }
+
+    /// What the section at `place` needs, for which a bump is asked for.
+    #[cold]
+    fn need_of(&self, shard: &Shard, place: SectionPlace, namespace: &Namespace) -> Need {
+        // A call before this one may have been given up before the record was read, perhaps in the term before.
+        match shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
+            true => Need::Bump,
+            false => Need::Read,
+        }
     }
 
     /// The first call for a key in this term.
@@ -173,7 +176,7 @@ impl Memory {
         key: Key<'_>,
         count: u64,
     ) -> (Answer, Option<(SectionPlace, Need)>) {
-        let (place, is_new) = shard.insert(&self.hasher, hash, namespace, key);
+        let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
         let mut need = Need::Bump;
         // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
         if is_new && !self.is_abandoned() {
@@ -192,7 +195,7 @@ impl Memory {
 
     /// The identifier of the section at `place`. `None` if the memory was abandoned.
     pub fn section_id(&self, place: Place) -> Option<SectionId> {
-        let shard = self.shards[place.shard as usize].0.lock();
+        let shard = self.shards.lock(place.shard);
         shard.section_id(place.section)
     }
 
@@ -217,15 +220,15 @@ impl Memory {
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&self, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        let (hash, shard) = self.find(namespace, key);
-        let locked = self.shards[shard as usize].0.lock();
+        let (hash, shard) = self.shards.find(namespace, key);
+        let locked = self.shards.lock(shard);
         locked.current(hash, namespace, key)
     }
 
     /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory
     /// is closed.
     pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
-        let mut shard = self.shards[place.shard as usize].0.lock();
+        let mut shard = self.shards.lock(place.shard);
         let section = shard.section_id(place.section)?;
         let namespace = namespaces.by_id(section.namespace)?;
         let BumpSize {
@@ -280,7 +283,7 @@ impl Memory {
     ) -> bool {
         let mut served = Vec::new();
         let again = {
-            let mut shard = self.shards[place.shard as usize].0.lock();
+            let mut shard = self.shards.lock(place.shard);
             // After `abandon` another section may have this place.
             if shard.section_id(place.section).as_ref() != Some(id) {
                 return false;
@@ -315,9 +318,11 @@ impl Memory {
         // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees this.
         self.abandoned.store(true, Release);
         self.to_settle.notify_one();
-        let shards: Vec<Shard> = (self.shards.iter())
-            .map(|shard| std::mem::take(&mut *shard.0.lock()))
-            .collect();
+        let shards = self
+            .shards
+            .each()
+            .map(|mut shard| std::mem::take(&mut *shard));
+        let shards: Vec<Shard> = shards.collect();
         self.work.run_detached(move || {
             let shards = shards.into_iter();
             let mut waiting: Vec<(SectionId, Waiters)> =
@@ -327,7 +332,8 @@ impl Memory {
         });
     }
 
-    fn is_abandoned(&self) -> bool {
+    /// True if it was abandoned: what was used is not known any more.
+    pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Acquire)
     }
 
@@ -341,9 +347,9 @@ impl Memory {
             let namespace = namespaces.by_id(id)?;
             Some(namespace.config.progression())
         };
-        let shards = self.shards.iter();
+        let shards = self.shards.each();
         let mut used: Vec<_> = shards
-            .flat_map(|shard| shard.0.lock().close(progression))
+            .flat_map(|mut shard| shard.close(progression))
             .collect();
         if self.is_abandoned() {
             return None;
@@ -362,23 +368,9 @@ impl Memory {
         Some(trims.collect())
     }
 
-    /// How much the memory holds. Takes the lock of each shard for a moment.
-    pub fn footprint(&self) -> Footprint {
-        let shards = self.shards.iter().map(|shard| shard.0.lock().footprint());
-        shards.fold(Footprint::default(), |sum, part| Footprint {
-            keys: sum.keys + part.keys,
-            sections: sum.sections + part.sections,
-            bytes: sum.bytes + part.bytes,
-        })
-    }
-
-    /// The hash and the shard of a key.
-    #[inline]
-    fn find(&self, namespace: &Namespace, key: Key<'_>) -> (u64, u32) {
-        let hash = self.hasher.key(namespace.id, key);
-        let shard = self.hasher.section(hash, namespace, key);
-        // Bits from the middle: the hash tables use the lowest and the highest ones.
-        (hash, ((shard >> 32) % SHARDS as u64) as u32)
+    /// The keys and their sections.
+    pub fn shards(&self) -> &Shards {
+        &self.shards
     }
 }
 

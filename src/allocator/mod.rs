@@ -48,14 +48,18 @@
 //! - A handover looks at every key, one shard at a time, while the term is closed.
 
 mod bumper;
+mod changed_slots;
 mod cursor;
 mod fence;
 mod gate;
 mod hasher;
 mod held;
 mod index;
+mod inheritance;
 mod key_table;
 mod memory;
+mod memory_part;
+mod memory_sender;
 mod own_keys;
 mod own_slot;
 mod owned;
@@ -67,11 +71,15 @@ mod section;
 mod segments;
 mod settler;
 mod shard;
+mod shards;
 mod shared_keys;
 mod term;
 #[cfg(test)]
 mod transcript;
 
 pub use fence::FenceKind;
+pub use inheritance::{Inheritance, NotInherited};
+pub use memory_part::MemoryHeader;
+pub use memory_sender::{MemorySender, NotSent};
 pub use shard::Footprint;
 pub use term::{NextError, NextMany, Term};

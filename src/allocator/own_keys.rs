@@ -9,6 +9,8 @@
 //! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
 //! are then in use. It goes back into the slot as soon as it fits.
 
+mod changes;
+
 use std::time::Duration;
 
 use hashbrown::{HashMap, hash_map::Entry};

@@ -62,6 +62,41 @@ impl<K: StoredKey> OwnSlot<K> {
         }
     }
 
+    /// A key that was asked for in a term of another node, and its section. That node's slot held `next`, and what
+    /// it owned of the section: the ceiling, and the number above which a bump is asked for. `None` if the section
+    /// is not in the slot.
+    pub fn inherited(
+        key: K,
+        namespace: NamespaceId,
+        next: u64,
+        owned: Option<(NonZeroU64, u64)>,
+    ) -> Self {
+        let mut slot = OwnSlot::new(key, namespace);
+        slot.inherit(next, owned);
+        slot
+    }
+
+    /// As [`OwnSlot::inherited`], for a key that is here already.
+    pub fn inherit(&mut self, next: u64, owned: Option<(NonZeroU64, u64)>) {
+        self.cursor = Cursor::at(next);
+        self.ceiling = owned.map(|(ceiling, _)| ceiling);
+        if let Some((_, refill_at)) = owned {
+            self.cursor.set_fast_limit(refill_at);
+        }
+        self.granted_at = GrantTime::UNKNOWN;
+    }
+
+    /// The key, as it is stored.
+    pub fn stored_key(&self) -> &K {
+        &self.key
+    }
+
+    /// The ceiling of the section in the slot, and the number above which a bump is asked for. `None` if this term has
+    /// no chunk of it, or it is not in the slot.
+    pub fn limits(&self) -> Option<(NonZeroU64, u64)> {
+        Some((self.ceiling?, self.cursor.fast_limit()))
+    }
+
     /// What the term owns of the section, as it was put last.
     pub fn owned(&self, progression: Progression) -> Option<Owned> {
         Some(Owned {

@@ -23,8 +23,8 @@ pub struct Owned {
     pub granted_at: GrantTime,
 }
 
-/// When a chunk was granted: milliseconds of the node's clock, modulo 2^31. It takes 4 bytes, and leaves
-/// one bit of them free for a flag of the slot that holds it.
+/// When a chunk was granted: milliseconds of the node's clock, modulo 2^31, or that this is not known, because it was
+/// granted on another node. It takes 4 bytes.
 ///
 /// A chunk that lasts for 24 days seems to have lasted for a moment: its section's next margin is then the
 /// greatest one, and its step doubles, once.
@@ -82,16 +82,19 @@ pub fn unbounded(progression: Progression) -> Progression {
 impl GrantTime {
     const MILLIS_MASK: u32 = u32::MAX >> 1;
 
+    /// A chunk that was granted on another node.
+    pub const UNKNOWN: GrantTime = GrantTime(u32::MAX);
+
     /// The time of a grant at `now`.
     pub fn at(now: Instant) -> GrantTime {
         let millis = now.as_nanos() / 1_000_000;
         GrantTime(millis as u32 & Self::MILLIS_MASK)
     }
 
-    /// How long the chunk has lasted at `now`.
-    pub fn lasted_at(self, now: Instant) -> Duration {
+    /// How long the chunk has lasted at `now`. `None` if that is not known.
+    pub fn lasted_at(self, now: Instant) -> Option<Duration> {
         let millis = Self::at(now).0.wrapping_sub(self.0) & Self::MILLIS_MASK;
-        Duration::from_millis(millis.into())
+        (self != Self::UNKNOWN).then(|| Duration::from_millis(millis.into()))
     }
 }
 
@@ -106,10 +109,11 @@ mod tests {
         for granted in [0, 5, (1 << 31) - 500, (1 << 32) - 1] {
             let granted = Instant::from_nanos(granted * 1_000_000);
             let time = GrantTime::at(granted);
-            assert_eq!(time.lasted_at(granted), Duration::ZERO);
-            assert_eq!(time.lasted_at(granted.after(second)), second);
+            assert_eq!(time.lasted_at(granted), Some(Duration::ZERO));
+            assert_eq!(time.lasted_at(granted.after(second)), Some(second));
             let much_later = granted.after(wraps.since(Instant::default()));
-            assert_eq!(time.lasted_at(much_later), Duration::ZERO);
+            assert_eq!(time.lasted_at(much_later), Some(Duration::ZERO));
+            assert_eq!(GrantTime::UNKNOWN.lasted_at(granted), None);
         }
     }
 }

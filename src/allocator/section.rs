@@ -89,6 +89,19 @@ impl Section {
         }
     }
 
+    /// A section with a step of its own, as it was in a term of another node.
+    pub fn inherited(step: u64, owned: Option<Owned>) -> Self {
+        Section {
+            step,
+            state: owned.map_or(State::Untouched, State::Open),
+        }
+    }
+
+    /// How many numbers a bump fills the section up to.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
     /// Takes the next `count` (at least 1) numbers of the key at `cursor`, or says what is missing.
     pub fn take(&self, cursor: &mut Cursor, config: &NamespaceConfig, count: u64) -> Take {
         let left = self.left(cursor, config);
@@ -129,14 +142,15 @@ impl Section {
         // Chunks of one term are adjacent. If one were not, the numbers between would be somebody
         // else's, and every key would have to go on above them.
         let is_apart = before.is_some_and(|before| before.ceiling != chunk.old);
-        let (step_change, margin) = match before {
+        debug_assert!(
+            before.is_none_or(|before| before.ceiling <= chunk.old)
+                || is_planted(Bug::ChunkFromLocalRead),
+            "a chunk begins at the ceiling or above: {chunk:?} after {before:?}"
+        );
+        let lasted = before.and_then(|before| before.granted_at.lasted_at(now));
+        let (step_change, margin) = match lasted {
             None => (None, refill::first_margin(self.step)),
-            Some(before) => {
-                debug_assert!(
-                    before.ceiling <= chunk.old || is_planted(Bug::ChunkFromLocalRead),
-                    "a chunk begins at the ceiling or above: {chunk:?} after {before:?}"
-                );
-                let lasted = before.granted_at.lasted_at(now);
+            Some(lasted) => {
                 let change = self.adapt_step(config, lasted);
                 let margin = refill::margin(self.step, lasted, bump_time);
                 (change, margin)

@@ -8,7 +8,11 @@
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until the
 //! shard is emptied for good.
 
+mod changes;
+
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::{
     hasher::Hasher,
@@ -34,10 +38,12 @@ pub struct Shard {
     shared: SharedKeys,
     /// The sections that the term got by its lift, as far as [`Shard::take_unsettled`] has not answered them.
     unsettled: Vec<SectionPlace>,
+    /// How many of them, from the front, were sent to a successor.
+    unsettled_sent: usize,
 }
 
 /// Where a section is in its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SectionPlace {
     /// The number of the slot of an id with a section of its own.
     Id(u32),
@@ -130,6 +136,7 @@ impl Shard {
         if rest == 0 {
             self.unsettled = Vec::new();
         }
+        self.unsettled_sent = self.unsettled_sent.min(rest);
         (places.into_iter())
             .filter_map(|place| self.section_id(place))
             .collect()

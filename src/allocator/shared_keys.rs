@@ -2,6 +2,8 @@
 //!
 //! Invariant: a number in `sections` belongs to one section until the shard is emptied for good.
 
+mod changes;
+
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -15,6 +17,7 @@ use super::{
     queued_section::{Cursors, QueuedSection},
     refill::BumpSize,
     section::{Section, StepChange},
+    segments::Segments,
 };
 use crate::{
     clock::Instant,
@@ -25,7 +28,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct SharedKeys {
     keys: KeyTable<SharedSlot>,
-    sections: Vec<SharedSection>,
+    sections: Segments<SharedSection>,
     /// The numbers of the sections.
     numbers: HashMap<SectionId, u32>,
 }
@@ -103,7 +106,7 @@ impl SharedKeys {
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
-        let queued = &mut self.sections[slot.section as usize].queued;
+        let queued = &mut self.sections.get_mut(slot.section)?.queued;
         let key = (hash, Key::Id(id));
         let (answer, bump) = queued.take(&mut slot.cursor, &namespace.config, key, count);
         Some((answer, bump.then_some(slot.section)))
@@ -121,14 +124,10 @@ impl SharedKeys {
         let section_id = namespace.section_of(Key::Id(id));
         let known = self.numbers.get(&section_id).copied();
         let section = known.unwrap_or_else(|| {
-            let next =
-                u32::try_from(self.sections.len()).expect("memory ends before 2^32 sections");
-            self.numbers.insert(section_id.clone(), next);
-            self.sections.push(SharedSection {
+            self.push_section(SharedSection {
                 id: section_id,
                 queued: QueuedSection::new(Section::new(&namespace.config, None)),
-            });
-            next
+            })
         });
         let slot = SharedSlot {
             id,
@@ -140,15 +139,23 @@ impl SharedKeys {
         (section, known.is_none())
     }
 
+    /// Adds a section. Returns its number.
+    fn push_section(&mut self, section: SharedSection) -> u32 {
+        let number = u32::try_from(self.sections.len()).expect("memory ends before 2^32 sections");
+        self.numbers.insert(section.id.clone(), number);
+        self.sections.push(section);
+        number
+    }
+
     /// True if the term has a chunk of section number `number`.
     pub fn has_chunk(&self, number: u32) -> bool {
-        let section = self.sections.get(number as usize);
+        let section = self.sections.get(number);
         section.is_some_and(|section| section.queued.section.owned().is_some())
     }
 
     /// As [`Section::step_within_bounds`], for section number `number`.
     pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
-        let section = self.sections.get_mut(number as usize);
+        let section = self.sections.get_mut(number);
         section.map_or(config.step, |section| {
             section.queued.section.step_within_bounds(config)
         })
@@ -156,14 +163,12 @@ impl SharedKeys {
 
     /// The identifier of section number `number`.
     pub fn section_id(&self, number: u32) -> Option<&SectionId> {
-        self.sections
-            .get(number as usize)
-            .map(|section| &section.id)
+        self.sections.get(number).map(|section| &section.id)
     }
 
     /// As [`QueuedSection::propose_bump`], for section number `number`.
     pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
-        let queued = &mut self.sections.get_mut(number as usize)?.queued;
+        let queued = &mut self.sections.get_mut(number)?.queued;
         let mut cursors = OfNamespace {
             keys: &mut self.keys,
             namespace: namespace.id,
@@ -180,7 +185,7 @@ impl SharedKeys {
         now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
-        let section = &mut self.sections.get_mut(number as usize)?.queued.section;
+        let section = &mut self.sections.get_mut(number)?.queued.section;
         let granted = section.grant(chunk, config, now, bump_time);
         if granted.keys_must_ask {
             (self.keys.iter_mut())
@@ -192,14 +197,14 @@ impl SharedKeys {
 
     /// As [`Section::exhaust`], for section number `number`.
     pub fn exhaust(&mut self, number: u32, max: u64) {
-        if let Some(section) = self.sections.get_mut(number as usize) {
+        if let Some(section) = self.sections.get_mut(number) {
             section.queued.section.exhaust(max);
         }
     }
 
     /// As [`QueuedSection::serve`], for section number `number`.
     pub fn serve(&mut self, number: u32, namespace: &Namespace, served: &mut Vec<Served>) -> bool {
-        let Some(section) = self.sections.get_mut(number as usize) else {
+        let Some(section) = self.sections.get_mut(number) else {
             return false;
         };
         let mut cursors = OfNamespace {
@@ -218,7 +223,7 @@ impl SharedKeys {
             Some(slot) => slot.section,
             None => *self.numbers.get(&namespace.section_of(Key::Id(id)))?,
         };
-        let section = &self.sections.get(number as usize)?.queued.section;
+        let section = &self.sections.get(number)?.queued.section;
         let cursor = slot.map(|slot| &slot.cursor);
         let progression = namespace.config.progression();
         section
@@ -238,9 +243,7 @@ impl SharedKeys {
 
     /// How many bytes they take.
     pub fn bytes(&self) -> usize {
-        self.keys.bytes()
-            + self.sections.capacity() * size_of::<SharedSection>()
-            + self.numbers.allocation_size()
+        self.keys.bytes() + self.sections.bytes() + self.numbers.allocation_size()
     }
 
     /// The calls that wait, by section.
@@ -270,7 +273,8 @@ impl SharedKeys {
         let mut each_key = |note: fn(&mut Closing, u64)| {
             for slot in self.keys.iter() {
                 let number = slot.section as usize;
-                let owned = self.sections[number].queued.section.owned();
+                let section = self.sections.get(slot.section);
+                let owned = section.and_then(|section| section.queued.section.owned());
                 if let (Some(closing), Some(owned)) = (&mut closing[number], owned) {
                     let last = owned.current(Some(&slot.cursor), closing.progression);
                     note(closing, last);

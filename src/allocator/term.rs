@@ -17,10 +17,13 @@ use super::{
     fence::{Fence, FenceKind},
     gate::Inside,
     held::{Delivery, Held, Taken},
+    inheritance::Inheritance,
     memory::{Memory, Need, Place},
+    memory_sender::MemorySender,
     pending::Answer,
     record_reader, settler,
     shard::Footprint,
+    shards::Shards,
 };
 use crate::{
     clock::Clock,
@@ -71,12 +74,13 @@ pub struct NextMany {
 }
 
 impl Term {
-    /// Opens the allocator of the term that `lease` belongs to, with an empty memory. The number of its lift, which
-    /// is applied on this node, is `lift`.
+    /// Opens the allocator of the term that `lease` belongs to, with the memory that it inherits, or an empty one. The
+    /// number of its lift is `lift`. What gave the term its chunks, the lift or the inheritance, is applied on this node.
     pub fn open(
         group: Arc<Group>,
         lease: Arc<TermLease>,
         lift: u64,
+        inheritance: Option<Inheritance>,
         fence: FenceKind,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
@@ -85,7 +89,9 @@ impl Term {
         let view = group.view().clone();
         view.recent_records().leading(lease.term());
         let term = lease.term();
-        let memory = Arc::new(Memory::new(term, lift, view, clock.clone(), metrics, work));
+        let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
+        let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
+        let memory = Arc::new(memory);
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
@@ -237,7 +243,7 @@ impl Term {
     /// How much the term's memory holds. May block for as long as a handover looks at all keys of a
     /// shard: do not call it on a worker of the runtime.
     pub fn footprint(&self) -> Footprint {
-        self.memory.footprint()
+        self.memory.shards().footprint()
     }
 
     /// True if no call will ever get a number from this term again.
@@ -250,21 +256,37 @@ impl Term {
         self.fence.check(deadline).await
     }
 
-    /// Closes the term for good and answers what it used, for the ceilings to be lowered to. Waits for
-    /// the calls that have taken their numbers; no call takes any afterwards.
+    /// Begins to send the term's memory to the node that is to lead next. The term goes on.
+    pub fn send_memory(&self) -> MemorySender {
+        MemorySender::new(self.memory.clone(), self.group.store().blocking())
+    }
+
+    /// Closes the term for good. Waits for the calls that have taken their numbers, and for all that the term writes;
+    /// no call takes any number afterwards.
     ///
-    /// `None` if the term was closed already, or is lost, also meanwhile: nobody knows then what it used.
-    pub async fn close_and_list_trims(&self) -> Option<Vec<Trim>> {
+    /// # Errors
+    /// [`NextError::NotLeading`] if the term was closed already, or is lost, also meanwhile.
+    pub async fn close(&self) -> Result<(), NextError> {
+        let lost = |_| NextError::NotLeading;
         if !self.memory.gate().close() {
-            return None;
+            return Err(NextError::NotLeading);
         }
         self.memory.gate().emptied().await;
-        // A bump under way would raise a ceiling again after it was lowered.
+        // A bump under way would raise a ceiling again after it was lowered or left to a successor.
         let (done, finished) = oneshot::channel();
-        self.bumper.send(Request::Finish(done)).ok()?;
-        finished.await.ok()?;
+        let finish = self.bumper.send(Request::Finish(done));
+        finish.map_err(|_| NextError::NotLeading)?;
+        finished.await.map_err(lost)?;
         // So would an entry that settles sections.
         self.memory.settling_ended().await;
+        Ok(())
+    }
+
+    /// What the term used, for the ceilings to be lowered to. Call it after [`Term::close`]. The memory is empty
+    /// afterwards.
+    ///
+    /// `None` if the term is lost: nobody knows then what it used.
+    pub async fn list_trims(&self) -> Option<Vec<Trim>> {
         let memory = self.memory.clone();
         let closed = self.group.store().blocking().run(move || memory.close());
         closed.await.ok().flatten()

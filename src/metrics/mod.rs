@@ -78,6 +78,20 @@ label! {
     }
 }
 
+label! {
+    /// The phases of a handover to a successor that gets the memory, one after the other.
+    HandoverPhase as "phase" {
+        /// While the term serves, its memory is sent.
+        send,
+        /// Until the term was closed, and nobody was inside.
+        close,
+        /// Until what had changed meanwhile was sent, and the successor held all of it.
+        last_changes,
+        /// Until the term's last entry, which leaves the memory to the successor, was applied.
+        bequest,
+    }
+}
+
 metrics! {
     /// The node's counters, gauges and histograms.
     Metrics in "ratchet" {
@@ -121,6 +135,8 @@ metrics! {
         leader_changes: Counter,
         /// Time that each phase of this node's last takeover of the leadership took; 0 before it ever led.
         takeover_seconds: SecondsBy<TakeoverPhase>,
+        /// Time that each phase of this node's last handover took; 0 before it ever handed over.
+        handover_seconds: SecondsBy<HandoverPhase>,
         /// The Raft term.
         term: Gauge,
         /// Time until the lease ends; negative once it has ended.

@@ -10,6 +10,7 @@ use super::{
     awaited_answer::AwaitedAnswer,
     builds::Builds,
     current_handover::CurrentHandover,
+    inheritance::HeldInheritance,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
 };
@@ -45,6 +46,8 @@ pub struct NodeContext {
     pub(super) leadership_changes: ordered_watch::Sender<u64>,
     pub(super) current_handover: CurrentHandover,
     pub(super) awaited_answer: AwaitedAnswer,
+    /// The memory that a leader that hands over has sent to this node.
+    pub(super) inheritance: HeldInheritance,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) builds: Builds,
@@ -86,6 +89,7 @@ impl NodeContext {
             leadership_changes: ordered_watch::Sender::default(),
             current_handover: CurrentHandover::default(),
             awaited_answer: AwaitedAnswer::default(),
+            inheritance: HeldInheritance::default(),
             leaving: CancellationToken::new(),
             builds: Builds::default(),
             scrape_lock: Arc::default(),

@@ -14,6 +14,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
+    bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
 };
@@ -21,14 +22,8 @@ use crate::{
     allocator::Term,
     consensus::ProposeError,
     planted_bugs::{Bug, is_planted},
-    sequence::{Bequest, Command, NodeId, Outcome},
+    sequence::NodeId,
 };
-
-/// How many sections one log entry trims at most.
-const ENTRY_SECTIONS_MAX: usize = 8_192;
-
-/// After so many entries it is known how long they take.
-const PACE_KNOWN_AFTER: u32 = 8;
 
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
@@ -113,21 +108,9 @@ impl NodeContext {
         term: Arc<Term>,
         successor: Option<NodeId>,
     ) -> HandoverOutcome {
-        let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
-        let until = Instant::now() + limit;
-        // From here on the term stays closed and its lease void, whatever happens.
+        // At the end the term is closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
-        if tokio::time::timeout_at(until, self.give_back(&term, until))
-            .await
-            .is_err()
-        {
-            // Numbers are skipped, as after a crash; none is repeated.
-            tracing::warn!(
-                term = term.term(),
-                limit_ms = limit.as_millis(),
-                "not all ceilings could be given back in time; handing over without the rest"
-            );
-        }
+        self.leave(&term, successor).await;
         let Some(successor) = successor else {
             return Ok(self.group.leadership().borrow().clone());
         };
@@ -144,63 +127,38 @@ impl NodeContext {
         }
     }
 
-    /// Closes the term, lowers each ceiling to the highest number used, and gives the term's lift back. Breaks off if
-    /// that would not be done by `until`: half of it saves no number.
-    async fn give_back(&self, term: &Arc<Term>, until: Instant) {
+    /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that can take it, the
+    /// numbers that it has not used to whoever comes.
+    async fn leave(&self, term: &Arc<Term>, successor: Option<NodeId>) {
         if is_planted(Bug::OpenDuringTransfer) {
             return;
         }
-        let Some(trims) = term.close_and_list_trims().await else {
-            return;
+        let closed = match successor {
+            Some(heir) => match self.bequeath(term, heir).await {
+                MemoryFate::Ended => return,
+                MemoryFate::NotSent { closed } => closed,
+            },
+            None => false,
         };
-        let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
-        let all_entries = entries.len() as u32;
-        for (done, entry) in (0..).zip(entries) {
-            let needed = began.elapsed() * all_entries / done.max(1);
-            if done >= PACE_KNOWN_AFTER && began + needed > until {
-                // Numbers are skipped, as after a crash; none is repeated.
-                tracing::warn!(
-                    sections = trims.len(),
-                    needed_ms = needed.as_millis(),
-                    "giving the ceilings back would take longer than shutdown_timeout_ms; each of \
-                     these sections may skip a step"
-                );
-                return;
-            }
-            let trim = Command::Trim(entry.to_vec());
-            let all = Outcome::Trimmed(entry.len() as u64);
-            if let Err(why) = self.log_last(term, trim, &all).await {
-                // Numbers are skipped, as after a crash; none is repeated.
-                tracing::warn!(why, "some ceilings could not be given back");
-                return;
-            }
-        }
-        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
-        // were not trimmed, the next lift would give its chunk a second time.
-        if term.lease().is_void() {
-            return;
-        }
-        let give_back = Command::Bequeath(Bequest::Lift);
-        if let Err(why) = self.log_last(term, give_back, &Outcome::Bequeathed).await {
-            // As above.
-            tracing::warn!(
-                why,
-                "the lift could not be given back; sections may skip a step"
-            );
+        if closed || self.close_in_time(term).await {
+            self.give_back(term).await;
         }
     }
 
-    /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.
-    async fn log_last(
-        &self,
-        term: &Term,
-        command: Command,
-        expected: &Outcome,
-    ) -> Result<(), String> {
-        match self.group.propose(term.term(), command).await {
-            Ok(outcome) if outcome == *expected => Ok(()),
-            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {expected:?}")),
-            Err(error) => Err(error.to_string()),
+    /// Closes the term. False if it is lost, or calls stay inside for longer than `shutdown_timeout_ms`.
+    pub(super) async fn close_in_time(&self, term: &Term) -> bool {
+        let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
+        match tokio::time::timeout(limit, term.close()).await {
+            Ok(closed) => closed.is_ok(),
+            Err(_) => {
+                // Numbers are skipped, as after a crash; none is repeated.
+                tracing::warn!(
+                    term = term.term(),
+                    limit_ms = limit.as_millis(),
+                    "calls are still inside the term; handing over without what it has left"
+                );
+                false
+            }
         }
     }
 }

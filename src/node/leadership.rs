@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::NodeContext;
 use crate::{
-    allocator::Term,
+    allocator::{Inheritance, Term},
     consensus::TermLease,
-    sequence::{Command, NamespaceConfig, Outcome},
+    planted_bugs::{Bug, is_planted},
+    sequence::{Bequest, Command, LedgerRefused, NamespaceConfig, Outcome},
 };
 
 impl NodeContext {
@@ -28,9 +29,9 @@ impl NodeContext {
                 Some(lease) if current != Some(lease.term()) => {
                     self.allocator.store(None);
                     self.leadership_changes.send_modify(|n| *n += 1);
-                    if let Some(lift) = self.lift(lease).await {
+                    if let Some((lift, inheritance)) = self.take_chunks(lease).await {
                         self.found_namespaces(lease).await;
-                        self.open(lease, lift);
+                        self.open(lease, lift, inheritance);
                     }
                 }
                 Some(_) => {}
@@ -40,6 +41,7 @@ impl NodeContext {
                     }
                 }
             }
+            self.inheritance.follow(&now, self.config.node_id);
             let leader = now.leader.as_ref().map(|(leader, _)| (now.term, *leader));
             if let Some((leader, member)) = &now.leader
                 && told != Some((now.term, *leader))
@@ -57,11 +59,12 @@ impl NodeContext {
     }
 
     /// Opens the allocator of the term, whose lift has the number `lift`.
-    fn open(&self, lease: &Arc<TermLease>, lift: u64) {
+    fn open(&self, lease: &Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>) {
         let term = Term::open(
             self.group.clone(),
             lease.clone(),
             lift,
+            inheritance,
             self.config.fence,
             self.clock.clone(),
             self.metrics.clone(),
@@ -71,22 +74,63 @@ impl NodeContext {
         self.allocator.store(Some(Arc::new(term)));
     }
 
-    /// Proposes the term's first entry, which gives it a chunk of every live section. Returns the number of the lift.
+    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise a lift
+    /// gives the term a chunk of every live section. Returns the number of the lift, and the memory that was inherited.
     /// `None` if the term got none, and must end.
-    async fn lift(&self, lease: &TermLease) -> Option<u64> {
-        let lifting = self.group.propose(lease.term(), Command::Lift);
+    async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<Inheritance>)> {
+        if let Some((inheritance, digest)) = self.inheritance.take(lease.term())
+            && !is_planted(Bug::StrangerInherits)
+        {
+            let heir = self.config.node_id;
+            let inherit = Command::Inherit { heir, digest };
+            match self.propose_first(lease, inherit).await? {
+                Ok(lift) => return Some((lift, Some(inheritance))),
+                Err(refused) => tracing::info!(
+                    term = lease.term(),
+                    %refused,
+                    "the memory of the last term is of no use; this one begins with an empty memory"
+                ),
+            }
+        }
+        if is_planted(Bug::StrangerInherits)
+            && let Ok(ledger) = self.group.view().ledger()
+            && let Some(Bequest::Memory { heir, digest }) = ledger.bequest
+            && let Ok(lift) = self
+                .propose_first(lease, Command::Inherit { heir, digest })
+                .await?
+        {
+            return Some((lift, None));
+        }
+        match self.propose_first(lease, Command::Lift).await? {
+            Ok(lift) => Some((lift, None)),
+            Err(refused) => self.end_without_chunks(lease, &refused.to_string()),
+        }
+    }
+
+    /// Proposes an entry that gives the term its chunks. Returns the number of their lift, or why it gives none. `None`
+    /// if it is not known, or the term is lost: it must end.
+    async fn propose_first(
+        &self,
+        lease: &TermLease,
+        first: Command,
+    ) -> Option<Result<u64, LedgerRefused>> {
+        let proposing = self.group.propose(lease.term(), first);
         // A node that is cut off meanwhile would wait here, and not follow the leadership.
-        let lifted = tokio::select! {
+        let proposed = tokio::select! {
             biased;
-            lifted = lifting => lifted,
+            proposed = proposing => proposed,
             () = lease.wait_until(TermLease::is_void) => return None,
         };
-        let why = match lifted {
-            Ok(Outcome::Holds(lift)) => return Some(lift),
-            Ok(outcome) => format!("the answer was {outcome:?}"),
-            Err(error) => error.to_string(),
-        };
-        // No number can be taken in this term. It must end.
+        match proposed {
+            Ok(Outcome::Holds(lift)) => Some(Ok(lift)),
+            Ok(Outcome::Refused(refused)) => Some(Err(refused)),
+            Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
+            Err(error) => self.end_without_chunks(lease, &error.to_string()),
+        }
+    }
+
+    /// No number can be taken in this term. It must end.
+    fn end_without_chunks<T>(&self, lease: &TermLease, why: &str) -> Option<T> {
         tracing::info!(term = lease.term(), why, "the term holds no chunks");
         lease.void();
         None

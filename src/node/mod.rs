@@ -8,6 +8,7 @@
 
 mod administer;
 mod awaited_answer;
+mod bequest;
 mod builds;
 pub mod config;
 mod context;
@@ -15,9 +16,11 @@ mod current_handover;
 mod error;
 mod formation;
 mod forward;
+mod give_back;
 mod greeting;
 mod handover;
 mod hello;
+mod inheritance;
 mod leader_search;
 mod leadership;
 mod lifecycle;

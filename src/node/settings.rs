@@ -90,6 +90,14 @@ macro_rules! for_each_setting {
             /// [default: 64]
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
+            /// How much memory this node takes over from a leader that hands over to it, in MB (2^20 bytes), some
+            /// 50 bytes a key; a leader with more gives its numbers back instead, which takes longer [default: 2048]
+            "RATCHET_INHERIT_MEMORY_MAX_MB" [] =>
+                inherit_memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
+            /// How long a leader that hands over may go on serving while it sends its memory to its successor, in
+            /// milliseconds [default: 30000]
+            "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
+                handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
         }
     };
 }

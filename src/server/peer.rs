@@ -15,7 +15,8 @@ use crate::{
     node::NodeContext,
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-        HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_server::Peer,
+        HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+        peer_server::Peer,
     },
 };
 
@@ -72,6 +73,17 @@ impl PeerService {
         })
     }
 
+    /// Receives the memory of a leader that hands over to this node.
+    ///
+    /// # Errors
+    /// As [`NodeContext::take_memory`].
+    pub async fn receive_memory(
+        &self,
+        parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
+    ) -> Result<MemoryReply, Status> {
+        self.context.take_memory(parts).await
+    }
+
     /// Answers a stream of forwarded requests.
     pub fn answer_forwarded(
         &self,
@@ -118,6 +130,14 @@ impl Peer for PeerService {
         self.take_snapshot(request.into_inner())
             .await
             .map(Response::new)
+    }
+
+    async fn take_memory(
+        &self,
+        request: Request<Streaming<MemoryPart>>,
+    ) -> Result<Response<MemoryReply>, Status> {
+        let taken = self.receive_memory(request.into_inner()).await;
+        taken.map(Response::new)
     }
 
     async fn forward(

@@ -140,6 +140,15 @@ impl Transport for LinkedTransport {
         self.over(address, PATIENCE, exchange).await
     }
 
+    async fn take_memory(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status> {
+        let exchange = self.inner.take_memory(address, parts);
+        self.over(address, PATIENCE, exchange).await
+    }
+
     async fn hello(
         &self,
         address: &str,

@@ -93,6 +93,19 @@ impl Transport for SimTransport {
             .await
     }
 
+    async fn take_memory(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status> {
+        let link = (self.from, node_at(address)?);
+        let mut answers = self.network.open_stream(link, parts, |to, parts| {
+            stream::once(async move { to.peers.receive_memory(parts).await }).boxed()
+        })?;
+        let lost = || Status::unavailable("the link broke");
+        answers.next().await.ok_or_else(lost)?
+    }
+
     async fn hello(
         &self,
         address: &str,

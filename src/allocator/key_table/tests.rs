@@ -19,7 +19,7 @@ impl Slot for Name {
 
 #[test]
 fn a_key_is_found_by_its_bytes_and_its_namespace() {
-    let hasher = Hasher::default();
+    let hasher = Hasher::new(1);
     let mut table = KeyTable::default();
     let all: Vec<(String, NamespaceId)> = (0..5_000)
         .map(|n: u32| ((n / 2).to_string(), NamespaceId(n % 2)))

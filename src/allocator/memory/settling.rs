@@ -4,8 +4,8 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::sync::{MutexGuard, Notify};
 
-use super::{Memory, SHARDS};
-use crate::sequence::SectionId;
+use super::Memory;
+use crate::{allocator::shards::SHARDS, sequence::SectionId};
 
 impl Memory {
     /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
@@ -29,8 +29,7 @@ impl Memory {
 
     /// How many sections this term got by its lift, as far as [`Memory::take_unsettled`] has not answered them.
     pub fn unsettled(&self) -> usize {
-        let shards = self.shards.iter();
-        shards.map(|shard| shard.0.lock().unsettled()).sum()
+        self.shards.each().map(|shard| shard.unsettled()).sum()
     }
 
     /// Some sections, at most `limit`, that this term got by its lift. Each is answered once.
@@ -39,7 +38,7 @@ impl Memory {
         for _ in 0..SHARDS {
             let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
             let more = limit - sections.len();
-            sections.extend(self.shards[shard].0.lock().take_unsettled(more));
+            sections.extend(self.shards.lock(shard).take_unsettled(more));
             if sections.len() == limit {
                 break;
             }

@@ -34,7 +34,15 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
     let lift = view.ledger().expect("a ledger").lift;
     assert_eq!(lift, 2);
     let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
-    let memory = Memory::new(2, lift, view, clock, metrics, BlockingExecutor::Inline);
+    let memory = Memory::new(
+        2,
+        lift,
+        Shards::default(),
+        view,
+        clock,
+        metrics,
+        BlockingExecutor::Inline,
+    );
     (memory, book)
 }
 

@@ -16,7 +16,7 @@ impl World {
         World {
             namespace: Namespace::new(NamespaceId(1), config),
             keys: OwnKeys::default(),
-            hasher: Hasher::default(),
+            hasher: Hasher::new(1),
         }
     }
 

@@ -50,7 +50,7 @@ fn what_was_put_comes_back() {
     assert_eq!(slot.owned(ONES), Some(fresh));
     let granted_at = slot.owned(ONES).unwrap().granted_at;
     let now = Instant::from_nanos(12_000_000);
-    assert_eq!(granted_at.lasted_at(now), Duration::from_millis(7));
+    assert_eq!(granted_at.lasted_at(now), Some(Duration::from_millis(7)));
     // The first number is the first above the floor.
     assert_eq!(slot.cursor.next(), 1_001);
     assert_eq!(slot.cursor.fast_limit(), 1_940);

@@ -31,7 +31,7 @@ impl World {
     fn new(config: NamespaceConfig) -> World {
         World {
             namespace: Namespace::new(NamespaceId(1), config),
-            hasher: Hasher::default(),
+            hasher: Hasher::new(1),
             shard: Shard::default(),
             calls: BTreeMap::new(),
             calls_made: 0,

@@ -77,15 +77,20 @@ impl Network {
         self.log_holds.purgeable_max()
     }
 
-    /// The peer `target`, which is `member`.
-    pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
-        let client = RpcClient {
+    /// The way to the peer `target`, which is `member`.
+    pub fn client(&self, target: NodeId, member: &Member) -> RpcClient {
+        RpcClient {
             transport: self.transport.clone(),
             addresses: self.addresses.clone(),
             target,
             first_address: member.peer_address.clone(),
             header: self.sender.header(target, member),
-        };
+        }
+    }
+
+    /// The peer `target`, which is `member`.
+    pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
+        let client = self.client(target, member);
         let snapshots = SnapshotSender::new(
             client.clone(),
             self.metrics.clone(),

@@ -20,7 +20,8 @@ use tonic::{
 use super::transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};
 use crate::proto::peer::{
     AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-    HelloResponse, RaftMessage, RaftReply, SnapshotPart, peer_client::PeerClient,
+    HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+    peer_client::PeerClient,
 };
 
 /// The transport of production. Connections to members are kept and shared. A connection to another
@@ -42,8 +43,8 @@ struct Channels {
 enum ChannelClass {
     /// Raft's messages, and greetings.
     Raft,
-    /// Snapshots.
-    Snapshots,
+    /// Snapshots, and the memories of leaders.
+    Bulk,
     /// Callers' requests.
     Requests,
 }
@@ -144,8 +145,18 @@ impl Transport for GrpcTransport {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
-        let mut client = self.client(address, ChannelClass::Snapshots)?;
+        let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
+        Ok(answer.into_inner())
+    }
+
+    async fn take_memory(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status> {
+        let mut client = self.client(address, ChannelClass::Bulk)?;
+        let answer = client.take_memory(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
 

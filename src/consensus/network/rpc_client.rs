@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     consensus::terms,
-    proto::peer::{Header, RaftMessage, RaftReply, SnapshotPart},
+    proto::peer::{Header, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart},
     sequence::NodeId,
     storage::Types,
 };
@@ -82,6 +82,15 @@ impl RpcClient {
     ) -> Result<RaftReply, Status> {
         let address = self.address();
         self.transport.install_snapshot(&address, parts).await
+    }
+
+    /// Sends a leader's memory in parts, and waits until all of it has arrived.
+    pub async fn take_memory(
+        &self,
+        parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status> {
+        let address = self.address();
+        self.transport.take_memory(&address, parts).await
     }
 
     /// Refuses a term in an answer that no honest node has come to: Raft would adopt it.

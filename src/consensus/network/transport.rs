@@ -11,7 +11,7 @@ use tonic::Status;
 
 use crate::proto::peer::{
     AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-    HelloResponse, RaftMessage, RaftReply, SnapshotPart,
+    HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
 };
 
 /// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
@@ -48,6 +48,13 @@ pub trait Transport: Send + Sync + 'static {
         address: &str,
         parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status>;
+
+    /// Sends a leader's memory in parts, and waits until all of it has arrived.
+    async fn take_memory(
+        &self,
+        address: &str,
+        parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status>;
 
     /// Asks which node listens at the address, and waits for at most `timeout`.
     async fn hello(

@@ -26,7 +26,7 @@ fn resident() -> u64 {
 fn bytes_of_resident_memory_for_each_key() {
     let keys = std::env::var("KEYS").map_or(1_000_000, |keys| keys.parse().unwrap());
     let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
-    let hasher = Hasher::default();
+    let hasher = Hasher::new(1);
     let find = |id| {
         let hash = hasher.key(namespace.id, Key::Id(id));
         (hash, (hash >> 32) as usize % SHARDS)

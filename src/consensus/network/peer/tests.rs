@@ -79,6 +79,14 @@ impl Transport for HeldAnswers {
         })
     }
 
+    async fn take_memory(
+        &self,
+        _address: &str,
+        _parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
     async fn hello(
         &self,
         _address: &str,

@@ -1,0 +1,128 @@
+//! Which slots of a list were changed since they were last taken from here. Pure.
+//!
+//! While a memory is sent to another node, calls go on changing it. What they change is sent again.
+
+/// The numbers of changed slots. They are taken in ascending order, in passes: one that is noted behind the place
+/// where the pass is comes in the next pass.
+#[derive(Debug, Default)]
+pub struct ChangedSlots {
+    /// A bit for each slot.
+    words: Vec<u64>,
+    /// Where the pass is.
+    from: u32,
+    /// All slots with lower numbers were taken at least once.
+    known: u32,
+}
+
+/// A slot that was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedSlot {
+    /// Its number.
+    pub number: u32,
+    /// True if it is taken for the first time.
+    pub is_new: bool,
+}
+
+impl ChangedSlots {
+    /// All of `len` slots.
+    pub fn all(len: usize) -> Self {
+        let mut words = vec![u64::MAX; len / 64];
+        if !len.is_multiple_of(64) {
+            words.push((1 << (len % 64)) - 1);
+        }
+        ChangedSlots {
+            words,
+            ..ChangedSlots::default()
+        }
+    }
+
+    /// Notes that a slot changed, or is new.
+    #[cold]
+    pub fn note(&mut self, number: u32) {
+        let word = number as usize / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (number % 64);
+    }
+
+    /// The next slot of the pass. `None` at its end.
+    pub fn take_next(&mut self) -> Option<ChangedSlot> {
+        let mut word = self.from as usize / 64;
+        let mut mask = u64::MAX << (self.from % 64);
+        while word < self.words.len() {
+            let bits = self.words[word] & mask;
+            if bits != 0 {
+                let number = word as u32 * 64 + bits.trailing_zeros();
+                self.words[word] &= !(1 << (number % 64));
+                self.from = number + 1;
+                let is_new = number >= self.known;
+                self.known = self.known.max(number + 1);
+                return Some(ChangedSlot { number, is_new });
+            }
+            (word, mask) = (word + 1, u64::MAX);
+        }
+        None
+    }
+
+    /// Begins another pass.
+    pub fn rewind(&mut self) {
+        self.from = 0;
+    }
+
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(changed: &mut ChangedSlots) -> Vec<u32> {
+        let slots = std::iter::from_fn(|| changed.take_next());
+        slots.map(|slot| slot.number).collect()
+    }
+
+    fn pass(changed: &mut ChangedSlots) -> Vec<u32> {
+        changed.rewind();
+        rest(changed)
+    }
+
+    #[test]
+    fn each_slot_is_taken_once_and_again_if_it_changes_again() {
+        for len in [0, 1, 63, 64, 65, 200] {
+            let mut changed = ChangedSlots::all(len);
+            assert_eq!(pass(&mut changed), (0..len as u32).collect::<Vec<_>>());
+            assert!(pass(&mut changed).is_empty());
+            [3, 700, 64, 3]
+                .iter()
+                .for_each(|&number| changed.note(number));
+            assert_eq!(pass(&mut changed), [3, 64, 700]);
+            assert!(pass(&mut changed).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_changes_behind_a_pass_comes_in_the_next_one_and_what_changes_before_it_in_this_one() {
+        let mut changed = ChangedSlots::all(100);
+        for number in 0..10 {
+            let is_new = true;
+            assert_eq!(changed.take_next(), Some(ChangedSlot { number, is_new }));
+        }
+        [5, 9, 50, 100]
+            .iter()
+            .for_each(|&number| changed.note(number));
+        assert_eq!(rest(&mut changed), (10..=100).collect::<Vec<_>>());
+        // New slots follow the last one, also where the pass was at its end.
+        changed.note(101);
+        assert_eq!(rest(&mut changed), [101]);
+        changed.rewind();
+        for number in [5, 9] {
+            let is_new = false;
+            assert_eq!(changed.take_next(), Some(ChangedSlot { number, is_new }));
+        }
+        assert_eq!(changed.take_next(), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! The memory of a term that another node led, as far as it has arrived here.
+//!
+//! Invariant: it is used at most once, by the term whose leader inherits it, and only if all of it has arrived.
+
+use super::{
+    memory_part::{DamagedPart, Digest, MemoryHeader, MemoryPart},
+    shards::{SHARDS, Shards},
+};
+use crate::{
+    sequence::MemoryDigest,
+    storage::{
+        BlockingExecutor,
+        codec::{self, CodecError},
+    },
+};
+
+/// The memory of a term that another node led.
+pub struct Inheritance {
+    term: u64,
+    shards: Shards,
+    /// For each shard, how many shared sections its keys refer to.
+    sections_needed: Vec<u32>,
+    digest: Digest,
+    bytes_max: usize,
+    work: BlockingExecutor,
+}
+
+/// Why a memory is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum NotInherited {
+    /// It needs more room than this node gives it.
+    #[error(
+        "the memory takes more than {0} bytes here; raise inherit_memory_max_mb, so that leader changes leave no gap"
+    )]
+    TooLarge(usize),
+    /// Another release sends it.
+    #[error(
+        "the memory has {0} shards, here it has {SHARDS}; install the same release on all nodes"
+    )]
+    Shards(u32),
+    /// A part cannot be decoded.
+    #[error("a part of the memory cannot be read: {0}")]
+    Codec(#[from] CodecError),
+    /// A part does not fit those before.
+    #[error(transparent)]
+    Damaged(#[from] DamagedPart),
+}
+
+impl Inheritance {
+    /// Begins to take in the memory that `header` announces. It may take `bytes_max` bytes here.
+    ///
+    /// # Errors
+    /// [`NotInherited::Shards`].
+    pub fn begin(
+        header: &MemoryHeader,
+        bytes_max: usize,
+        work: BlockingExecutor,
+    ) -> Result<Self, NotInherited> {
+        if header.shards != SHARDS {
+            return Err(NotInherited::Shards(header.shards));
+        }
+        Ok(Inheritance {
+            term: header.term,
+            shards: Shards::new(header.seed),
+            sections_needed: vec![0; SHARDS as usize],
+            digest: Digest::new(header),
+            bytes_max,
+            work,
+        })
+    }
+
+    /// The term whose memory it is.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Takes in the next part. Its time grows with the part, so call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// [`NotInherited`]. The inheritance is of no use then.
+    pub fn take_part(&mut self, bytes: &[u8]) -> Result<(), NotInherited> {
+        self.digest.add(bytes);
+        let part: MemoryPart = codec::decode(bytes)?;
+        for (number, changes) in part {
+            let shard = self.shards.get_mut(number);
+            let needed = self.sections_needed.get_mut(number as usize);
+            let (Some((shard, hasher)), Some(needed)) = (shard, needed) else {
+                return Err(DamagedPart("names a shard that there is not").into());
+            };
+            shard.apply_changes(hasher, changes, needed)?;
+        }
+        match self.shards.footprint().bytes > self.bytes_max {
+            true => Err(NotInherited::TooLarge(self.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Identifies what has arrived, which is to be all.
+    ///
+    /// # Errors
+    /// [`NotInherited::Damaged`] if something is missing.
+    pub fn digest(&self) -> Result<MemoryDigest, NotInherited> {
+        let mut shards = self.shards.each().zip(&self.sections_needed);
+        match shards.all(|(shard, needed)| shard.has_sections(*needed)) {
+            true => Ok(self.digest.value()),
+            false => Err(DamagedPart("lacks sections that its keys refer to").into()),
+        }
+    }
+
+    /// The shards, for the term that inherits them.
+    pub(super) fn into_shards(mut self) -> Shards {
+        std::mem::replace(&mut self.shards, Shards::new(0))
+    }
+}
+
+impl Drop for Inheritance {
+    fn drop(&mut self) {
+        // The time that it takes grows with the keys.
+        let shards = std::mem::replace(&mut self.shards, Shards::new(0));
+        self.work.run_detached(move || drop(shards));
+    }
+}
+
+#[cfg(test)]
+mod tests;

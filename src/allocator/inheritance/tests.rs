@@ -1,0 +1,273 @@
+//! A memory that was sent while it was in use goes on elsewhere where it stood here.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    allocator::{
+        memory_sender::read_part,
+        pending::{Answer, Served},
+        shard::{SectionPlace, Shard},
+    },
+    clock::Instant,
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId},
+};
+
+/// The ceilings, as a state machine would have them, for memories of three namespaces.
+#[derive(Clone)]
+struct World {
+    namespaces: [Namespace; 3],
+    ceilings: BTreeMap<SectionId, u64>,
+}
+
+const OWN: usize = 0;
+const NAMED: usize = 1;
+const SHARED: usize = 2;
+
+impl World {
+    fn new() -> World {
+        let config = |name, section_size, increment| NamespaceConfig {
+            step: 20,
+            step_max: Some(80),
+            increment,
+            start: 3,
+            section_size,
+            ..NamespaceConfig::new(name)
+        };
+        let configs = [
+            config("own", 1, 1),
+            config("named", 1, 7),
+            config("shared", 10, 2),
+        ];
+        let mut ids = (1..).map(NamespaceId);
+        World {
+            namespaces: configs.map(|config| Namespace::new(ids.next().expect("ids"), config)),
+            ceilings: BTreeMap::new(),
+        }
+    }
+
+    /// Takes numbers of a key, and bumps its section as often as it asks. Returns the first number.
+    fn take(&mut self, shards: &Shards, of: usize, key: Key<'_>, count: u64) -> u64 {
+        let namespace = &self.namespaces[of];
+        let (hash, number) = shards.find(namespace, key);
+        let mut shard = shards.lock(number);
+        let taken = shard.take(hash, namespace, key, count);
+        let (answer, mut bump) = taken.unwrap_or_else(|| {
+            shard.insert(shards.hasher(), hash, namespace, key);
+            let taken = shard.take(hash, namespace, key, count);
+            taken.expect("the key is there")
+        });
+        let mut served = Vec::new();
+        while let Some(place) = bump {
+            let again = bump_section(
+                &mut self.ceilings,
+                &mut shard,
+                place,
+                namespace,
+                &mut served,
+            );
+            bump = again.then_some(place);
+        }
+        match (answer, served.pop()) {
+            (Answer::Taken(taken), None) => taken.expect("numbers").first,
+            (Answer::Later(_), Some(one)) => one.taken.expect("numbers").first,
+            (answer, _) => panic!("{answer:?}"),
+        }
+    }
+
+    fn current(&self, shards: &Shards, of: usize, key: Key<'_>) -> Option<u64> {
+        let (hash, shard) = shards.find(&self.namespaces[of], key);
+        let shard = shards.lock(shard);
+        shard.current(hash, &self.namespaces[of], key)
+    }
+}
+
+/// Bumps a section as the bumper does. The load seems high, so that steps grow, and some sections do not fit their
+/// slots.
+fn bump_section(
+    ceilings: &mut BTreeMap<SectionId, u64>,
+    shard: &mut Shard,
+    place: SectionPlace,
+    namespace: &Namespace,
+    served: &mut Vec<Served>,
+) -> bool {
+    let id = shard.section_id(place).expect("a section");
+    let Some(size) = shard.propose_bump(place, namespace) else {
+        return false;
+    };
+    let ceiling = ceilings.entry(id).or_insert(1);
+    let chunk = Chunk {
+        old: *ceiling,
+        new: *ceiling + size.numbers * namespace.config.increment,
+        left: 0,
+    };
+    *ceiling = chunk.new;
+    let now = Instant::from_nanos(1);
+    let _ = shard.grant(place, chunk, &namespace.config, now, Duration::ZERO);
+    shard.serve(place, namespace, served)
+}
+
+/// What happens: numbers are taken, or a part is sent.
+#[derive(Debug, Clone)]
+enum Event {
+    Take { of: usize, key: u64, count: u64 },
+    Send,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let take = (0..3usize, 0..40u64, 1..30u64);
+    let event = prop_oneof![
+        4 => take.prop_map(|(of, key, count)| Event::Take { of, key, count }),
+        1 => Just(Event::Send),
+    ];
+    prop::collection::vec(event, 0..200)
+}
+
+fn with_key<R>(of: usize, key: u64, act: impl FnOnce(Key<'_>) -> R) -> R {
+    match of {
+        NAMED => act(Key::Name(format!("key {key}").as_bytes())),
+        _ => act(Key::Id(key)),
+    }
+}
+
+/// A memory on its way.
+struct Sending<'a> {
+    from: &'a Shards,
+    /// The shard that the pass has come to.
+    at: u32,
+    digest: Digest,
+    to: Inheritance,
+}
+
+impl<'a> Sending<'a> {
+    fn begin(from: &'a Shards) -> Self {
+        from.each().for_each(|mut shard| shard.track_changes(true));
+        Sending {
+            from,
+            at: 0,
+            digest: Digest::new(&header(from)),
+            to: receiver(from),
+        }
+    }
+
+    /// Sends the next part. False at the end of a pass.
+    fn send(&mut self) -> bool {
+        let Some(part) = next_part(self.from, &mut self.at) else {
+            return false;
+        };
+        self.digest.add(&part);
+        self.to.take_part(&part).expect("taken in");
+        true
+    }
+}
+
+fn next_part(from: &Shards, at: &mut u32) -> Option<Vec<u8>> {
+    let (part, next, changes) = read_part(from, *at).expect("a part");
+    *at = if changes == 0 { 0 } else { next };
+    (changes > 0).then_some(part)
+}
+
+fn header(shards: &Shards) -> MemoryHeader {
+    MemoryHeader {
+        term: 1,
+        seed: shards.seed(),
+        shards: SHARDS,
+    }
+}
+
+fn receiver(shards: &Shards) -> Inheritance {
+    let begun = Inheritance::begin(&header(shards), 1 << 30, BlockingExecutor::Inline);
+    begun.expect("the same release")
+}
+
+proptest! {
+    #[test]
+    fn a_memory_that_was_sent_in_use_goes_on_where_the_other_one_stood(
+        before in events(), during in events(),
+    ) {
+        let (mut world, shards) = (World::new(), Shards::default());
+        let mut used = Vec::new();
+        let mut take = |world: &mut World, event: &Event| {
+            if let Event::Take { of, key, count } = *event {
+                with_key(of, key, |key| world.take(&shards, of, key, count));
+                used.push((of, key));
+            }
+        };
+        before.iter().for_each(|event| take(&mut world, event));
+        let mut sending = Sending::begin(&shards);
+        for event in during {
+            match event {
+                Event::Take { .. } => take(&mut world, &event),
+                Event::Send => drop(sending.send()),
+            }
+        }
+        // The rest of this pass, and one more.
+        for _ in 0..2 {
+            while sending.send() {}
+        }
+        prop_assert!(!sending.send(), "nothing changes any more");
+        prop_assert_eq!(sending.to.digest().expect("whole"), sending.digest.value());
+        let heir = sending.to.into_shards();
+        let (here, there) = (shards.footprint(), heir.footprint());
+        prop_assert_eq!((here.keys, here.sections), (there.keys, there.sections));
+        for &(of, key) in &used {
+            let here = with_key(of, key, |key| world.current(&shards, of, key));
+            prop_assert_eq!(here, with_key(of, key, |key| world.current(&heir, of, key)));
+        }
+        // As many numbers are left, too.
+        let mut other = world.clone();
+        for &(of, key) in &used {
+            let here = with_key(of, key, |key| world.take(&shards, of, key, 3));
+            let there = with_key(of, key, |key| other.take(&heir, of, key, 3));
+            prop_assert_eq!(here, there);
+        }
+    }
+}
+
+#[test]
+fn a_memory_that_is_too_large_or_damaged_is_refused() {
+    let (mut world, shards) = (World::new(), Shards::default());
+    let mut take_of_each = || {
+        for (of, key) in [OWN, SHARED]
+            .into_iter()
+            .flat_map(|of| (0..1_000).map(move |k| (of, k)))
+        {
+            world.take(&shards, of, Key::Id(key), 1);
+        }
+    };
+    take_of_each();
+    shards
+        .each()
+        .for_each(|mut shard| shard.track_changes(true));
+    let mut at = 0;
+    let part = next_part(&shards, &mut at).expect("a part");
+    let mut small = Inheritance::begin(&header(&shards), 1_000, BlockingExecutor::Inline)
+        .expect("the same release");
+    let refused = small.take_part(&part);
+    assert!(
+        matches!(refused, Err(NotInherited::TooLarge(1_000))),
+        "{refused:?}"
+    );
+    let refused = receiver(&shards).take_part(&part[..part.len() - 1]);
+    assert!(
+        matches!(refused, Err(NotInherited::Codec(_))),
+        "{refused:?}"
+    );
+    let other = MemoryHeader {
+        shards: SHARDS + 1,
+        ..header(&shards)
+    };
+    let refused = Inheritance::begin(&other, 1_000, BlockingExecutor::Inline);
+    assert!(matches!(refused.err(), Some(NotInherited::Shards(_))));
+    // The changes of a second pass, without the first one.
+    while next_part(&shards, &mut at).is_some() {}
+    take_of_each();
+    let part = next_part(&shards, &mut at).expect("a part");
+    let refused = receiver(&shards).take_part(&part);
+    assert!(
+        matches!(refused, Err(NotInherited::Damaged(_))),
+        "{refused:?}"
+    );
+}

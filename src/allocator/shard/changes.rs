@@ -1,0 +1,97 @@
+//! A shard on its way from one node to another.
+//!
+//! Invariant: every change that was made before a pass began, or before the pass came to it, was taken when the pass
+//! is at its end.
+
+use super::Shard;
+use crate::allocator::{
+    hasher::Hasher,
+    memory_part::{DamagedPart, ShardChanges},
+};
+
+impl Shard {
+    /// Begins to track changes, with everything as changed, or ends it.
+    pub fn track_changes(&mut self, track: bool) {
+        self.ids.track_changes(track);
+        self.names.track_changes(track);
+        self.shared.track_changes(track);
+        self.unsettled_sent = 0;
+    }
+
+    /// The next changes of the pass, at most `limit` and sections to settle. `None` at the end of the pass; the next call begins another one.
+    pub fn take_changes(&mut self, limit: usize) -> Option<ShardChanges> {
+        let sections = self.shared.take_section_changes(limit);
+        let mut left = limit - sections.len();
+        let ids = self.ids.take_changes(left);
+        left -= ids.len();
+        let names = self.names.take_changes(left);
+        left -= names.len();
+        let shared_keys = self.shared.take_key_changes(left);
+        left -= shared_keys.len();
+        let unsettled = match left {
+            0 => Vec::new(),
+            // All their slots were sent.
+            _ => self.unsettled[self.unsettled_sent..].to_vec(),
+        };
+        self.unsettled_sent += unsettled.len();
+        let changes = ShardChanges {
+            sections,
+            ids,
+            names,
+            shared_keys,
+            unsettled,
+        };
+        if changes.len() > 0 {
+            return Some(changes);
+        }
+        self.ids.rewind_changes();
+        self.names.rewind_changes();
+        self.shared.rewind_changes();
+        None
+    }
+
+    /// Takes in changes that were sent in this order. The shard must have no calls yet. Raises `sections_needed` to the
+    /// number of shared sections that its keys refer to.
+    ///
+    /// # Errors
+    /// [`DamagedPart`] if they do not fit what was sent before.
+    pub fn apply_changes(
+        &mut self,
+        hasher: &Hasher,
+        changes: ShardChanges,
+        sections_needed: &mut u32,
+    ) -> Result<(), DamagedPart> {
+        self.shared.apply_section_changes(changes.sections)?;
+        self.ids.apply_changes(hasher, changes.ids, |_| {})?;
+        let name_bytes = &mut self.name_bytes;
+        let note_name = |name: &Box<[u8]>| *name_bytes += name.len();
+        self.names.apply_changes(hasher, changes.names, note_name)?;
+        let note_section =
+            |number: u32| *sections_needed = (*sections_needed).max(number.saturating_add(1));
+        let shared_keys = changes.shared_keys;
+        (self.shared).apply_key_changes(hasher, shared_keys, note_section)?;
+        for place in changes.unsettled {
+            if self.section_id(place).is_none() {
+                return Err(DamagedPart("names a section to settle that was not sent"));
+            }
+            self.unsettled.push(place);
+        }
+        Ok(())
+    }
+
+    /// True if it has all shared sections that its keys refer to.
+    pub fn has_sections(&self, needed: u32) -> bool {
+        self.shared.sections() >= needed as usize
+    }
+}
+
+impl ShardChanges {
+    /// How many changes there are.
+    pub fn len(&self) -> usize {
+        self.sections.len()
+            + self.ids.len()
+            + self.names.len()
+            + self.shared_keys.len()
+            + self.unsettled.len()
+    }
+}

@@ -1,0 +1,117 @@
+//! Keys that share sections, and those sections, on their way from one node to another.
+//!
+//! Invariant: a key that arrives goes on where it stood. Its first call asks its section.
+
+use super::{SharedKeys, SharedSection, SharedSlot};
+use crate::allocator::{
+    cursor::Cursor,
+    hasher::Hasher,
+    key_table::StoredKey,
+    memory_part::{DamagedPart, SharedKeyChange, SharedSectionChange, SlotNumber, WholeSection},
+    queued_section::QueuedSection,
+    section::Section,
+};
+
+impl SharedKeys {
+    /// Begins to track changes, with all keys and sections as changed ones, or ends it.
+    pub fn track_changes(&mut self, track: bool) {
+        self.keys.track_changes(track);
+        self.sections.track_changes(track);
+    }
+
+    /// Begins another pass over the changed keys and sections.
+    pub fn rewind_changes(&mut self) {
+        self.keys.rewind_changes();
+        self.sections.rewind_changes();
+    }
+
+    /// The next changed sections of the pass, at most `limit`.
+    pub fn take_section_changes(&mut self, limit: usize) -> Vec<SharedSectionChange> {
+        let changes = std::iter::from_fn(|| {
+            let (changed, SharedSection { id, queued }) = self.sections.take_changed()?;
+            let number = match changed.is_new {
+                true => SlotNumber::New(id.clone()),
+                false => SlotNumber::Known(changed.number),
+            };
+            let section = WholeSection::new(queued.section.step(), queued.section.owned());
+            Some(SharedSectionChange { number, section })
+        });
+        changes.take(limit).collect()
+    }
+
+    /// The next changed keys of the pass, at most `limit`.
+    pub fn take_key_changes(&mut self, limit: usize) -> Vec<SharedKeyChange> {
+        let changes = std::iter::from_fn(|| {
+            let (changed, slot) = self.keys.take_changed()?;
+            let next = slot.cursor.next();
+            let slot = match changed.is_new {
+                true => SlotNumber::New((slot.namespace, slot.id, slot.section)),
+                false => SlotNumber::Known(changed.number),
+            };
+            Some(SharedKeyChange { slot, next })
+        });
+        changes.take(limit).collect()
+    }
+
+    /// Takes in changed sections that were sent in this order.
+    ///
+    /// # Errors
+    /// [`DamagedPart`] if a section is unknown, or its limits are out of order.
+    pub fn apply_section_changes(
+        &mut self,
+        changes: Vec<SharedSectionChange>,
+    ) -> Result<(), DamagedPart> {
+        for SharedSectionChange { number, section } in changes {
+            let queued = QueuedSection::new(Section::inherited(section.step, section.owned()?));
+            match number {
+                SlotNumber::New(id) => {
+                    self.push_section(SharedSection { id, queued });
+                }
+                SlotNumber::Known(number) => {
+                    let section = self.sections.get_mut(number);
+                    let unknown = DamagedPart("changes a section that was not sent");
+                    section.ok_or(unknown)?.queued = queued;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in changed keys that were sent in this order. A new key may come before its section, whose number is told
+    /// to `note_section`.
+    ///
+    /// # Errors
+    /// [`DamagedPart`] if a key is unknown.
+    pub fn apply_key_changes(
+        &mut self,
+        hasher: &Hasher,
+        changes: Vec<SharedKeyChange>,
+        mut note_section: impl FnMut(u32),
+    ) -> Result<(), DamagedPart> {
+        for SharedKeyChange { slot, next } in changes {
+            if next == 0 {
+                return Err(DamagedPart("has a key whose next number is 0"));
+            }
+            let cursor = Cursor::at(next);
+            match slot {
+                SlotNumber::New((namespace, id, section)) => {
+                    note_section(section);
+                    let hash = hasher.key(namespace, u64::as_key(&id));
+                    let slot = SharedSlot {
+                        id,
+                        cursor,
+                        namespace,
+                        section,
+                    };
+                    self.keys.push(hasher, hash, slot);
+                }
+                SlotNumber::Known(number) => {
+                    let slot = self.keys.get_mut(number);
+                    let slot = slot.ok_or(DamagedPart("changes a key that was not sent"))?;
+                    slot.cursor = cursor;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! A graceful handover leaves the leader's memory to its successor: no gap, no cold start, also where sections are
+//! shared. A node that was left nothing begins above all that may have been used.
+
+mod common;
+
+use common::{Client, cluster::Cluster, id, name, other_than};
+use futures::stream;
+use ratchet::{
+    allocator::MemoryHeader,
+    metrics::{FirstTouch, Metrics, SkipCause},
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, Key, KeyKind},
+    sequence::{Bequest, Command, MemoryDigest, Outcome},
+};
+
+const STEP: u64 = 10_000;
+
+/// Keys of each kind: with a section of its own, a name, and with neighbours in one section.
+fn keys() -> Vec<(&'static str, Option<Key>)> {
+    let room = |n: u64| name(format!("room {n}").as_bytes());
+    let each = |n: u64| [("book", id(n)), ("room", room(n)), ("uid", id(n))];
+    (1..=100).flat_map(each).collect()
+}
+
+async fn create_rooms(client: &mut Client) {
+    let room = CreateNamespaceRequest {
+        name: "room".to_owned(),
+        key_kind: KeyKind::Name.into(),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(room).await.expect("created");
+}
+
+/// Takes as many numbers of each key as its place says. Returns the first of each.
+async fn take_of_each(client: &mut Client) -> Vec<u64> {
+    let mut firsts = Vec::new();
+    for ((namespace, key), count) in keys().into_iter().zip(1..) {
+        let range = client.try_next(namespace, key, count).await;
+        firsts.push(range.expect("numbers").first);
+    }
+    firsts
+}
+
+/// What each key's next number is once [`take_of_each`] has answered `firsts`.
+fn next_of_each(firsts: &[u64]) -> Vec<u64> {
+    firsts
+        .iter()
+        .zip(1..)
+        .map(|(first, count)| first + count)
+        .collect()
+}
+
+fn first_touches(metrics: &Metrics) -> u64 {
+    let from = [FirstTouch::memory, FirstTouch::disk, FirstTouch::bump];
+    from.iter()
+        .map(|from| metrics.first_touches.get(*from))
+        .sum()
+}
+
+fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
+    &cluster.nodes[&node].context().metrics
+}
+
+/// A cluster that has handed out numbers of each key, and the next number of each.
+async fn cluster_in_use(change: impl Fn(&mut Config)) -> (Cluster, Vec<u64>) {
+    let cluster = Cluster::start(3, change).await;
+    let mut client = cluster.client(cluster.leader().await);
+    create_rooms(&mut client).await;
+    let firsts = take_of_each(&mut client).await;
+    (cluster, next_of_each(&firsts))
+}
+
+/// Hands over to another node, and returns it.
+async fn transfer(cluster: &Cluster) -> u64 {
+    let leader = cluster.leader().await;
+    let to = other_than(leader);
+    cluster.client(leader).transfer(to).await.expect("done");
+    cluster.client(to).next_at_last(u64::MAX).await;
+    to
+}
+
+/// Cuts the leader off until `heir` leads. The third node cannot reach the heir, so that it is not elected.
+async fn lose_the_leader_to(cluster: &Cluster, heir: u64) {
+    let deposed = cluster.leader().await;
+    let third = 1 + 2 + 3 - deposed - heir;
+    let heir_address = cluster.configs[&heir].peer_listen.to_string();
+    cluster.links.cut(third, heir_address);
+    cluster.cut_off(deposed);
+    cluster.leader_seen_by(heir, |new| new == heir).await;
+    cluster.client(heir).next_at_last(u64::MAX).await;
+    cluster.mend();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() {
+    let (cluster, mut expected) = cluster_in_use(|_| {}).await;
+    for _ in 0..3 {
+        let leader = transfer(&cluster).await;
+        let metrics = metrics(&cluster, leader);
+        let (touched, bumps) = (first_touches(metrics), metrics.bumps.get());
+        let firsts = take_of_each(&mut cluster.client(leader)).await;
+        assert_eq!(firsts, expected);
+        assert_eq!(
+            (first_touches(metrics), metrics.bumps.get()),
+            (touched, bumps)
+        );
+        expected = next_of_each(&firsts);
+    }
+    for node in [1, 2, 3] {
+        let skipped = &metrics(&cluster, node).numbers_skipped;
+        assert_eq!(skipped.get(SkipCause::shared_section), 0);
+        assert_eq!(skipped.get(SkipCause::leader_change), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_without_room_for_the_memory_gets_the_numbers_back_and_no_key_of_its_own_section_a_gap()
+ {
+    let (cluster, expected) = cluster_in_use(|config| config.inherit_memory_max_mb = 0).await;
+    let leader = transfer(&cluster).await;
+    let metrics = metrics(&cluster, leader);
+    let touched = first_touches(metrics);
+    let firsts = take_of_each(&mut cluster.client(leader)).await;
+    assert!(
+        first_touches(metrics) >= touched + 200,
+        "it begins with an empty memory"
+    );
+    for (((namespace, _), first), next) in keys().iter().zip(firsts).zip(expected) {
+        match *namespace {
+            // Neighbours rise to the section's ceiling.
+            "uid" => assert!(first >= next),
+            _ => assert_eq!(first, next),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_heir_that_holds_no_memory_any_more_begins_above_what_was_used() {
+    let (cluster, _) = cluster_in_use(|_| {}).await;
+    let leader = cluster.leader().await;
+    let heir = other_than(leader);
+    let digest = MemoryDigest {
+        messages: 3,
+        checksum: 7,
+    };
+    // As if the heir had been restarted since.
+    let group = &cluster.nodes[&leader].context().group;
+    let term = group.leadership().borrow().term;
+    let bequest = Command::Bequeath(Bequest::Memory { heir, digest });
+    let bequeathed = group.propose(term, bequest).await.expect("logged");
+    assert_eq!(bequeathed, Outcome::Bequeathed);
+    lose_the_leader_to(&cluster, heir).await;
+    let number = cluster.client(heir).next_at_last(1).await;
+    assert!(
+        number > STEP,
+        "{number}: the old term may have used its chunk to the end"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_was_sent_and_not_bequeathed_is_not_inherited() {
+    let (cluster, _) = cluster_in_use(|_| {}).await;
+    let leader = cluster.leader().await;
+    let heir = other_than(leader);
+    let group = &cluster.nodes[&leader].context().group;
+    let term = group.leadership().borrow().term;
+    // An empty memory. If it were inherited, each key would begin anew.
+    let header = MemoryHeader {
+        term,
+        seed: 1,
+        shards: 64,
+    };
+    let sent = group.send_memory(term, heir, header, stream::empty()).await;
+    assert_eq!(sent.expect("it has arrived").messages, 0);
+    lose_the_leader_to(&cluster, heir).await;
+    let number = cluster.client(heir).next_at_last(1).await;
+    assert!(number > STEP, "{number}");
+}
