@@ -96,6 +96,7 @@ impl NodeContext {
             return not_sent(false, why);
         }
         let closing = Instant::now();
+        let sent = memory.changes();
         self.show_phase(Phase::send, began);
         if !is_planted(Bug::BequestBeforeEmpty) && !self.close_in_time(term).await {
             return MemoryFate::Ended;
@@ -123,8 +124,20 @@ impl NodeContext {
         {
             // Numbers are skipped, as after a crash; none is repeated.
             tracing::warn!(why, "the memory may not have been left to the successor");
+            return MemoryFate::Ended;
         }
         self.show_phase(Phase::bequest, bequeathing);
+        tracing::info!(
+            term = term.term(),
+            heir,
+            sent,
+            sending_ms = (closing - began).as_millis(),
+            closing_ms = (closed - closing).as_millis(),
+            last_changes = memory.changes() - sent,
+            last_changes_ms = (bequeathing - closed).as_millis(),
+            bequest_ms = bequeathing.elapsed().as_millis(),
+            "the memory was left to the successor"
+        );
         MemoryFate::Ended
     }
 
