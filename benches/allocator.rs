@@ -57,7 +57,7 @@ impl Bench {
             let lease = lease.expect("it leads");
             let metrics = Metrics::new();
             let clock = std::sync::Arc::new(BootClock);
-            let term = Term::open(group, lease, 1, FenceKind::Lease, clock, metrics);
+            let term = Term::open(group, lease, 1, None, FenceKind::Lease, clock, metrics);
             (node, term)
         });
         let bench = Bench {

@@ -94,6 +94,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         shared.group.clone(),
         lease.clone(),
         1,
+        None,
         FenceKind::Lease,
         Arc::new(BootClock),
         Metrics::new(),

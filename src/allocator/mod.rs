@@ -24,17 +24,23 @@
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or a lift, and no other term can
-//! get those numbers. Order comes from the fence of that same term: if a successor had answered before
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or a lift, or was inherited, and no
+//! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
-//! A [`Term`] starts empty and is never reused. A node that loses the leadership drops it whole, so a
+//! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses the leadership drops it whole, so a
 //! late answer to a proposal of an old term finds nothing to write to.
+//!
+//! # A handover
+//!
+//! `memory_sender.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
+//! Tables note which slots are changed (`changed_slots.rs`). `memory_part.rs` is what travels. `inheritance.rs` builds the
+//! same tables on the other node.
 //!
 //! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a
 //! first touch, and for `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
-//! `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `own_slot.rs`, `owned.rs`, `refill.rs`,
-//! `section.rs`, `segments.rs`.
+//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`, `owned.rs`,
+//! `refill.rs`, `section.rs`, `segments.rs`.
 //!
 //! # Limits
 //!
@@ -45,7 +51,8 @@
 //!   the section is new or not live any more, it waits for a bump, which is one round of Raft.
 //! - An unclean end of a term skips at most one step of each live section, and what calls that
 //!   waited had asked for beyond a step.
-//! - A handover looks at every key, one shard at a time, while the term is closed.
+//! - A handover looks at every key while the term serves, some hundred under one lock; and at those that changed
+//!   meanwhile once the term is closed.
 
 mod bumper;
 mod changed_slots;

@@ -42,7 +42,8 @@ label! {
         deadline,
         /// The numbers were taken, and the caller was gone before it got them.
         cancelled,
-        /// A graceful handover raised a key to the ceiling of the section that it shares.
+        /// A graceful handover whose successor could not take the memory raised a key to the greatest number of the
+        /// section that it shares.
         shared_section,
     }
 }

@@ -3,9 +3,6 @@
 //! A *tenure* is a lift and everything up to the next one: the term that lifted, and its heirs. The chunks of the
 //! set's sections belong to tenures.
 //!
-//! No leader proposes [`Bequest::Memory`] or an inheritance yet. They are here so that the format of the log need not
-//! change again.
-//!
 //! Invariant: a term writes sections only between its own lift or inheritance and its bequest, or the next term's
 //! lift or inheritance.
 

@@ -36,7 +36,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
         changes.take(limit).collect()
     }
 
-    /// Takes in changes that were sent in this order. Returns the length of the names that are new.
+    /// Takes in changes that were sent in this order. Tells `note_new` the keys that are new.
     ///
     /// # Errors
     /// [`DamagedPart`] if a slot is unknown, or a section's limits are out of order.
@@ -44,7 +44,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
         &mut self,
         hasher: &Hasher,
         changes: Vec<OwnKeyChange<K>>,
-        mut note_new: impl FnMut(&K),
+        mut note_new: impl FnMut(&K::Target),
     ) -> Result<(), DamagedPart> {
         for OwnKeyChange {
             slot,
@@ -65,7 +65,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
             };
             let number = match slot {
                 SlotNumber::New((namespace, key)) => {
-                    note_new(&key);
+                    note_new(key.borrow());
                     let hash = hasher.key(namespace, K::as_key(key.borrow()));
                     let slot = OwnSlot::inherited(key, namespace, next, in_slot);
                     self.table.push(hasher, hash, slot)

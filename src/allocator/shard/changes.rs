@@ -64,7 +64,7 @@ impl Shard {
         self.shared.apply_section_changes(changes.sections)?;
         self.ids.apply_changes(hasher, changes.ids, |_| {})?;
         let name_bytes = &mut self.name_bytes;
-        let note_name = |name: &Box<[u8]>| *name_bytes += name.len();
+        let note_name = |name: &[u8]| *name_bytes += name.len();
         self.names.apply_changes(hasher, changes.names, note_name)?;
         let note_section =
             |number: u32| *sections_needed = (*sections_needed).max(number.saturating_add(1));
