@@ -4,7 +4,17 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-use crate::sequence::{Key, Namespace, NamespaceId};
+use crate::sequence::{Key, Namespace, NamespaceId, SectionId, SectionKey};
+
+/// How many shards the keys are spread over. A power of two.
+pub const SHARDS: u32 = 64;
+
+/// The shard of the section with this hash.
+#[inline]
+pub fn shard_of(section_hash: u64) -> u32 {
+    // Bits from the middle: the hash tables use the lowest and the highest ones.
+    (section_hash >> 32) as u32 % SHARDS
+}
 
 /// Hashes keys and sections. Seeded, so that nobody can choose keys that collide.
 #[derive(Debug, Clone)]
@@ -33,6 +43,14 @@ impl Hasher {
         match (key, namespace.config.section_size) {
             (Key::Id(_), 1) | (Key::Name(_), _) => key_hash,
             (Key::Id(id), size) => self.id(namespace.id, id / size),
+        }
+    }
+
+    /// The hash of a section by its identifier.
+    pub fn section_id(&self, section: &SectionId) -> u64 {
+        match &section.key {
+            SectionKey::Id(id) => self.id(section.namespace, *id),
+            SectionKey::Name(name) => self.key(section.namespace, Key::Name(name)),
         }
     }
 

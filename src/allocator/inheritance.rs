@@ -3,8 +3,9 @@
 //! Invariant: it is used at most once, by the term whose leader inherits it, and only if all of it has arrived.
 
 use super::{
+    hasher::SHARDS,
     memory_part::{DamagedPart, Digest, MemoryHeader, MemoryPart},
-    shards::{SHARDS, Shards},
+    shards::Shards,
 };
 use crate::{
     sequence::MemoryDigest,
@@ -87,7 +88,7 @@ impl Inheritance {
             let (Some((shard, hasher)), Some(needed)) = (shard, needed) else {
                 return Err(DamagedPart("names a shard that there is not").into());
             };
-            shard.apply_changes(hasher, changes, needed)?;
+            shard.apply_changes((hasher, number), changes, needed)?;
         }
         match self.shards.footprint().bytes > self.bytes_max {
             true => Err(NotInherited::TooLarge(self.bytes_max)),

@@ -177,17 +177,17 @@ impl Memory {
         count: u64,
     ) -> (Answer, Option<(SectionPlace, Need)>) {
         let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
-        let mut need = Need::Bump;
         // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
-        if is_new && !self.is_abandoned() {
-            let recent = self.view.recent_records();
-            match recent.find(&namespace.section_of(key), self.lift) {
-                Some(record) => {
-                    self.first_touch(shard, place, record, &namespace.config, Source::memory);
-                }
-                None => need = Need::Read,
-            }
-        }
+        let need = if is_new
+            && !self.is_abandoned()
+            && let Some(record) =
+                (self.view.recent_records()).find(&namespace.section_of(key), self.lift)
+        {
+            self.first_touch(shard, place, record, &namespace.config, Source::memory);
+            Need::Bump
+        } else {
+            self.need_of(shard, place, namespace)
+        };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
         (answer, place.map(|place| (place, need)))

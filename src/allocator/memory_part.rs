@@ -141,6 +141,11 @@ impl Digest {
 #[error("a part of a memory {0}")]
 pub struct DamagedPart(pub &'static str);
 
+/// The sender hashes otherwise. Keys would not be found where they are, and would begin again where they began.
+pub const OTHER_HASH: DamagedPart = DamagedPart(
+    "is of a release with another hash function; install the same release on all nodes",
+);
+
 impl WholeSection {
     /// A section, as it is sent.
     pub fn new(step: u64, owned: Option<&Owned>) -> Self {

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use super::{
+    hasher::SHARDS,
     memory::Memory,
     memory_part::{Digest, MemoryHeader, MemoryPart},
-    shards::{SHARDS, Shards},
+    shards::Shards,
 };
 use crate::{
     sequence::MemoryDigest,

@@ -84,8 +84,9 @@ impl<S> Segments<S> {
 
     /// All slots, in order, to be changed. All count as changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        if self.changed.is_some() {
-            self.track_changes(true);
+        let len = self.len();
+        if let Some(changed) = &mut self.changed {
+            changed.note_all(len);
         }
         self.segments.iter_mut().flatten()
     }

@@ -238,7 +238,11 @@ impl Shard {
         Footprint {
             keys: own + self.shared.len(),
             sections: own + self.shared.sections(),
-            bytes: self.ids.bytes() + self.names.bytes() + self.name_bytes + self.shared.bytes(),
+            bytes: self.ids.bytes()
+                + self.names.bytes()
+                + self.name_bytes
+                + self.shared.bytes()
+                + self.unsettled.capacity() * size_of::<SectionPlace>(),
         }
     }
 

@@ -5,16 +5,13 @@
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    hasher::Hasher,
+    hasher::{Hasher, SHARDS, shard_of},
     shard::{Footprint, Shard},
 };
 use crate::{
     random,
     sequence::{Key, Namespace},
 };
-
-/// How many locks the keys are spread over. A power of two.
-pub const SHARDS: u32 = 64;
 
 /// A shard and its lock, in cache lines of their own, so that threads at neighbouring shards do not
 /// contend.
@@ -61,9 +58,7 @@ impl Shards {
     #[inline]
     pub fn find(&self, namespace: &Namespace, key: Key<'_>) -> (u64, u32) {
         let hash = self.hasher.key(namespace.id, key);
-        let shard = self.hasher.section(hash, namespace, key);
-        // Bits from the middle: the hash tables use the lowest and the highest ones.
-        (hash, (shard >> 32) as u32 % SHARDS)
+        (hash, shard_of(self.hasher.section(hash, namespace, key)))
     }
 
     /// Locks shard number `shard`, which is below [`SHARDS`].

@@ -92,6 +92,9 @@ impl Term {
         let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
         let memory = Arc::new(memory);
+        if memory.unsettled() > 0 {
+            memory.to_settle().notify_one();
+        }
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());

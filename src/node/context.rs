@@ -10,7 +10,7 @@ use super::{
     awaited_answer::AwaitedAnswer,
     builds::Builds,
     current_handover::CurrentHandover,
-    inheritance::HeldInheritance,
+    held_inheritance::HeldInheritance,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
 };

@@ -25,12 +25,15 @@ use crate::{
     sequence::NodeId,
 };
 
+/// How often the memory is sent, if it did not arrive and the term still serves.
+const ATTEMPTS: u32 = 2;
+
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
 impl NodeContext {
-    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. The
-    /// handover takes at most `shutdown_timeout_ms` and ten election timeouts.
+    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. If `to`
+    /// cannot be reached any more once the term is closed, another voter takes over.
     ///
     /// # Errors
     /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
@@ -110,11 +113,13 @@ impl NodeContext {
     ) -> HandoverOutcome {
         // At the end the term is closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
-        self.leave(&term, successor).await;
-        let Some(successor) = successor else {
+        let Some(successor) = self.leave(&term, successor).await else {
             return Ok(self.group.leadership().borrow().clone());
         };
         let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
+        // Raft ignores a transfer to a node whose log is behind.
+        let election = Duration::from_millis(self.config.election_timeout_ms);
+        self.group.has_whole_log(successor, election).await;
         match self.group.transfer(term.lease(), successor, patience).await {
             Ok(leadership) => Ok(leadership),
             Err(ProposeError::Stopped(why)) => Err(Status::unavailable(why)),
@@ -127,22 +132,51 @@ impl NodeContext {
         }
     }
 
-    /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that can take it, the
-    /// numbers that it has not used to whoever comes.
-    async fn leave(&self, term: &Arc<Term>, successor: Option<NodeId>) {
+    /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
+    /// numbers that it has not used to whoever comes. Returns who is to lead next.
+    async fn leave(&self, term: &Arc<Term>, successor: Option<NodeId>) -> Option<NodeId> {
         if is_planted(Bug::OpenDuringTransfer) {
-            return;
+            return successor;
         }
-        let closed = match successor {
-            Some(heir) => match self.bequeath(term, heir).await {
-                MemoryFate::Ended => return,
-                MemoryFate::NotSent { closed } => closed,
-            },
-            None => false,
-        };
+        let (mut successor, mut closed) = (successor, false);
+        for _ in 0..ATTEMPTS {
+            let Some(heir) = successor else {
+                break;
+            };
+            let again = match self.bequeath(term, heir).await {
+                MemoryFate::Ended => return successor,
+                MemoryFate::Kept { again } => again,
+                MemoryFate::Closed => {
+                    closed = true;
+                    false
+                }
+            };
+            // It may have gone meanwhile.
+            successor = Some(self.fit_successor(term, heir));
+            if !again {
+                break;
+            }
+        }
         if closed || self.close_in_time(term).await {
             self.give_back(term).await;
         }
+        successor
+    }
+
+    /// The `wanted` node if it is fit to take over, or else another one that is, if there is one.
+    fn fit_successor(&self, term: &Term, wanted: NodeId) -> NodeId {
+        let fit = self.group.successor(term.term(), Some(wanted));
+        let fit = fit.or_else(|_| self.group.successor(term.term(), None));
+        fit.unwrap_or(wanted)
+    }
+
+    /// How long a handover takes at most.
+    pub(super) fn handover_max(&self) -> Duration {
+        let config = &self.config;
+        // Sending, twice; closing the term, and giving back; some tens of election timeouts for the steps between.
+        let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
+        let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
+        Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)
     }
 
     /// Closes the term. False if it is lost, or calls stay inside for longer than `shutdown_timeout_ms`.

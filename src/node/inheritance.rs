@@ -1,22 +1,14 @@
-//! The memory that a leader sends to this node, its successor, while it hands over.
-//!
-//! At most one is kept: the last that has arrived whole. It is used by the next term that this node leads, or dropped
-//! once another node leads, or if no leader follows for long.
-//!
-//! Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
+//! Takes in the memory that a leader sends to this node, its successor, while it hands over.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, TryStreamExt};
-use parking_lot::Mutex;
 use tonic::Status;
 
-use super::{NodeContext, leader_search::leader_of};
+use super::NodeContext;
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
-    consensus::Leadership,
     proto::peer::{MemoryPart, MemoryReply},
-    sequence::{MemoryDigest, NodeId},
 };
 
 /// For how many election timeouts this node waits for the next part of a memory.
@@ -24,72 +16,6 @@ const PART_TIMEOUTS: u64 = 30;
 
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.
 const KEEP_TIMEOUTS: u64 = 20;
-
-/// The memory that this node holds for the next term that it leads.
-#[derive(Default)]
-pub struct HeldInheritance(Mutex<Holding>);
-
-#[derive(Default)]
-struct Holding {
-    /// How many have begun to arrive.
-    begun: u64,
-    whole: Option<(Inheritance, MemoryDigest)>,
-}
-
-impl HeldInheritance {
-    /// Another one begins to arrive: drops what is here. Returns its number.
-    fn begin(&self) -> u64 {
-        let mut holding = self.0.lock();
-        holding.whole = None;
-        holding.begun += 1;
-        holding.begun
-    }
-
-    /// True if none has begun to arrive after number `number`.
-    fn is_latest(&self, number: u64) -> bool {
-        self.0.lock().begun == number
-    }
-
-    /// Keeps number `number`, unless a later one has begun to arrive.
-    fn keep(&self, number: u64, inheritance: Inheritance, digest: MemoryDigest) -> bool {
-        let mut holding = self.0.lock();
-        let is_latest = holding.begun == number;
-        if is_latest {
-            holding.whole = Some((inheritance, digest));
-        }
-        is_latest
-    }
-
-    /// Drops number `number`, if it is here.
-    fn give_up(&self, number: u64) {
-        let mut holding = self.0.lock();
-        if holding.begun == number && holding.whole.take().is_some() {
-            tracing::warn!(
-                "no term has come to inherit the memory that the last leader sent; it is dropped"
-            );
-        }
-    }
-
-    /// Takes the memory of a term before `term`, to be inherited by that term.
-    pub(super) fn take(&self, term: u64) -> Option<(Inheritance, MemoryDigest)> {
-        let whole = self.0.lock().whole.take();
-        whole.filter(|(inheritance, _)| inheritance.term() < term)
-    }
-
-    /// Drops the memory if a node other than `me` leads a later term.
-    pub(super) fn follow(&self, now: &Leadership, me: NodeId) {
-        let mut holding = self.0.lock();
-        let leads_other = leader_of(now).is_some_and(|leader| leader != me);
-        if leads_other
-            && holding
-                .whole
-                .as_ref()
-                .is_some_and(|(it, _)| it.term() < now.term)
-        {
-            holding.whole = None;
-        }
-    }
-}
 
 impl NodeContext {
     /// Takes in the memory of the leader that this node follows. Returns what has arrived and is kept.
@@ -155,7 +81,12 @@ impl NodeContext {
         parts: &mut (impl Stream<Item = Result<MemoryPart, Status>> + Unpin),
     ) -> Result<Option<MemoryPart>, Status> {
         let patience = Duration::from_millis(PART_TIMEOUTS * self.config.election_timeout_ms);
-        let part = tokio::time::timeout(patience, parts.try_next()).await;
+        let next = tokio::time::timeout(patience, parts.try_next());
+        let part = tokio::select! {
+            biased;
+            () = self.leaving.cancelled() => return Err(Status::unavailable("this node stops")),
+            part = next => part,
+        };
         part.unwrap_or_else(|_| {
             Err(Status::deadline_exceeded(format!(
                 "no part of the memory came for {} ms",

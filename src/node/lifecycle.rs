@@ -134,13 +134,11 @@ impl Node {
 
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
-        let config = &self.context.config;
-        let limit = Duration::from_millis(config.shutdown_timeout_ms);
-        let sending = Duration::from_millis(config.handover_timeout_ms);
+        let limit = Duration::from_millis(self.context.config.shutdown_timeout_ms);
         // First, so that load balancers send no further requests here.
         self.context.leaving.cancel();
         self.context.group.retire();
-        let deadline = tokio::time::Instant::now() + sending + limit;
+        let deadline = tokio::time::Instant::now() + self.context.handover_max();
         if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
             tracing::info!(
                 reason = status.message(),

@@ -261,6 +261,15 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
     };
     let refused = Inheritance::begin(&other, 1_000, BlockingExecutor::Inline);
     assert!(matches!(refused.err(), Some(NotInherited::Shards(_))));
+    // As a release with another hash function would spread the keys.
+    let mut moved: MemoryPart = codec::decode(&part).expect("a part");
+    moved[0].0 += 1;
+    let moved = codec::encode(&moved).expect("a part");
+    let refused = receiver(&shards).take_part(&moved);
+    assert!(
+        matches!(refused, Err(NotInherited::Damaged(_))),
+        "{refused:?}"
+    );
     // The changes of a second pass, without the first one.
     while next_part(&shards, &mut at).is_some() {}
     take_of_each();

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio::sync::{MutexGuard, Notify};
 
 use super::Memory;
-use crate::{allocator::shards::SHARDS, sequence::SectionId};
+use crate::{allocator::hasher::SHARDS, sequence::SectionId};
 
 impl Memory {
     /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.

@@ -78,6 +78,33 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     assert_eq!(memory.close(), Some(vec![Trim { section, used }]));
 }
 
+/// In the term before, the only call for the section was given up before the record was read.
+#[tokio::test]
+async fn a_section_that_was_inherited_untouched_is_not_bumped_before_a_look_at_its_record() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, mut users) = second_term(&dir).await;
+    users.config.section_size = 100;
+    let (hash, number) = memory.shards.find(&users, Key::Id(7));
+    let hasher = memory.shards.hasher();
+    (memory.shards.lock(number)).insert(hasher, hash, &users, Key::Id(7));
+    for key in [7, 8] {
+        let (answer, need) = memory.take(&users, Key::Id(key), 1);
+        assert_eq!(first_of(&answer), None);
+        let need = need.map(|(_, need)| need);
+        let wanted = (key == 7).then_some(Need::Read);
+        assert_eq!(need, wanted, "the second call waits for the same record");
+    }
+    let (hash, number) = memory.shards.find(&users, Key::Id(107));
+    let hasher = memory.shards.hasher();
+    (memory.shards.lock(number)).insert(hasher, hash, &users, Key::Id(107));
+    let (_, need) = memory.take(&users, Key::Id(108), 1);
+    assert_eq!(
+        need.map(|(_, need)| need),
+        Some(Need::Read),
+        "of a key that is new"
+    );
+}
+
 /// Its lift's chunk of the section may be used up to anywhere.
 #[tokio::test]
 async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_was_used() {

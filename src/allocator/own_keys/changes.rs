@@ -8,9 +8,9 @@ use std::num::NonZeroU64;
 use super::{OwnKeys, OwnSlot};
 use crate::allocator::{
     changed_slots::ChangedSlot,
-    hasher::Hasher,
+    hasher::{Hasher, shard_of},
     key_table::{Slot, StoredKey},
-    memory_part::{DamagedPart, OwnKeyChange, OwnSection, SlotNumber, WholeSection},
+    memory_part::{DamagedPart, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber, WholeSection},
     queued_section::QueuedSection,
     section::Section,
 };
@@ -36,13 +36,13 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
         changes.take(limit).collect()
     }
 
-    /// Takes in changes that were sent in this order. Tells `note_new` the keys that are new.
+    /// Takes in changes of shard number `shard` that were sent in this order. Tells `note_new` the keys that are new.
     ///
     /// # Errors
-    /// [`DamagedPart`] if a slot is unknown, or a section's limits are out of order.
+    /// [`DamagedPart`] if the hasher finds a key in another shard, a slot is unknown, or a section's limits are out of order.
     pub fn apply_changes(
         &mut self,
-        hasher: &Hasher,
+        (hasher, shard): (&Hasher, u32),
         changes: Vec<OwnKeyChange<K>>,
         mut note_new: impl FnMut(&K::Target),
     ) -> Result<(), DamagedPart> {
@@ -67,6 +67,9 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                 SlotNumber::New((namespace, key)) => {
                     note_new(key.borrow());
                     let hash = hasher.key(namespace, K::as_key(key.borrow()));
+                    if shard_of(hash) != shard {
+                        return Err(OTHER_HASH);
+                    }
                     let slot = OwnSlot::inherited(key, namespace, next, in_slot);
                     self.table.push(hasher, hash, slot)
                 }

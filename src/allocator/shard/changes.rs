@@ -50,22 +50,23 @@ impl Shard {
         None
     }
 
-    /// Takes in changes that were sent in this order. The shard must have no calls yet. Raises `sections_needed` to the
+    /// Takes in changes of shard number `shard` that were sent in this order. The shard must have no calls yet. Raises `sections_needed` to the
     /// number of shared sections that its keys refer to.
     ///
     /// # Errors
-    /// [`DamagedPart`] if they do not fit what was sent before.
+    /// [`DamagedPart`] if they do not fit what was sent before, or the hasher finds a key in another shard.
     pub fn apply_changes(
         &mut self,
-        hasher: &Hasher,
+        (hasher, shard): (&Hasher, u32),
         changes: ShardChanges,
         sections_needed: &mut u32,
     ) -> Result<(), DamagedPart> {
-        self.shared.apply_section_changes(changes.sections)?;
-        self.ids.apply_changes(hasher, changes.ids, |_| {})?;
+        let at = (hasher, shard);
+        self.shared.apply_section_changes(at, changes.sections)?;
+        self.ids.apply_changes(at, changes.ids, |_| {})?;
         let name_bytes = &mut self.name_bytes;
         let note_name = |name: &[u8]| *name_bytes += name.len();
-        self.names.apply_changes(hasher, changes.names, note_name)?;
+        self.names.apply_changes(at, changes.names, note_name)?;
         let note_section =
             |number: u32| *sections_needed = (*sections_needed).max(number.saturating_add(1));
         let shared_keys = changes.shared_keys;

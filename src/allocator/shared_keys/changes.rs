@@ -5,9 +5,11 @@
 use super::{SharedKeys, SharedSection, SharedSlot};
 use crate::allocator::{
     cursor::Cursor,
-    hasher::Hasher,
+    hasher::{Hasher, shard_of},
     key_table::StoredKey,
-    memory_part::{DamagedPart, SharedKeyChange, SharedSectionChange, SlotNumber, WholeSection},
+    memory_part::{
+        DamagedPart, OTHER_HASH, SharedKeyChange, SharedSectionChange, SlotNumber, WholeSection,
+    },
     queued_section::QueuedSection,
     section::Section,
 };
@@ -53,18 +55,22 @@ impl SharedKeys {
         changes.take(limit).collect()
     }
 
-    /// Takes in changed sections that were sent in this order.
+    /// Takes in changed sections of shard number `shard` that were sent in this order.
     ///
     /// # Errors
-    /// [`DamagedPart`] if a section is unknown, or its limits are out of order.
+    /// [`DamagedPart`] if the hasher finds a section in another shard, a section is unknown, or its limits are out of order.
     pub fn apply_section_changes(
         &mut self,
+        (hasher, shard): (&Hasher, u32),
         changes: Vec<SharedSectionChange>,
     ) -> Result<(), DamagedPart> {
         for SharedSectionChange { number, section } in changes {
             let queued = QueuedSection::new(Section::inherited(section.step, section.owned()?));
             match number {
                 SlotNumber::New(id) => {
+                    if shard_of(hasher.section_id(&id)) != shard {
+                        return Err(OTHER_HASH);
+                    }
                     self.push_section(SharedSection { id, queued });
                 }
                 SlotNumber::Known(number) => {

@@ -5,7 +5,6 @@
 //! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
 //! * `confirm`: asks a majority whether it still follows this leader.
-//! * `memory_sending`: sends a term's memory to the node that is to lead next.
 //! * `transfer`: hands the leadership to another node.
 //! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
 //! * `election_turns`, `election`: when this node stands for election.
@@ -21,7 +20,6 @@ mod group;
 mod leader_heard;
 mod leadership;
 mod leadership_watch;
-mod memory_sending;
 pub(super) mod raft_state;
 mod start;
 mod takeover;

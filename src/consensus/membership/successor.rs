@@ -1,5 +1,10 @@
 //! Which voter the leadership goes to in a transfer.
 
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+
+use super::nodes::replicated_index;
 use crate::{
     consensus::group::{Group, ProposeError},
     sequence::NodeId,
@@ -42,6 +47,26 @@ impl Group {
             Some(node) => Ok(node.id),
             None => refuse("no other voter answers; there is nobody to lead instead".to_owned()),
         }
+    }
+}
+
+impl Group {
+    /// Waits, at most `patience`, until the log of node `id` has all that this leader's log has now. False if it does
+    /// not come to that, and on a node that does not lead.
+    pub async fn has_whole_log(&self, id: NodeId, patience: Duration) -> bool {
+        let last = self.metrics().last_log_index;
+        let mut metrics = self.raft.metrics();
+        let caught_up = async {
+            while replicated_index(&metrics.borrow_watched(), id) < last {
+                if metrics.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(patience, caught_up)
+            .await
+            .unwrap_or(false)
     }
 }
 

@@ -1,0 +1,158 @@
+//! The stream on which a term's memory goes to the successor.
+//!
+//! Invariant: [`MemoryStream::finish`] succeeds only if the receiver says that it holds all that was sent.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::mpsc,
+    task::JoinError,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Code, Status};
+
+use super::NodeContext;
+use crate::{
+    allocator::{MemorySender, NotSent, Term},
+    sequence::{MemoryDigest, NodeId},
+};
+
+/// How many parts wait to be sent.
+const QUEUE: usize = 8;
+/// After a pass that brings no more changes than this, the rest can wait until the term is closed.
+const CHANGES_FEW: usize = 8_192;
+/// A pass must bring at most so many hundredths of the changes of the one before, or there will be no fewer while the
+/// term serves.
+const SHRINKS_TO_PERCENT: usize = 75;
+
+/// A term's memory on its way to the successor.
+pub struct MemoryStream {
+    memory: MemorySender,
+    parts: mpsc::Sender<Vec<u8>>,
+    /// The task that sends the parts. It returns what the receiver holds.
+    sending: AbortOnDropHandle<Result<MemoryDigest, Status>>,
+    /// If the receiver takes no part for so long, it is given up.
+    stall_max: Duration,
+}
+
+/// Why a memory was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// It cannot be read any more.
+    #[error(transparent)]
+    Memory(#[from] NotSent),
+    /// The receiver refused it, or cannot be reached.
+    #[error("{}", .0.message())]
+    Receiver(#[from] Status),
+    /// The receiver takes no more, or too slowly.
+    #[error("it was not done within {0:?}")]
+    TooSlow(Duration),
+    /// The sending task panicked.
+    #[error("the task that sends it failed: {0}")]
+    Task(#[from] JoinError),
+    /// Something else has arrived.
+    #[error("the receiver holds {0:?}, and {1:?} was sent")]
+    Different(MemoryDigest, MemoryDigest),
+}
+
+impl Failed {
+    /// True if another attempt may succeed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Failed::Receiver(status) => matches!(
+                status.code(),
+                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted
+            ),
+            Failed::TooSlow(_) => true,
+            Failed::Memory(_) | Failed::Task(_) | Failed::Different(..) => false,
+        }
+    }
+}
+
+impl MemoryStream {
+    /// Opens a stream for the memory of `term` to `heir`, which is given up if it takes no part for `stall_max`.
+    pub fn open(node: &NodeContext, term: &Term, heir: NodeId, stall_max: Duration) -> Self {
+        let memory = term.send_memory();
+        let (parts, queue) = mpsc::channel(QUEUE);
+        let (group, header, number) = (node.group.clone(), memory.header(), term.term());
+        let sending = async move {
+            let parts = ReceiverStream::new(queue);
+            group.send_memory(number, heir, header, parts).await
+        };
+        MemoryStream {
+            memory,
+            parts,
+            sending: AbortOnDropHandle::new(tokio::spawn(sending)),
+            stall_max,
+        }
+    }
+
+    /// How many changes were sent, with repetitions.
+    pub fn changes(&self) -> usize {
+        self.memory.changes()
+    }
+
+    /// Sends the memory in passes while the term serves, until little of it has changed since the last one, or no less
+    /// than before.
+    ///
+    /// # Errors
+    /// [`Failed`], also if it takes longer than `limit`.
+    pub async fn send_while_serving(&mut self, limit: Duration) -> Result<(), Failed> {
+        let until = Instant::now() + limit;
+        let mut before = usize::MAX;
+        loop {
+            let changes = self.send_pass(until).await?;
+            tracing::debug!(changes, "a pass over the memory was sent");
+            if changes <= CHANGES_FEW || changes > before / 100 * SHRINKS_TO_PERCENT {
+                return Ok(());
+            }
+            before = changes;
+        }
+    }
+
+    /// Sends what is left. Returns what the receiver holds: all of it. Call it once no number can be taken any more.
+    ///
+    /// # Errors
+    /// [`Failed`], also if it takes longer than `limit`.
+    pub async fn finish(mut self, limit: Duration) -> Result<MemoryDigest, Failed> {
+        let until = Instant::now() + limit;
+        self.send_pass(until).await?;
+        let sent = self.memory.digest();
+        drop(self.parts);
+        let answer = timeout_at(until, self.sending).await;
+        let held = answer.map_err(|_| Failed::TooSlow(limit))???;
+        match held == sent {
+            true => Ok(held),
+            false => Err(Failed::Different(held, sent)),
+        }
+    }
+
+    /// Sends what has changed. Returns how many changes that were.
+    async fn send_pass(&mut self, until: Instant) -> Result<usize, Failed> {
+        let (began, before) = (Instant::now(), self.memory.changes());
+        while let Some(part) = self.memory.next_part().await? {
+            let sent = timeout(self.stall_max, self.parts.send(part)).await;
+            if sent.is_err() {
+                return Err(Failed::TooSlow(self.stall_max));
+            }
+            if self.sending.is_finished() {
+                return Err(self.refusal().await);
+            }
+            if Instant::now() > until {
+                return Err(Failed::TooSlow(until - began));
+            }
+        }
+        Ok(self.memory.changes() - before)
+    }
+
+    /// Why the receiver takes no more.
+    async fn refusal(&mut self) -> Failed {
+        match (&mut self.sending).await {
+            Ok(Err(refused)) => refused.into(),
+            Ok(Ok(_)) => Status::internal("the receiver answered before the last part").into(),
+            Err(failed) => failed.into(),
+        }
+    }
+}
