@@ -6,8 +6,8 @@ mod common;
 use common::{Client, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
-    allocator::MemoryHeader,
-    metrics::{FirstTouch, Metrics, SkipCause},
+    allocator::{MEMORY_FORMAT, MemoryHeader},
+    metrics::{FirstTouch, HandoverEnd, Metrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, Key, KeyKind},
     sequence::{Bequest, Command, MemoryDigest, Outcome},
@@ -106,6 +106,8 @@ async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() 
         );
         expected = next_of_each(&firsts);
     }
+    let handovers = |node| metrics(&cluster, node).handovers.get(HandoverEnd::memory);
+    assert_eq!((1..=3).map(handovers).sum::<u64>(), 3);
     for node in [1, 2, 3] {
         let skipped = &metrics(&cluster, node).numbers_skipped;
         assert_eq!(skipped.get(SkipCause::shared_section), 0);
@@ -168,7 +170,7 @@ async fn a_memory_that_was_sent_and_not_bequeathed_is_not_inherited() {
     let header = MemoryHeader {
         term,
         seed: 1,
-        shards: 64,
+        format: MEMORY_FORMAT,
     };
     let sent = group.send_memory(term, heir, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").messages, 0);

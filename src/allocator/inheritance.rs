@@ -4,7 +4,7 @@
 
 use super::{
     hasher::SHARDS,
-    memory_part::{DamagedPart, Digest, MemoryHeader, MemoryPart},
+    memory_part::{DamagedPart, Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
     shards::Shards,
 };
 use crate::{
@@ -30,15 +30,14 @@ pub struct Inheritance {
 #[derive(Debug, thiserror::Error)]
 pub enum NotInherited {
     /// It needs more room than this node gives it.
+    #[error("the memory needs more room than this node gives it")]
+    TooLarge,
+    /// Another release sends it, in another format.
     #[error(
-        "the memory takes more than {0} bytes here; raise inherit_memory_max_mb, so that leader changes leave no gap"
+        "the memory has format {0}, this release takes {MEMORY_FORMAT}; handovers between these releases give numbers \
+         back instead, and there is nothing to do once all nodes have the same"
     )]
-    TooLarge(usize),
-    /// Another release sends it.
-    #[error(
-        "the memory has {0} shards, here it has {SHARDS}; install the same release on all nodes"
-    )]
-    Shards(u32),
+    Format(u32),
     /// A part cannot be decoded.
     #[error("a part of the memory cannot be read: {0}")]
     Codec(#[from] CodecError),
@@ -51,14 +50,14 @@ impl Inheritance {
     /// Begins to take in the memory that `header` announces. It may take `bytes_max` bytes here.
     ///
     /// # Errors
-    /// [`NotInherited::Shards`].
+    /// [`NotInherited::Format`].
     pub fn begin(
         header: &MemoryHeader,
         bytes_max: usize,
         work: BlockingExecutor,
     ) -> Result<Self, NotInherited> {
-        if header.shards != SHARDS {
-            return Err(NotInherited::Shards(header.shards));
+        if header.format != MEMORY_FORMAT {
+            return Err(NotInherited::Format(header.format));
         }
         Ok(Inheritance {
             term: header.term,
@@ -91,12 +90,12 @@ impl Inheritance {
             shard.apply_changes((hasher, number), changes, needed)?;
         }
         match self.shards.footprint().bytes > self.bytes_max {
-            true => Err(NotInherited::TooLarge(self.bytes_max)),
+            true => Err(NotInherited::TooLarge),
             false => Ok(()),
         }
     }
 
-    /// Identifies what has arrived, which is to be all.
+    /// Identifies what has arrived. Call it after the last part.
     ///
     /// # Errors
     /// [`NotInherited::Damaged`] if something is missing.

@@ -1,7 +1,8 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
 //! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first chunk comes
-//! from its record, which was read after this term's lift was applied, or from a bump.
+//! from its record, which was read after this term's lift or inheritance was applied, or from a bump; or it was
+//! inherited.
 
 mod first_touch;
 mod settling;

@@ -14,6 +14,10 @@ use super::{
 };
 use crate::sequence::{MemoryDigest, NamespaceId, SectionId};
 
+/// The format of a memory on its way: the types of this file, how many shards there are, and how keys are hashed. Another
+/// release may have another one.
+pub const MEMORY_FORMAT: u32 = 1;
+
 /// What the receiver must know of the sender's memory before its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryHeader {
@@ -21,8 +25,8 @@ pub struct MemoryHeader {
     pub term: u64,
     /// The seed of its hasher.
     pub seed: u64,
-    /// How many shards it has.
-    pub shards: u32,
+    /// The format of its parts, [`MEMORY_FORMAT`].
+    pub format: u32,
 }
 
 /// Changes of some shards. What follows in a later part, or further back, is newer.
@@ -39,7 +43,8 @@ pub struct ShardChanges {
     pub names: Vec<OwnKeyChange<Box<[u8]>>>,
     /// Ids that share sections.
     pub shared_keys: Vec<SharedKeyChange>,
-    /// Sections that are still to be settled. They may be named again, and when they were settled meanwhile.
+    /// Sections that are still to be settled. One may come twice, or after it was settled. To settle it again does no
+    /// harm.
     pub unsettled: Vec<SectionPlace>,
 }
 
@@ -88,7 +93,7 @@ pub enum OwnSection {
     Untouched,
     /// It is in its key's slot.
     InSlot {
-        /// From the next number up to the ceiling, modulo 2^64.
+        /// From the next number up to the ceiling. Modulo 2^64: the next number may lie above the ceiling.
         left: u64,
         /// From the number above which a bump is asked for up to the ceiling.
         margin: u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{
     hasher::SHARDS,
     memory::Memory,
-    memory_part::{Digest, MemoryHeader, MemoryPart},
+    memory_part::{Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
     shards::Shards,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// How many changes a part holds, more or less: some 50 KB.
+/// How many changes a part holds, more or less: some 50 KB, and the names of new keys.
 const PART_CHANGES: usize = 4_096;
 /// How many changes are taken under one lock. A call that needs the shard waits for that long: some tens of
 /// microseconds.
@@ -120,7 +120,7 @@ fn header_of(memory: &Memory) -> MemoryHeader {
     MemoryHeader {
         term: memory.term(),
         seed: memory.shards().seed(),
-        shards: SHARDS,
+        format: MEMORY_FORMAT,
     }
 }
 

@@ -44,14 +44,15 @@
 //!
 //! # Limits
 //!
-//! - A term remembers every key that was asked for in it. Nothing is evicted before the term ends.
+//! - A term remembers every key that was asked for in it, and in the terms whose memory it inherited. Nothing is evicted
+//!   before that chain ends: with an unclean change, or with a handover that gives numbers back.
 //! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
 //!   lock.
 //! - The first touch of a section in a term waits for a read of the disk, if the section's record is not in memory. If
 //!   the section is new or not live any more, it waits for a bump, which is one round of Raft.
 //! - An unclean end of a term skips at most one step of each live section, and what calls that
 //!   waited had asked for beyond a step.
-//! - A handover looks at every key while the term serves, some hundred under one lock; and at those that changed
+//! - A handover looks at every key while the term serves, at most 512 under one lock; and at those that changed
 //!   meanwhile once the term is closed.
 
 mod bumper;
@@ -86,7 +87,7 @@ mod transcript;
 
 pub use fence::FenceKind;
 pub use inheritance::{Inheritance, NotInherited};
-pub use memory_part::MemoryHeader;
+pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_sender::{MemorySender, NotSent};
 pub use shard::Footprint;
 pub use term::{NextError, NextMany, Term};

@@ -80,6 +80,18 @@ label! {
 }
 
 label! {
+    /// What a handover left to the next leader.
+    HandoverEnd as "outcome" {
+        /// The memory: each key goes on with its next number.
+        memory,
+        /// The numbers that were not used: no gap where a key has a section of its own, and a cold start.
+        given_back,
+        /// Less: what was not used is skipped, as after a crash.
+        skipped,
+    }
+}
+
+label! {
     /// The phases of a handover to a successor that gets the memory, one after the other.
     HandoverPhase as "phase" {
         /// While the term serves, its memory is sent.
@@ -136,7 +148,9 @@ metrics! {
         leader_changes: Counter,
         /// Time that each phase of this node's last takeover of the leadership took; 0 before it ever led.
         takeover_seconds: SecondsBy<TakeoverPhase>,
-        /// Time that each phase of this node's last handover took; 0 before it ever handed over.
+        /// Handovers of this node, by what they left to the next leader.
+        handovers: Counters<HandoverEnd>,
+        /// Time that each phase of this node's last handover took; 0 for a phase that it did not come to.
         handover_seconds: SecondsBy<HandoverPhase>,
         /// The Raft term.
         term: Gauge,

@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    memory_stream::{Failed, MemoryStream},
+    memory_stream::{MemoryStream, SendFailed},
 };
 use crate::{
     allocator::Term,
@@ -33,8 +33,10 @@ const BEQUEST_TIMEOUTS: u32 = 10;
 
 /// What became of a term's memory.
 pub(super) enum MemoryFate {
-    /// It was left to the successor, or may have been, or is lost. The term has no further entry.
-    Ended,
+    /// It was left to the successor.
+    Left,
+    /// It is lost, or nobody knows whether it was left to the successor. The term has no further entry.
+    Lost,
     /// It was not sent, and the term serves as before.
     Kept {
         /// True if another attempt may succeed.
@@ -47,12 +49,20 @@ pub(super) enum MemoryFate {
 impl NodeContext {
     /// Sends the memory of `term` to `heir`, closes the term, and bequeaths the memory.
     pub(super) async fn bequeath(&self, term: &Arc<Term>, heir: NodeId) -> MemoryFate {
-        let not_sent = |why: &Failed| {
+        let not_sent = |why: &SendFailed| {
             let term = term.term();
             tracing::warn!(term, heir, %why, "the successor does not get this term's memory");
         };
+        for phase in [
+            Phase::send,
+            Phase::close,
+            Phase::last_changes,
+            Phase::bequest,
+        ] {
+            self.metrics.handover_seconds.set(phase, 0.0);
+        }
         let began = Instant::now();
-        let stream = match self.send_while_serving(term, heir).await {
+        let stream = match self.send_memory(term, heir).await {
             Ok(stream) => stream,
             Err(why) => {
                 not_sent(&why);
@@ -63,7 +73,7 @@ impl NodeContext {
         self.show_phase(Phase::send, began);
         let (closing, sent) = (Instant::now(), stream.changes());
         if !is_planted(Bug::BequestBeforeEmpty) && !self.close_in_time(term).await {
-            return MemoryFate::Ended;
+            return MemoryFate::Lost;
         }
         self.show_phase(Phase::close, closing);
         let closed = Instant::now();
@@ -86,12 +96,11 @@ impl NodeContext {
             closed_ms = closing.elapsed().as_millis(),
             "the successor has the memory"
         );
-        self.log_bequest(term, heir, digest).await;
-        MemoryFate::Ended
+        self.log_bequest(term, heir, digest).await
     }
 
-    /// Sends the memory while the term serves. Then checks that the heir can still take over, and has the log.
-    async fn send_while_serving(&self, term: &Term, heir: NodeId) -> Result<MemoryStream, Failed> {
+    /// Opens the stream, and sends the memory while the term serves. Then checks that the heir can still take over, and has the log.
+    async fn send_memory(&self, term: &Term, heir: NodeId) -> Result<MemoryStream, SendFailed> {
         let stall_max = self.election_timeouts(STALL_TIMEOUTS);
         let mut stream = MemoryStream::open(self, term, heir, stall_max);
         let limit = Duration::from_millis(self.config.handover_timeout_ms);
@@ -113,7 +122,7 @@ impl NodeContext {
     }
 
     /// Logs the term's last entry, which leaves the memory to `heir`.
-    async fn log_bequest(&self, term: &Term, heir: NodeId, digest: MemoryDigest) {
+    async fn log_bequest(&self, term: &Term, heir: NodeId, digest: MemoryDigest) -> MemoryFate {
         let began = Instant::now();
         let bequest = Command::Bequeath(Bequest::Memory { heir, digest });
         let logging = self.log_last(term, bequest, &Outcome::Bequeathed);
@@ -124,9 +133,10 @@ impl NodeContext {
             // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none is
             // repeated.
             tracing::warn!(why, "the memory may not have been left to the successor");
-            return;
+            return MemoryFate::Lost;
         }
         self.show_phase(Phase::bequest, began);
+        MemoryFate::Left
     }
 
     fn election_timeouts(&self, times: u32) -> Duration {

@@ -21,60 +21,60 @@ const PACE_KNOWN_AFTER: u32 = 8;
 
 impl NodeContext {
     /// Lowers each ceiling of a closed term to the highest number used, and gives the term's lift back. Takes at most
-    /// `shutdown_timeout_ms`.
-    pub(super) async fn give_back(&self, term: &Arc<Term>) {
+    /// `shutdown_timeout_ms`. False if not all was given back: the rest is skipped, as after a crash.
+    pub(super) async fn give_back(&self, term: &Arc<Term>) -> bool {
         let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
         let giving_back = self.give_back_until(term, Instant::now() + limit);
-        if tokio::time::timeout(limit, giving_back).await.is_err() {
-            // Numbers are skipped, as after a crash; none is repeated.
+        let given_back = tokio::time::timeout(limit, giving_back).await;
+        given_back.unwrap_or_else(|_| {
             tracing::warn!(
                 term = term.term(),
                 limit_ms = limit.as_millis(),
                 "not all ceilings could be given back in time; handing over without the rest"
             );
-        }
+            false
+        })
     }
 
     /// Breaks off if it would not be done by `until`: half of it saves no number.
-    async fn give_back_until(&self, term: &Arc<Term>, until: Instant) {
+    async fn give_back_until(&self, term: &Arc<Term>, until: Instant) -> bool {
         let Some(trims) = term.list_trims().await else {
-            return;
+            return false;
         };
         let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
         let all_entries = entries.len() as u32;
         for (done, entry) in (0..).zip(entries) {
             let needed = began.elapsed() * all_entries / done.max(1);
             if done >= PACE_KNOWN_AFTER && began + needed > until {
-                // Numbers are skipped, as after a crash; none is repeated.
                 tracing::warn!(
                     sections = trims.len(),
                     needed_ms = needed.as_millis(),
                     "giving the ceilings back would take longer than shutdown_timeout_ms; each of \
                      these sections may skip a step"
                 );
-                return;
+                return false;
             }
             let trim = Command::Trim(entry.to_vec());
             let all = Outcome::Trimmed(entry.len() as u64);
             if let Err(why) = self.log_last(term, trim, &all).await {
-                // Numbers are skipped, as after a crash; none is repeated.
                 tracing::warn!(why, "some ceilings could not be given back");
-                return;
+                return false;
             }
         }
         // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
         // were not trimmed, the next lift would give its chunk a second time.
         if term.lease().is_void() {
-            return;
+            return false;
         }
         let give_back = Command::Bequeath(Bequest::Lift);
-        if let Err(why) = self.log_last(term, give_back, &Outcome::Bequeathed).await {
-            // As above.
+        let given_back = self.log_last(term, give_back, &Outcome::Bequeathed).await;
+        if let Err(why) = &given_back {
             tracing::warn!(
                 why,
                 "the lift could not be given back; sections may skip a step"
             );
         }
+        given_back.is_ok()
     }
 
     /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.

@@ -1,4 +1,5 @@
-//! Graceful handover: it leaves no gap in a key that has a section of its own.
+//! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
+//! term gives back.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     allocator::Term,
     consensus::ProposeError,
+    metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
     sequence::NodeId,
 };
@@ -33,7 +35,7 @@ const TRANSFER_ELECTIONS: u64 = 10;
 
 impl NodeContext {
     /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. If `to`
-    /// cannot be reached any more once the term is closed, another voter takes over.
+    /// cannot be reached any more when its memory was to be sent, another voter takes over.
     ///
     /// # Errors
     /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
@@ -117,7 +119,7 @@ impl NodeContext {
             return Ok(self.group.leadership().borrow().clone());
         };
         let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
-        // Raft ignores a transfer to a node whose log is behind.
+        // Raft ignores a transfer to a node whose log is behind. If this one does not catch up, others stand for election.
         let election = Duration::from_millis(self.config.election_timeout_ms);
         self.group.has_whole_log(successor, election).await;
         match self.group.transfer(term.lease(), successor, patience).await {
@@ -144,7 +146,14 @@ impl NodeContext {
                 break;
             };
             let again = match self.bequeath(term, heir).await {
-                MemoryFate::Ended => return successor,
+                MemoryFate::Left => {
+                    self.metrics.handovers.add(HandoverEnd::memory, 1);
+                    return successor;
+                }
+                MemoryFate::Lost => {
+                    self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                    return successor;
+                }
                 MemoryFate::Kept { again } => again,
                 MemoryFate::Closed => {
                     closed = true;
@@ -157,9 +166,12 @@ impl NodeContext {
                 break;
             }
         }
-        if closed || self.close_in_time(term).await {
-            self.give_back(term).await;
-        }
+        let is_closed = closed || self.close_in_time(term).await;
+        let end = match is_closed && self.give_back(term).await {
+            true => HandoverEnd::given_back,
+            false => HandoverEnd::skipped,
+        };
+        self.metrics.handovers.add(end, 1);
         successor
     }
 

@@ -11,19 +11,21 @@ use crate::{
     proto::peer::{MemoryPart, MemoryReply},
 };
 
-/// For how many election timeouts this node waits for the next part of a memory.
+/// For how many election timeouts, and `shutdown_timeout_ms`, this node waits for the next part of a memory. The sender
+/// closes its term before the last parts.
 const PART_TIMEOUTS: u64 = 30;
 
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.
-const KEEP_TIMEOUTS: u64 = 20;
+const KEEP_TIMEOUTS: u64 = 40;
 
 impl NodeContext {
     /// Takes in the memory of the leader that this node follows. Returns what has arrived and is kept.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a part is missing or damaged. FAILED_PRECONDITION if it is not from the leader that this
-    /// node follows. RESOURCE_EXHAUSTED if it needs more than `inherit_memory_max_mb`. ABORTED if another one begins to
-    /// arrive. DEADLINE_EXCEEDED if the next part does not come in time.
+    /// node follows, or in another format. RESOURCE_EXHAUSTED if it needs more than `inherit_memory_max_mb`. ABORTED if another one begins to
+    /// arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this node stops. INTERNAL if a
+    /// part makes it panic.
     pub async fn take_memory(
         self: &Arc<Self>,
         mut parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
@@ -40,7 +42,8 @@ impl NodeContext {
         }
         let bytes_max = (self.config.inherit_memory_max_mb << 20) as usize;
         let work = self.group.store().blocking();
-        let mut inheritance = Inheritance::begin(&header, bytes_max, work).map_err(refusal)?;
+        let mut inheritance =
+            Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
         let number = self.inheritance.begin();
         let given_up = || Status::aborted("another memory began to arrive");
         while let Some(part) = self.next_part(&mut parts).await? {
@@ -53,9 +56,11 @@ impl NodeContext {
             });
             let taken = taking.await;
             let taken = taken.map_err(|e| Status::internal(format!("a memory was lost: {e}")))?;
-            inheritance = taken.map_err(refusal)?;
+            inheritance = taken.map_err(|why| self.refuse_memory(why))?;
         }
-        let digest = inheritance.digest().map_err(refusal)?;
+        let digest = inheritance
+            .digest()
+            .map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if !self.inheritance.keep(number, inheritance, digest) {
@@ -80,7 +85,8 @@ impl NodeContext {
         &self,
         parts: &mut (impl Stream<Item = Result<MemoryPart, Status>> + Unpin),
     ) -> Result<Option<MemoryPart>, Status> {
-        let patience = Duration::from_millis(PART_TIMEOUTS * self.config.election_timeout_ms);
+        let timeouts = PART_TIMEOUTS * self.config.election_timeout_ms;
+        let patience = Duration::from_millis(timeouts + self.config.shutdown_timeout_ms);
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
@@ -94,15 +100,24 @@ impl NodeContext {
             )))
         })
     }
-}
 
-/// What the sender of a memory is told.
-fn refusal(why: NotInherited) -> Status {
-    match why {
-        NotInherited::TooLarge(_) => Status::resource_exhausted(why.to_string()),
-        NotInherited::Shards(_) => Status::failed_precondition(why.to_string()),
-        NotInherited::Codec(_) | NotInherited::Damaged(_) => {
-            Status::invalid_argument(why.to_string())
-        }
+    /// What the sender of a memory is told.
+    fn refuse_memory(&self, why: NotInherited) -> Status {
+        let (node, max_mb) = (self.config.node_id, self.config.inherit_memory_max_mb);
+        let status = match why {
+            NotInherited::TooLarge => Status::resource_exhausted(format!(
+                "the memory takes more than the {max_mb} MB that node {node} gives it; on every voter set \
+                 inherit_memory_max_mb above the leader's ratchet_memory_bytes, and restart it"
+            )),
+            NotInherited::Format(_) => Status::failed_precondition(why.to_string()),
+            NotInherited::Codec(_) | NotInherited::Damaged(_) => {
+                Status::invalid_argument(why.to_string())
+            }
+        };
+        tracing::warn!(
+            why = status.message(),
+            "the memory of the leader is not taken"
+        );
+        status
     }
 }

@@ -39,7 +39,7 @@ pub struct MemoryStream {
 
 /// Why a memory was not sent.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum SendFailed {
     /// It cannot be read any more.
     #[error(transparent)]
     Memory(#[from] NotSent),
@@ -47,7 +47,7 @@ pub enum Failed {
     #[error("{}", .0.message())]
     Receiver(#[from] Status),
     /// The receiver takes no more, or too slowly.
-    #[error("it was not done within {0:?}")]
+    #[error("it was not sent within {0:?}")]
     TooSlow(Duration),
     /// The sending task panicked.
     #[error("the task that sends it failed: {0}")]
@@ -57,16 +57,16 @@ pub enum Failed {
     Different(MemoryDigest, MemoryDigest),
 }
 
-impl Failed {
+impl SendFailed {
     /// True if another attempt may succeed.
     pub fn is_transient(&self) -> bool {
         match self {
-            Failed::Receiver(status) => matches!(
+            SendFailed::Receiver(status) => matches!(
                 status.code(),
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted
             ),
-            Failed::TooSlow(_) => true,
-            Failed::Memory(_) | Failed::Task(_) | Failed::Different(..) => false,
+            SendFailed::TooSlow(_) => true,
+            SendFailed::Memory(_) | SendFailed::Task(_) | SendFailed::Different(..) => false,
         }
     }
 }
@@ -94,16 +94,18 @@ impl MemoryStream {
         self.memory.changes()
     }
 
-    /// Sends the memory in passes while the term serves, until little of it has changed since the last one, or no less
-    /// than before.
+    /// Sends the memory in passes while the term serves, until little of it has changed since the last one, or more than
+    /// three quarters as much as before.
     ///
     /// # Errors
-    /// [`Failed`], also if it takes longer than `limit`.
-    pub async fn send_while_serving(&mut self, limit: Duration) -> Result<(), Failed> {
+    /// [`SendFailed`], also if it takes longer than `limit`.
+    pub async fn send_while_serving(&mut self, limit: Duration) -> Result<(), SendFailed> {
         let until = Instant::now() + limit;
+        let too_slow = |_| SendFailed::TooSlow(limit);
         let mut before = usize::MAX;
         loop {
-            let changes = self.send_pass(until).await?;
+            let pass = timeout_at(until, self.send_pass()).await;
+            let changes = pass.map_err(too_slow)??;
             tracing::debug!(changes, "a pass over the memory was sent");
             if changes <= CHANGES_FEW || changes > before / 100 * SHRINKS_TO_PERCENT {
                 return Ok(());
@@ -115,40 +117,39 @@ impl MemoryStream {
     /// Sends what is left. Returns what the receiver holds: all of it. Call it once no number can be taken any more.
     ///
     /// # Errors
-    /// [`Failed`], also if it takes longer than `limit`.
-    pub async fn finish(mut self, limit: Duration) -> Result<MemoryDigest, Failed> {
+    /// [`SendFailed`], also if it takes longer than `limit`.
+    pub async fn finish(mut self, limit: Duration) -> Result<MemoryDigest, SendFailed> {
         let until = Instant::now() + limit;
-        self.send_pass(until).await?;
+        let too_slow = |_| SendFailed::TooSlow(limit);
+        let pass = timeout_at(until, self.send_pass()).await;
+        pass.map_err(too_slow)??;
         let sent = self.memory.digest();
         drop(self.parts);
         let answer = timeout_at(until, self.sending).await;
-        let held = answer.map_err(|_| Failed::TooSlow(limit))???;
+        let held = answer.map_err(too_slow)???;
         match held == sent {
             true => Ok(held),
-            false => Err(Failed::Different(held, sent)),
+            false => Err(SendFailed::Different(held, sent)),
         }
     }
 
     /// Sends what has changed. Returns how many changes that were.
-    async fn send_pass(&mut self, until: Instant) -> Result<usize, Failed> {
-        let (began, before) = (Instant::now(), self.memory.changes());
+    async fn send_pass(&mut self) -> Result<usize, SendFailed> {
+        let before = self.memory.changes();
         while let Some(part) = self.memory.next_part().await? {
             let sent = timeout(self.stall_max, self.parts.send(part)).await;
             if sent.is_err() {
-                return Err(Failed::TooSlow(self.stall_max));
+                return Err(SendFailed::TooSlow(self.stall_max));
             }
             if self.sending.is_finished() {
                 return Err(self.refusal().await);
-            }
-            if Instant::now() > until {
-                return Err(Failed::TooSlow(until - began));
             }
         }
         Ok(self.memory.changes() - before)
     }
 
     /// Why the receiver takes no more.
-    async fn refusal(&mut self) -> Failed {
+    async fn refusal(&mut self) -> SendFailed {
         match (&mut self.sending).await {
             Ok(Err(refused)) => refused.into(),
             Ok(Ok(_)) => Status::internal("the receiver answered before the last part").into(),

@@ -41,7 +41,7 @@ pub enum Bequest {
 pub struct MemoryDigest {
     /// How many messages it took.
     pub messages: u64,
-    /// The CRC-32 of all messages, one after the other.
+    /// The CRC-32 of what identifies the term's memory, and of all messages, one after the other.
     pub checksum: u32,
 }
 
@@ -103,7 +103,7 @@ impl Ledger {
         Ok(self.lift)
     }
 
-    /// Ends the tenure of `term`: it writes nothing any more.
+    /// Logs the last entry of `term`: it writes nothing any more.
     ///
     /// # Errors
     /// As [`Ledger::check_writer`].

@@ -173,7 +173,7 @@ fn header(shards: &Shards) -> MemoryHeader {
     MemoryHeader {
         term: 1,
         seed: shards.seed(),
-        shards: SHARDS,
+        format: MEMORY_FORMAT,
     }
 }
 
@@ -247,7 +247,7 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
         .expect("the same release");
     let refused = small.take_part(&part);
     assert!(
-        matches!(refused, Err(NotInherited::TooLarge(1_000))),
+        matches!(refused, Err(NotInherited::TooLarge)),
         "{refused:?}"
     );
     let refused = receiver(&shards).take_part(&part[..part.len() - 1]);
@@ -256,11 +256,11 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
         "{refused:?}"
     );
     let other = MemoryHeader {
-        shards: SHARDS + 1,
+        format: MEMORY_FORMAT + 1,
         ..header(&shards)
     };
     let refused = Inheritance::begin(&other, 1_000, BlockingExecutor::Inline);
-    assert!(matches!(refused.err(), Some(NotInherited::Shards(_))));
+    assert!(matches!(refused.err(), Some(NotInherited::Format(_))));
     // As a release with another hash function would spread the keys.
     let mut moved: MemoryPart = codec::decode(&part).expect("a part");
     moved[0].0 += 1;

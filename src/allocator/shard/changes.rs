@@ -3,7 +3,7 @@
 //! Invariant: every change that was made before a pass began, or before the pass came to it, was taken when the pass
 //! is at its end.
 
-use super::Shard;
+use super::{SectionPlace, Shard};
 use crate::allocator::{
     hasher::Hasher,
     memory_part::{DamagedPart, ShardChanges},
@@ -18,7 +18,7 @@ impl Shard {
         self.unsettled_sent = 0;
     }
 
-    /// The next changes of the pass, at most `limit` and sections to settle. `None` at the end of the pass; the next call begins another one.
+    /// The next changes of the pass, at most `limit`. `None` at the end of the pass; the next call begins another one.
     pub fn take_changes(&mut self, limit: usize) -> Option<ShardChanges> {
         let sections = self.shared.take_section_changes(limit);
         let mut left = limit - sections.len();
@@ -28,11 +28,9 @@ impl Shard {
         left -= names.len();
         let shared_keys = self.shared.take_key_changes(left);
         left -= shared_keys.len();
-        let unsettled = match left {
-            0 => Vec::new(),
-            // All their slots were sent.
-            _ => self.unsettled[self.unsettled_sent..].to_vec(),
-        };
+        // As long as there is room for these, all slots of the pass were sent.
+        let unsettled = self.unsettled[self.unsettled_sent..].iter().take(left);
+        let unsettled: Vec<SectionPlace> = unsettled.copied().collect();
         self.unsettled_sent += unsettled.len();
         let changes = ShardChanges {
             sections,
