@@ -11,7 +11,12 @@ use tokio::{
 };
 
 use crate::{
-    client::Client, cluster::METRICS_PORT, nodes::KnownNodes, proto::Role, record::Recorder,
+    client::Client,
+    cluster::METRICS_PORT,
+    gaps::UncleanChanges,
+    nodes::KnownNodes,
+    proto::{Role, StatusResponse},
+    record::Recorder,
 };
 
 const EVERY: Duration = Duration::from_millis(25);
@@ -30,6 +35,8 @@ pub struct Leadership {
     pub from_ns: u64,
     /// When it was last seen to lead.
     pub to_ns: u64,
+    /// When it certainly led, or had led.
+    pub known_ns: u64,
 }
 
 /// What was seen of the terms.
@@ -91,9 +98,8 @@ impl Monitor {
         loop {
             let asked = recorder.now();
             if let Ok(status) = client.status().await {
-                let own = status.nodes.iter().find(|node| node.id == id);
-                let leads = own.is_some_and(|node| node.role() == Role::Leader);
-                self.note(status.term, leads.then_some(id), asked);
+                let leads = says_it_leads(&status, id);
+                self.note(status.term, leads.then_some(id), asked, recorder.now());
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -109,17 +115,20 @@ impl Monitor {
         }
     }
 
-    fn note(&self, term: u64, leader: Option<u64>, at: u64) {
+    /// Notes what a node said that was asked at `asked` and had answered at `answered`.
+    fn note(&self, term: u64, leader: Option<u64>, asked: u64, answered: u64) {
         let mut terms = self.0.lock();
         terms.highest = terms.highest.max(term);
         terms.lowest = Some(terms.lowest.map_or(term, |lowest| lowest.min(term)));
         if let Some(node) = leader {
             let led = terms.leaderships.entry(term).or_insert(Leadership {
                 node,
-                from_ns: at,
-                to_ns: at,
+                from_ns: asked,
+                to_ns: asked,
+                known_ns: answered,
             });
-            led.to_ns = led.to_ns.max(at);
+            led.to_ns = led.to_ns.max(asked);
+            led.known_ns = led.known_ns.min(answered);
         }
     }
 
@@ -138,10 +147,29 @@ impl Monitor {
         (self.0.lock().leaderships.len() as u64).saturating_sub(1)
     }
 
-    /// By how much the term grew. There were at most as many leader changes, seen or not.
-    pub fn terms_passed(&self) -> u64 {
+    /// The leader changes that may have been unclean: one for each term that began, whether or not a leader of it
+    /// was seen. The change to a term whose leader was seen is a graceful one if the term before it is in
+    /// `handed_over`, which says when that term had not ended yet.
+    pub fn unclean_changes(&self, handed_over: &BTreeMap<u64, u64>) -> Vec<UncleanChanges> {
         let terms = self.0.lock();
-        terms.highest - terms.lowest.unwrap_or(terms.highest)
+        let (mut unclean, mut before) = (Vec::new(), terms.lowest.unwrap_or(terms.highest));
+        let seen = terms
+            .leaderships
+            .iter()
+            .map(|(term, led)| (*term, led.known_ns));
+        for (term, to_ns) in seen.chain([(terms.highest, u64::MAX)]) {
+            let is_graceful = term == before + 1 && handed_over.contains_key(&before);
+            if term > before && !is_graceful {
+                let earlier = handed_over.range(..=before).next_back();
+                unclean.push(UncleanChanges {
+                    from_ns: earlier.map_or(0, |(_, not_ended_ns)| *not_ended_ns),
+                    to_ns,
+                    count: term - before,
+                });
+            }
+            before = before.max(term);
+        }
+        unclean
     }
 
     /// How many numbers the nodes counted as skipped because the fence failed after they were taken. What a
@@ -157,6 +185,12 @@ impl Monitor {
     }
 }
 
+/// Whether a node says of itself that it leads.
+pub fn says_it_leads(status: &StatusResponse, id: u64) -> bool {
+    let own = status.nodes.iter().find(|node| node.id == id);
+    own.is_some_and(|node| node.role() == Role::Leader)
+}
+
 async fn fence_skips(metrics: SocketAddr) -> io::Result<u64> {
     let mut stream = TcpStream::connect(metrics).await?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
@@ -170,6 +204,8 @@ async fn fence_skips(metrics: SocketAddr) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
 
     #[test]
@@ -179,5 +215,57 @@ mod tests {
             counter.read(value);
         }
         assert_eq!(counter.total(), 9);
+    }
+
+    #[test]
+    fn a_change_is_graceful_if_the_term_was_handed_over_and_the_next_one_was_seen_to_have_a_leader()
+    {
+        let monitor = Monitor::default();
+        assert_eq!(monitor.unclean_changes(&BTreeMap::new()), []);
+        let leaders = [
+            (3, Some(1)),
+            (4, Some(2)),
+            (5, None),
+            (6, Some(1)),
+            (7, Some(3)),
+            (8, None),
+        ];
+        for (term, leader) in leaders {
+            monitor.note(term, leader, 10 * term, 10 * term + 5);
+        }
+        let unclean = |handed_over: &[u64]| {
+            let handed_over = handed_over.iter().map(|term| (*term, 10 * term));
+            let unclean = monitor.unclean_changes(&handed_over.collect());
+            let told = unclean.iter().map(|change| {
+                let UncleanChanges {
+                    from_ns,
+                    to_ns,
+                    count,
+                } = *change;
+                format!("{count} from {from_ns} to {to_ns}\n")
+            });
+            told.collect::<String>()
+                .replace(&u64::MAX.to_string(), "the end")
+        };
+        expect![[r#"
+            1 from 0 to 45
+            2 from 0 to 65
+            1 from 0 to 75
+            1 from 0 to the end
+        "#]]
+        .assert_eq(&unclean(&[]));
+        // Who led term 5, or stood for it, was not seen, and may have skipped.
+        expect![[r#"
+            2 from 40 to 65
+            1 from 60 to the end
+        "#]]
+        .assert_eq(&unclean(&[3, 4, 6]));
+        // Nor was the leader of term 8. A term before the first one that was seen did not end meanwhile.
+        expect![[r#"
+            1 from 20 to 45
+            2 from 20 to 65
+            1 from 20 to 75
+        "#]]
+        .assert_eq(&unclean(&[2, 7]));
     }
 }

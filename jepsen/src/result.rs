@@ -9,7 +9,7 @@ use crate::{
     history::{History, Op, Outcome, longest_silence},
     monitor::Leadership,
     nemesis::{Fault, Nemesis},
-    verdict::Verdict,
+    verdict::{Criteria, Verdict},
     workload::Workload,
 };
 
@@ -77,6 +77,10 @@ pub struct Summary {
     pub unknown: u64,
     /// Leader changes that were seen.
     pub leader_changes: u64,
+    /// At least as many as there were unclean leader changes, seen or not.
+    pub unclean_changes: u64,
+    /// Numbers whose fence failed after they were taken, as the nodes counted them.
+    pub fence_skips: u64,
     /// Faults that were injected.
     pub faults: usize,
     /// Faults that certainly happened.
@@ -88,13 +92,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The figures of a run.
+    /// The figures of a run. `criteria` is what its verdict depended on.
     pub fn new(
         options: &Options,
         verdict: &Verdict,
         history: &History,
         faults: &[Fault],
-        leader_changes: u64,
+        criteria: Option<&Criteria>,
         caught_after_s: Option<f64>,
     ) -> Summary {
         let count = |outcome| {
@@ -108,7 +112,9 @@ impl Summary {
             keys: history.keys(),
             failed: count(Outcome::Fail),
             unknown: count(Outcome::Info),
-            leader_changes,
+            leader_changes: criteria.map_or(0, |criteria| criteria.changes),
+            fence_skips: criteria.map_or(0, |criteria| criteria.fence_skips),
+            unclean_changes: criteria.map_or(0, Criteria::unclean_count),
             faults: faults.len(),
             took_effect: faults.iter().filter(|fault| fault.took_effect).count(),
             longest_outage_ms: longest_outage_ns(history) / 1_000_000,

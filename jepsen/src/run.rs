@@ -1,6 +1,7 @@
 //! One run: starts a cluster, callers and faults, decides on the verdict, and writes everything down.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, BufWriter},
     path::Path,
@@ -39,7 +40,7 @@ pub async fn run(options: Options) -> Run {
             let verdict = Verdict::HarnessError(error.to_string());
             let history = History::default();
             Run {
-                summary: Summary::new(&options, &verdict, &history, &[], 0, None),
+                summary: Summary::new(&options, &verdict, &history, &[], None, None),
                 options,
                 verdict,
                 history,
@@ -61,17 +62,14 @@ async fn attempt(options: &Options) -> io::Result<Run> {
     let observed = observed?;
     let monitor = &injector.monitor;
     let history = injector.recorder.take();
-    let leader_changes = monitor.changes();
     let criteria = Criteria {
         nemesis: options.nemesis,
         ops_min: options.ops_min,
         keys_min: options.workload.keys_min(options.keys),
         changes_min: options.changes_min,
         step: options.step,
-        unclean_changes: monitor
-            .terms_passed()
-            .saturating_sub(injector.graceful_changes),
-        changes: leader_changes,
+        unclean_changes: monitor.unclean_changes(&injector.handed_over),
+        changes: monitor.changes(),
         fence_skips: monitor.fence_skips(),
         own_section: |key| key.starts_with(OWN),
     };
@@ -81,7 +79,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         &verdict,
         &history,
         &observed.faults,
-        leader_changes,
+        Some(&criteria),
         observed.caught_after_s,
     );
     let run = Run {
@@ -110,7 +108,7 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
         monitor: Monitor::default(),
         rng: StdRng::seed_from_u64(options.cluster.seed),
         members,
-        graceful_changes: 0,
+        handed_over: BTreeMap::new(),
         slow_reader_keys: 0,
     })
 }

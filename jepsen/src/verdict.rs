@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     checker,
-    gaps::{self, GapBound},
+    gaps::{self, GapBound, UncleanChanges},
     history::{Action, History, Op},
     nemesis::{Fault, Nemesis},
 };
@@ -26,6 +26,8 @@ mod tests;
 const ATTEMPTS_MAX: u64 = 8;
 /// A call that took this long may have been tried more than once.
 const SLOW_NS: u64 = 50_000_000;
+/// How many keys with forbidden gaps a verdict names.
+const GAPS_TOLD_MAX: usize = 10;
 
 /// The verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -162,8 +164,8 @@ pub struct Criteria {
     pub changes_min: u64,
     /// The step of the namespaces.
     pub step: u64,
-    /// At least as many as there were unclean leader changes.
-    pub unclean_changes: u64,
+    /// The leader changes that may have been unclean. A graceful one may skip nothing.
+    pub unclean_changes: Vec<UncleanChanges>,
     /// How many leader changes were seen.
     pub changes: u64,
     /// How many numbers the nodes counted as skipped because the fence failed after they were taken. Such a
@@ -173,31 +175,35 @@ pub struct Criteria {
     pub own_section: fn(&str) -> bool,
 }
 
+impl Criteria {
+    /// At least as many as there were unclean leader changes.
+    pub fn unclean_count(&self) -> u64 {
+        let changes = self.unclean_changes.iter();
+        changes.map(|change| change.count).sum()
+    }
+}
+
 fn forbidden_gaps(history: &History, criteria: &Criteria) -> Vec<String> {
     let bound = GapBound {
         increment: 1,
         step: criteria.step,
-        unclean_changes: criteria.unclean_changes,
+        unclean_changes: criteria.unclean_changes.clone(),
         fence_skips: criteria.fence_skips,
         attempts_max: ATTEMPTS_MAX,
         slow_ns: SLOW_NS,
     };
     let gaps = gaps::gaps(history, &bound, criteria.own_section).into_iter();
-    let forbidden = gaps.filter(|(_, gap)| gap.missing > gap.allowed);
-    forbidden
-        .map(|(key, gap)| {
-            format!(
-                "key {key}: {} numbers were skipped; the promise allows {} (at most {} unclean leader \
-                 changes with step {}, {} numbers whose fence failed, and what failed calls may have \
-                 burnt)",
-                gap.missing,
-                gap.allowed,
-                criteria.unclean_changes,
-                criteria.step,
-                criteria.fence_skips
-            )
-        })
-        .collect()
+    let forbidden: Vec<_> = gaps.filter(|(_, gap)| gap.missing > gap.allowed).collect();
+    let told = forbidden.iter().take(GAPS_TOLD_MAX).map(|(key, gap)| {
+        format!(
+            "key {key}: {} numbers were skipped; the promise allows {} (step {} for each unclean leader \
+             change in between, at most {} numbers whose fence failed, and what failed calls may have burnt)",
+            gap.missing, gap.allowed, criteria.step, criteria.fence_skips
+        )
+    });
+    let more = forbidden.len().saturating_sub(GAPS_TOLD_MAX);
+    let rest = (more > 0).then(|| format!("{more} more keys skipped too many numbers"));
+    told.chain(rest).collect()
 }
 
 /// Every final read must have been answered, and not lie below a number that had been acknowledged before.

@@ -17,6 +17,9 @@ use super::{
 
 /// How many keys the runs with many keys have.
 const MANY_KEYS: u64 = 200_000;
+/// The nemeses that run with many keys, too: what a leader change costs depends on their number, and may skip
+/// nothing if it was graceful.
+const MANY_KEYS_TOO: [Nemesis; 3] = [Nemesis::KillLeader, Nemesis::Transfer, Nemesis::Rolling];
 /// The nemeses that run under both fences: clocks are part of the argument of one fence only, and under the
 /// other fence all answers wait for a majority.
 const BOTH_FENCES: [Nemesis; 4] = [
@@ -135,8 +138,10 @@ impl Matrix {
             if BOTH_FENCES.contains(&nemesis) {
                 add(Fence::Quorum, None);
             }
-            if nemesis == Nemesis::KillLeader {
+            if MANY_KEYS_TOO.contains(&nemesis) {
                 add(Fence::Lease, Some(Workload::ManyKeys));
+            }
+            if nemesis == Nemesis::KillLeader {
                 add(Fence::Lease, Some(Workload::Skewed));
             }
         }

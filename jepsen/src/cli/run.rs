@@ -101,13 +101,14 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Err(error) => return failed(error),
     };
     println!(
-        "{}\n{} answered for {} keys, {} unknown, {} leader changes, {} faults of which {} took effect, longest \
-         outage {} ms\nreport: {}",
+        "{}\n{} answered for {} keys, {} unknown, {} leader changes, at most {} unclean, {} faults of which \
+         {} took effect, longest outage {} ms\nreport: {}",
         run.verdict,
         run.summary.answered,
         run.summary.keys,
         run.summary.unknown,
         run.summary.leader_changes,
+        run.summary.unclean_changes,
         run.summary.faults,
         run.summary.took_effect,
         run.summary.longest_outage_ms,

@@ -36,6 +36,7 @@ impl Injector {
 
     /// Begins two faults one after the other, and repairs them in the same order.
     async fn inject_two(&mut self) -> io::Result<Vec<Fault>> {
+        let handed_over = self.handed_over.clone();
         let mut lists = [self.process_faults(), self.environment_faults()];
         if self.rng.random_bool(0.5) {
             lists.reverse();
@@ -54,6 +55,8 @@ impl Injector {
         for (nemesis, from_ns, fault) in active {
             faults.push(self.conclude(nemesis, from_ns, fault).await);
         }
+        // What a handover came to while something else was wrong is not certain.
+        self.handed_over = handed_over;
         Ok(faults)
     }
 

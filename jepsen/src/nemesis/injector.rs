@@ -1,6 +1,6 @@
 //! What faults act on: the cluster, and the seeded choice of nodes and durations.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 
@@ -30,8 +30,9 @@ pub struct Injector {
     pub members: Vec<Port>,
     /// The next node that has never run.
     pub next_new_node: Port,
-    /// How many leader changes were graceful.
-    pub graceful_changes: u64,
+    /// The terms that were seen to be handed over, each with a moment at which it had not ended yet, in
+    /// nanoseconds since the start of the run.
+    pub handed_over: BTreeMap<u64, u64>,
     /// How many keys slow readers have asked for.
     pub slow_reader_keys: u64,
 }

@@ -12,6 +12,7 @@ mod clocks;
 mod damaged_data;
 mod disks;
 mod fault;
+mod handovers;
 mod inject;
 mod injector;
 mod kind;

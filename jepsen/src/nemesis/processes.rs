@@ -62,25 +62,13 @@ impl Injector {
     pub(super) async fn restart_in_turn(&mut self) -> io::Result<ActiveFault> {
         let mut violation = None;
         for id in self.members.clone() {
-            self.cluster.terminate(id);
-            match self.cluster.wait_for_exit(id, STOPPING_MAX).await {
-                Some(status) if status.success() => {}
-                Some(status) => {
-                    violation = Some(format!(
-                        "node {id} was told to stop and ended with {status}"
-                    ));
-                }
-                None => {
-                    violation = Some(format!("node {id} did not stop when told to"));
-                    self.cluster.kill(id);
-                }
-            }
+            let wrong = self.stop(id, STOPPING_MAX).await;
+            violation = violation.or(wrong);
             self.cluster.spawn(id)?;
             let since = self.recorder.now();
             // If numbers do not flow again, the check at the end of the fault notices.
             let _ = tokio::time::timeout(RECOVERY_MAX, self.recorder.answered_since(since)).await;
         }
-        self.graceful_changes += 1;
         let description = "all nodes stopped and started in turn";
         Ok(ActiveFault::new(description, Repair::Nothing, true).with_violation(violation))
     }

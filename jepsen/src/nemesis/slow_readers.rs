@@ -102,28 +102,15 @@ impl Injector {
 
     /// Tells the leader to stop, so that it hands over, and starts it again.
     async fn restart_gracefully(&mut self, leader: Port) -> io::Result<ActiveFault> {
-        let terms = self.monitor.terms_passed();
         let asked = tokio::time::Instant::now();
-        self.cluster.terminate(leader);
-        let exit = self.cluster.wait_for_exit(leader, STOPPING_MAX).await;
+        let violation = self.stop(leader, STOPPING_MAX).await;
         let took_ms = asked.elapsed().as_millis();
-        let violation = match exit {
-            Some(status) if status.success() => None,
-            Some(status) => Some(format!("it ended with {status}")),
-            None => {
-                self.cluster.kill(leader);
-                let limit = STOPPING_MAX.as_secs();
-                Some(format!("it did not end within {limit} s"))
-            }
-        };
         self.cluster.spawn(leader)?;
         let since = self.recorder.now();
         // If numbers do not flow again, the check at the end of the fault notices.
         let _ = tokio::time::timeout(SILENCE_MAX, self.recorder.answered_since(since)).await;
-        let graceful = violation.is_none() && self.monitor.terms_passed() > terms;
-        self.graceful_changes += u64::from(graceful);
         let description = format!("leader {leader} told to stop: ended after {took_ms} ms");
-        let fault = ActiveFault::new(description, Repair::Nothing, exit.is_some());
+        let fault = ActiveFault::new(description, Repair::Nothing, true);
         Ok(fault.with_violation(violation))
     }
 

@@ -7,13 +7,9 @@ use tonic::Status;
 use super::{
     fault::{ActiveFault, Repair},
     injector::Injector,
-    retry::{CHANGE_MAX, retry},
+    retry::retry,
 };
-use crate::{
-    client::Client,
-    network::Port,
-    proto::{NodeStatus, TransferLeadershipRequest},
-};
+use crate::{client::Client, network::Port, proto::NodeStatus};
 
 /// A follower that lacks fewer entries has caught up.
 const LAG_MAX: u64 = 100;
@@ -36,12 +32,7 @@ impl Injector {
              received so far: {snapshots}"
         );
         // It must also be able to lead with the table that it received.
-        let request = TransferLeadershipRequest {
-            to: Some(u64::from(victim)),
-        };
-        let answer = tokio::time::timeout(CHANGE_MAX, client.admin().transfer_leadership(request));
-        let leads = matches!(answer.await, Ok(Ok(_)));
-        self.graceful_changes += u64::from(leads);
+        let leads = self.hand_over_to(victim, leader).await.is_ok();
         if leads {
             description.push_str("; it leads now");
         }

@@ -6,9 +6,8 @@ use super::{
     fault::{ActiveFault, Repair},
     injector::Injector,
     links::no_faulty_links,
-    retry::CHANGE_MAX,
 };
-use crate::{network::Link, proto::TransferLeadershipRequest};
+use crate::network::Link;
 
 /// Longer than the election of a leader that was told to stand, shorter than a message may take.
 const SLOW: Link = Link {
@@ -22,18 +21,11 @@ impl Injector {
     pub(super) async fn transfer(&mut self) -> ActiveFault {
         let (leader, to) = (self.leader(), self.random_follower());
         let asked = self.random_member();
-        let mut client = self.cluster.client(asked);
-        let request = TransferLeadershipRequest {
-            to: Some(u64::from(to)),
+        let (done, result) = match self.hand_over_to(to, asked).await {
+            Ok(term) => (true, format!("done in term {term}")),
+            // Another fault may be active.
+            Err(why) => (false, why),
         };
-        let answer = tokio::time::timeout(CHANGE_MAX, client.admin().transfer_leadership(request));
-        let (done, result) = match answer.await {
-            Ok(Ok(answer)) => (true, format!("done in term {}", answer.into_inner().term)),
-            // Another fault may be active. The change is then not counted as a graceful one.
-            Ok(Err(status)) => (false, status.message().to_owned()),
-            Err(_) => (false, "no answer".to_owned()),
-        };
-        self.graceful_changes += u64::from(done);
         let description = format!("transfer from {leader} to {to}, asked at {asked}: {result}");
         ActiveFault::new(description, Repair::Nothing, done)
     }

@@ -31,17 +31,28 @@ fn fault(took_effect: bool, violation: Option<&str>) -> Fault {
     }
 }
 
+const CRITERIA: Criteria = Criteria {
+    nemesis: Nemesis::KillLeader,
+    ops_min: 1,
+    keys_min: 1,
+    changes_min: 1,
+    step: 10,
+    unclean_changes: Vec::new(),
+    changes: 1,
+    fence_skips: 0,
+    own_section: |key| key.starts_with("own"),
+};
+
+const SOMETIME: UncleanChanges = UncleanChanges {
+    from_ns: 0,
+    to_ns: u64::MAX,
+    count: 1,
+};
+
 fn check(ops: Vec<Op>, faults: &[Fault], final_reads: &[Op], expected: Expect) {
     let criteria = Criteria {
-        nemesis: Nemesis::KillLeader,
-        ops_min: 1,
-        keys_min: 1,
-        changes_min: 1,
-        step: 10,
-        unclean_changes: 1,
-        changes: 1,
-        fence_skips: 0,
-        own_section: |key| key.starts_with("own"),
+        unclean_changes: vec![SOMETIME],
+        ..CRITERIA
     };
     let verdict = Verdict::decide(&History { ops }, faults, final_reads, &criteria);
     expected.assert_eq(&verdict.to_string());
@@ -86,9 +97,35 @@ fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
             VIOLATION
             - the final read of own/1 at node 2 answered 7, although 30 had been acknowledged
             - the final read of own/1 at node 2 failed: Unavailable: no leader
-            - key own/1: 24 numbers were skipped; the promise allows 10 (at most 1 unclean leader changes with step 10, 0 numbers whose fence failed, and what failed calls may have burnt)
+            - key own/1: 24 numbers were skipped; the promise allows 10 (step 10 for each unclean leader change in between, at most 0 numbers whose fence failed, and what failed calls may have burnt)
             - kill -9 of node 1: node 1 did not come back"#]],
     );
+}
+
+#[test]
+fn a_graceful_change_may_skip_nothing_and_a_verdict_names_ten_keys_that_skipped() {
+    let calls_of = |key: String| {
+        let before = next(&key, 1, 5, 0, Outcome::Ok);
+        [before, next(&key, 7, 7, 20, Outcome::Ok)]
+    };
+    let keys = (10..22).map(|n| format!("own/{n}"));
+    let ops = keys.chain(["shared/1".to_owned()]).flat_map(calls_of);
+    let history = History { ops: ops.collect() };
+    let verdict = |unclean_changes: &[UncleanChanges]| {
+        let criteria = Criteria {
+            unclean_changes: unclean_changes.to_vec(),
+            ..CRITERIA
+        };
+        Verdict::decide(&history, &[fault(true, None)], &[], &criteria)
+    };
+    assert_eq!(verdict(&[SOMETIME]), Verdict::Pass);
+    let Verdict::Violation(reasons) = verdict(&[]) else {
+        panic!("a number of each key was skipped");
+    };
+    assert_eq!(reasons.len(), 11);
+    expect!["key own/10: 1 numbers were skipped; the promise allows 0 (step 10 for each unclean leader change in between, at most 0 numbers whose fence failed, and what failed calls may have burnt)"]
+    .assert_eq(&reasons[0]);
+    expect!["2 more keys skipped too many numbers"].assert_eq(&reasons[10]);
 }
 
 #[test]

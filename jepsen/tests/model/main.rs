@@ -57,6 +57,8 @@ mod actions;
 mod calls;
 mod properties;
 mod rules;
+#[path = "../common/search.rs"]
+mod search;
 mod state;
 mod transcript;
 mod variants;

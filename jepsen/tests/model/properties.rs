@@ -3,11 +3,10 @@
 use crate::{
     actions::{Act, Act::*},
     rules::{Fence::*, *},
+    search::PROMISE,
     state::*,
 };
 use stateright::{Model, Property};
-
-pub const PROMISE: &str = "numbers are unique, and in the order of the calls";
 
 impl State {
     /// Numbers were handed out above the floor of the last term that bumped, and below.
@@ -68,6 +67,7 @@ impl Model for Rules {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
+            // Numbers are unique, and in the order of the calls.
             Property::always(PROMISE, |_, state: &State| !state.broken),
             Property::sometimes("two terms answer", |_, state: &State| {
                 state.both_terms() && state.holds_in_vain()

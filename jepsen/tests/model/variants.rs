@@ -1,56 +1,32 @@
 //! The protocol with all its margins, and with each of them left out.
 
 use crate::{
-    properties::PROMISE,
     rules::{Margin::*, Step::*, *},
-    transcript::tell,
+    search::*,
 };
-use stateright::{Checker, HasDiscoveries, Model};
-
-fn check(name: &str, rules: Rules) -> impl Checker<Rules> {
-    let checker = rules
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    println!("{name}: {} states", checker.unique_state_count());
-    if let Some(path) = checker.discovery(PROMISE) {
-        for (state, act) in path.into_vec() {
-            if let Some(act) = act {
-                println!("    {}", tell(&rules, state, act));
-            }
-        }
-    }
-    checker
-}
+use stateright::{Checker, HasDiscoveries::AnyFailures};
 
 /// Every state within the bounds keeps the promise.
 fn holds(name: &str, rules: Rules) {
-    let checker = check(name, rules);
-    assert!(checker.discovery(PROMISE).is_none());
+    let checker = search_and_tell(name, rules, AnyFailures);
+    assert!(!is_broken(&checker));
     assert!(checker.unique_state_count() > 50_000, "vacuous");
 }
 
 /// Besides, what it is about does happen.
 fn holds_and_happens(name: &str, rules: Rules) {
-    let checker = check(name, rules);
+    let checker = search_and_tell(name, rules, AnyFailures);
     checker.assert_properties();
     assert!(checker.unique_state_count() > 500_000, "vacuous");
 }
 
 /// There is a way to break the promise.
 fn breaks(name: &str, rules: Rules) {
-    let broken = check(name, rules).discovery(PROMISE).is_some();
-    assert!(broken, "this margin is not necessary");
+    let checker = search_and_tell(name, rules, AnyFailures);
+    assert!(is_broken(&checker), "this margin is not necessary");
 }
 
-macro_rules! tests {
-    ($($name:ident: $verdict:ident($rules:expr);)*) => {
-        $(#[test] fn $name() { $verdict(stringify!($name), $rules); })*
-    };
-}
-
-tests! {
+searches! {
     the_lease_fence_keeps_the_promise: holds_and_happens(Rules { calls: BOTH, ..LEASE });
     the_lease_fence_keeps_it_over_three_terms: holds(Rules { terms: 3, handovers: 0, ..LEASE });
     the_quorum_fence_keeps_the_promise_without_any_clock: holds_and_happens(Rules { calls: BOTH, ..QUORUM });

@@ -27,6 +27,7 @@ pub enum Act {
     Trim(usize),
     GiveBack(usize),
     Reopen(usize),
+    Abandon(usize),
     Restart(usize),
     RaiseMax,
 }
@@ -51,6 +52,7 @@ impl Rules {
             Trim(n) => self.trim(state, n),
             GiveBack(n) => self.give_back(state, n),
             Reopen(n) => self.reopen(state, n),
+            Abandon(n) => self.abandon(state, n),
             Restart(n) => self.restart(state, n),
             RaiseMax => {
                 state.table.max = u8::MAX;
@@ -144,11 +146,13 @@ impl Rules {
         let node = &mut state.nodes[n];
         let leads = node.leads.as_mut()?;
         possible(leads.reads(self) && leads.read.is_none())?;
-        leads.read = Some(node.applied.record);
+        if leads.touches(self) {
+            leads.read = Some(node.applied.record);
+        }
         if !self.keep(OwnLift) {
             leads.lift = node.applied.lift;
         }
-        if leads.lift > 0 && leads.term == state.term {
+        if leads.lift > 0 && leads.term == state.term && leads.answers_current(self) {
             let current = node.applied.record.used_before(self, leads.lift);
             state.answer_current(self, n, current);
         }
@@ -176,10 +180,12 @@ impl Rules {
         let (before, lift) = (state.table.record, state.table.ledger.lift);
         possible(before.ceiling(self, lift) < self.numbers)?;
         let leads = self.writes(state, n)?;
+        possible(!(leads.is_abandoned() && self.keep(AbandonedBumpsNothing)))?;
         let left = leads.left();
         match (leads.memory, leads.read) {
             (Some(_), _) => possible(left < step)?,
-            (None, _) if !self.keep(ReadBeforeBump) => {}
+            // There is nothing to look for: what the record says may be used.
+            (None, _) if leads.is_abandoned() || !self.keep(ReadBeforeBump) => {}
             (None, read) => possible(read?.lift_chunk(self, leads.lift).is_none())?,
         }
         leads.read = leads.read.filter(|_| leads.memory.is_some());
@@ -208,7 +214,7 @@ impl Rules {
         let late = match leads.stage {
             Stage::Closed | Stage::Trimmed => !self.keep(WritesEndBeforeTrims),
             Stage::Ended => !self.keep(EndsOnce),
-            Stage::Beginning | Stage::Refused | Stage::Open => false,
+            Stage::Beginning | Stage::Refused | Stage::Open | Stage::Abandoned => false,
         };
         possible(leads.serves() || late)?;
         Some(leads)
@@ -218,6 +224,8 @@ impl Rules {
     fn take(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.nodes[n].leads.as_mut()?;
         possible(leads.serves())?;
+        // A memory is lost once the lease is void: what is taken then is not answered, so it closes no gap.
+        possible(!(leads.is_abandoned() && self.check == Check::Gap))?;
         leads.inside = false;
         state.hand_out(self, n)
     }
@@ -255,7 +263,8 @@ impl Rules {
         let digest = leads.memory;
         possible(received == Some(digest) || !self.keep(SentWhole))?;
         let trimmed = leads.stage == Stage::Trimmed && !self.keep(TrimsOrHeir);
-        possible(leads.stage == Stage::Closed || trimmed || self.ends_again(leads))?;
+        let lost = leads.is_abandoned() && !self.keep(AbandonedBequeathsNothing);
+        possible(leads.stage == Stage::Closed || trimmed || lost || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToBequeath))?;
         let heir = Some(heir);
         self.end(state, n, Bequest { heir, digest })
@@ -270,7 +279,8 @@ impl Rules {
             Some(_) => !self.keep(TrimsBeforeGiveBack),
         };
         let trimmed = leads.stage == Stage::Trimmed;
-        let untouched = leads.stage == Stage::Closed && needs_no_trim;
+        let lost = leads.is_abandoned() && !self.keep(AbandonedGivesNothingBack);
+        let untouched = (leads.stage == Stage::Closed || lost) && needs_no_trim;
         possible(trimmed || untouched || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToTrim))?;
         let (heir, digest) = (None, None);
@@ -303,8 +313,13 @@ impl Rules {
         possible(!state.nodes[n].awaits(awaited))?;
         let leads = state.leads(n)?;
         possible(!leads.inside || !self.keep(EmptyToTrim))?;
-        possible(leads.stage == Stage::Closed || self.ends_again(leads))?;
-        let used = leads.memory?.cur_seq;
+        let lost = leads.is_abandoned() && !self.keep(AbandonedTrimsNothing);
+        possible(leads.stage == Stage::Closed || lost || self.ends_again(leads))?;
+        let used = match leads.memory {
+            Some(chunk) => chunk.cur_seq,
+            // What was used is not known any more.
+            None => lost.then_some(0)?,
+        };
         self.log(state, n, Entry::Trim { used })
     }
 
@@ -314,6 +329,17 @@ impl Rules {
         let leads = state.nodes[n].leads.as_mut()?;
         possible(leads.stage == Stage::Ended)?;
         leads.stage = Stage::Open;
+        Some(())
+    }
+
+    /// A leader loses its memory while its term goes on: its lease ended, or a bump of it failed. Its gate is
+    /// closed; a call inside may go on.
+    fn abandon(&self, state: &mut State, n: usize) -> Option<()> {
+        possible(!self.is_last(state.term))?;
+        let leads = state.leads(n)?;
+        possible(!matches!(leads.stage, Stage::Ended | Stage::Abandoned))?;
+        leads.inside = leads.serves();
+        (leads.stage, leads.memory, leads.inherited) = (Stage::Abandoned, None, 0);
         Some(())
     }
 

@@ -128,7 +128,7 @@ impl Node {
         let views = self.behind.iter().map(|entry| entry.view);
         let found = views.chain([self.applied]).map(|view| view.record);
         let read = (found.chain(leads.read))
-            .filter(|_| leads.memory.is_none())
+            .filter(|_| leads.touches(rules))
             .filter_map(|record| record.lift_chunk(rules, leads.lift));
         let owned = leads.memory.filter(|chunk| chunk.left() > 0);
         Some(owned.into_iter().chain(bumped).chain(read).collect())

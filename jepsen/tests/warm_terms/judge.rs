@@ -24,6 +24,9 @@ impl State {
             Check::Happens(Event::HeirWentOn) => {
                 self.happened |= u8::from(number <= leads.inherited)
             }
+            Check::Happens(Event::TakenOnceAbandoned) => {
+                self.happened |= u8::from(leads.is_abandoned());
+            }
             Check::Happens(Event::BumpedBeyondK | Event::Settled | Event::GiveBackUsed) => {}
         }
         self.note(rules, leads, number);

@@ -3,11 +3,11 @@
 use crate::{
     actions::{Act, Act::*},
     rules::*,
+    search::PROMISE,
     state::*,
 };
 use stateright::{Model, Property};
 
-pub const PROMISE: &str = "the promise is kept";
 pub const EVENT: &str = "the event happens";
 
 impl Model for Rules {
@@ -28,7 +28,14 @@ impl Model for Rules {
                 continue;
             }
             acts.extend([Lift(n), Apply(n), Read(n), Use(n), Settle(n), Take(n)]);
-            acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n)]);
+            acts.extend([
+                Close(n),
+                Leave(n),
+                Trim(n),
+                GiveBack(n),
+                Reopen(n),
+                Abandon(n),
+            ]);
             acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
             for to in (0..self.nodes).filter(|&to| to != n) {
                 acts.extend([Send(n, to), Bequeath(n, to)]);
@@ -55,7 +62,8 @@ impl Model for Rules {
                     Event::HeirWentOn
                     | Event::BumpedBeyondK
                     | Event::Settled
-                    | Event::GiveBackUsed => |_, state: &State| state.happened > 0,
+                    | Event::GiveBackUsed
+                    | Event::TakenOnceAbandoned => |_, state: &State| state.happened > 0,
                 },
             ),
         }]

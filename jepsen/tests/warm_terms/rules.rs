@@ -50,6 +50,8 @@ pub enum Event {
     Settled,
     /// A leader read a chunk that begins right above a number taken under the same lift.
     GiveBackUsed,
+    /// A call inside took a number of a bump that was under way when the memory was lost.
+    TakenOnceAbandoned,
 }
 
 /// The margins that can be left out. The table in main.rs says what happens without each.
@@ -86,6 +88,13 @@ pub enum Margin {
     TrimsBeforeGiveBack,
     UsedUpIsTrimmed,
     ClosedForGood,
+    // A memory that is lost.
+    AbandonedTouchesNothing,
+    AbandonedAnswersNoCurrent,
+    AbandonedBumpsNothing,
+    AbandonedTrimsNothing,
+    AbandonedBequeathsNothing,
+    AbandonedGivesNothingBack,
     // The heir.
     InheritsWhatItHolds,
     MemoryUsedOnce,

@@ -92,6 +92,8 @@ pub enum Stage {
     Trimmed,
     /// Its bequest is logged.
     Ended,
+    /// The gate is closed and the memory is lost, while the term goes on.
+    Abandoned,
 }
 
 impl Stage {
@@ -120,11 +122,26 @@ impl Term {
         self.stage == Stage::Open || self.inside
     }
 
+    pub fn is_abandoned(&self) -> bool {
+        self.stage == Stage::Abandoned
+    }
+
+    /// A record that is read can become its chunk.
+    pub fn touches(&self, rules: &Rules) -> bool {
+        let is_untouched = self.memory.is_none() || !rules.keep(TouchOnce);
+        is_untouched && !(self.is_abandoned() && rules.keep(AbandonedTouchesNothing))
+    }
+
+    /// What it answers to `Current` can come from a record.
+    pub fn answers_current(&self, rules: &Rules) -> bool {
+        !(self.is_abandoned() && rules.keep(AbandonedAnswersNoCurrent))
+    }
+
     /// A record that is read now can matter.
     pub fn reads(&self, rules: &Rules) -> bool {
-        let touches = self.memory.is_none() || !rules.keep(TouchOnce);
+        let for_current = self.is_abandoned() && self.answers_current(rules);
         let early = !rules.keep(ReadAfterOwnEntry) && self.stage == Stage::Beginning;
-        touches && (early || self.serves())
+        (self.touches(rules) || for_current) && (early || self.serves())
     }
 
     /// How many numbers it can take before the next chunk.

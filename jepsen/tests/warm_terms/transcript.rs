@@ -5,54 +5,58 @@ use crate::{
     ledger::*,
     record::{Chunk, Record},
     rules::Rules,
+    search::Told,
     state::*,
 };
 
-/// One line of a transcript: what happens to `before`, and what it leads to.
-pub fn tell(rules: &Rules, before: &State, act: Act) -> String {
-    let mut after = before.clone();
-    let _ = rules.act(&mut after, act);
-    let (term, ledger, record) = (after.term, after.table.ledger, after.table.record);
-    let memory = |n: usize| numbers(after.nodes[n].leads.and_then(|leads| leads.memory));
-    let logged = match after.table == before.table {
-        true => "refused".to_owned(),
-        false => format!(
-            "lifts {}, the section's max_seq is {} as of lift {}",
-            ledger.lift, record.max_seq, record.lift
-        ),
-    };
-    let begins = || match ledger.holder == term {
-        true => format!("it holds lift {}", ledger.lift),
-        false => "its first entry is refused".to_owned(),
-    };
-    match act {
-        Elect(n) => format!("node {n} is elected for term {term}: {}", begins()),
-        Lift(n) => format!("node {n} logs a lift instead: {}", begins()),
-        CatchUp(n) => format!("node {n} applies all that is committed"),
-        Apply(n) => format!("node {n} applies an entry; its memory: {}", memory(n)),
-        Read(n) => {
-            let read = after.nodes[n].leads.and_then(|leads| leads.read);
-            let Record { max_seq, lift, .. } = read.unwrap_or_default();
-            format!("node {n} reads the section's record: max_seq {max_seq} as of lift {lift}")
+/// Each line also says what the action leads to.
+impl Told for Rules {
+    fn tell(&self, before: &State, act: Act) -> String {
+        let mut after = before.clone();
+        let _ = self.act(&mut after, act);
+        let (term, ledger, record) = (after.term, after.table.ledger, after.table.record);
+        let memory = |n: usize| numbers(after.nodes[n].leads.and_then(|leads| leads.memory));
+        let logged = match after.table == before.table {
+            true => "refused".to_owned(),
+            false => format!(
+                "lifts {}, the section's max_seq is {} as of lift {}",
+                ledger.lift, record.max_seq, record.lift
+            ),
+        };
+        let begins = || match ledger.holder == term {
+            true => format!("it holds lift {}", ledger.lift),
+            false => "its first entry is refused".to_owned(),
+        };
+        match act {
+            Elect(n) => format!("node {n} is elected for term {term}: {}", begins()),
+            Lift(n) => format!("node {n} logs a lift instead: {}", begins()),
+            CatchUp(n) => format!("node {n} applies all that is committed"),
+            Apply(n) => format!("node {n} applies an entry; its memory: {}", memory(n)),
+            Read(n) => {
+                let read = after.nodes[n].leads.and_then(|leads| leads.read);
+                let Record { max_seq, lift, .. } = read.unwrap_or_default();
+                format!("node {n} reads the section's record: max_seq {max_seq} as of lift {lift}")
+            }
+            Use(n) => format!("node {n} uses what it read; its memory: {}", memory(n)),
+            Bump(n, _) => format!("node {n} logs a bump: {logged}"),
+            Settle(n) => format!("node {n} logs a settle: {logged}"),
+            Take(n) => {
+                let taken = after.nodes[n].leads.and_then(|leads| leads.memory);
+                let number = taken.map_or(0, |chunk| chunk.cur_seq);
+                let term = after.nodes[n].leads.map_or(0, |leads| leads.term);
+                format!("node {n} HANDS OUT {number} in term {term}")
+            }
+            Close(n) => format!("node {n} closes its gate"),
+            Leave(n) => format!("the call inside leaves node {n} without a number"),
+            Send(n, to) => format!("node {n} sends its memory to node {to}: {}", memory(n)),
+            Bequeath(n, to) => format!("node {n} bequeaths to node {to}: {logged}"),
+            Trim(n) => format!("node {n} logs a trim: {logged}"),
+            GiveBack(n) => format!("node {n} gives its lift back: {logged}"),
+            Reopen(n) => format!("node {n} opens its gate again"),
+            Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
+            Restart(n) => format!("node {n} crashes and restarts"),
+            RaiseMax => "the namespace's max is raised".to_owned(),
         }
-        Use(n) => format!("node {n} uses what it read; its memory: {}", memory(n)),
-        Bump(n, _) => format!("node {n} logs a bump: {logged}"),
-        Settle(n) => format!("node {n} logs a settle: {logged}"),
-        Take(n) => {
-            let taken = after.nodes[n].leads.and_then(|leads| leads.memory);
-            let number = taken.map_or(0, |chunk| chunk.cur_seq);
-            let term = after.nodes[n].leads.map_or(0, |leads| leads.term);
-            format!("node {n} HANDS OUT {number} in term {term}")
-        }
-        Close(n) => format!("node {n} closes its gate"),
-        Leave(n) => format!("the call inside leaves node {n} without a number"),
-        Send(n, to) => format!("node {n} sends its memory to node {to}: {}", memory(n)),
-        Bequeath(n, to) => format!("node {n} bequeaths to node {to}: {logged}"),
-        Trim(n) => format!("node {n} logs a trim: {logged}"),
-        GiveBack(n) => format!("node {n} gives its lift back: {logged}"),
-        Reopen(n) => format!("node {n} opens its gate again"),
-        Restart(n) => format!("node {n} crashes and restarts"),
-        RaiseMax => "the namespace's max is raised".to_owned(),
     }
 }
 
