@@ -230,6 +230,12 @@ impl Memory {
     /// is closed.
     pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
+        if self.is_abandoned() {
+            // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only be
+            // skipped. Without its shard, the call is told that this node leads no more.
+            drop(std::mem::take(&mut *shard));
+            return None;
+        }
         let section = shard.section_id(place.section)?;
         let namespace = namespaces.by_id(section.namespace)?;
         let BumpSize {

@@ -30,6 +30,9 @@ pub async fn watch(group: Arc<Group>) {
             _ = stopped.wait_for(Option::is_some) => return,
             () = tokio::time::sleep(wait) => {}
         }
+        if group.is_retiring() {
+            return;
+        }
         if next.is_none() || group.leader_heard.last() != heard || !follows(&group, heard) {
             continue;
         }

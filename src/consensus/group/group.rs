@@ -222,9 +222,11 @@ impl Group {
         });
     }
 
-    /// The node is about to stop: its term may end without another one.
+    /// The node is about to stop: its term may end without another one. It stands for election no more: with a vote for
+    /// itself it would depose, after its restart, whoever leads by then.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
+        self.raft.runtime_config().elect(false);
     }
 
     /// True once the node is about to stop.
