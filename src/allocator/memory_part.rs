@@ -166,7 +166,8 @@ impl WholeSection {
         let Some((floor, ceiling, refill_at)) = self.owned else {
             return Ok(None);
         };
-        if floor >= ceiling || refill_at > ceiling {
+        // A key that has used its section up, in a slot until its bump is under way, has its floor at the ceiling.
+        if floor > ceiling || refill_at > ceiling {
             return Err(DamagedPart("has a section whose limits are out of order"));
         }
         Ok(Some(Owned {

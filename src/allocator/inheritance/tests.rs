@@ -227,6 +227,33 @@ proptest! {
 }
 
 #[test]
+fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
+    for of in [OWN, NAMED, SHARED] {
+        let (mut world, shards) = (World::new(), Shards::default());
+        // Too small for a margin: the bump is asked for when nothing is left.
+        world.namespaces[of].config.step = 10;
+        let last = with_key(of, 7, |key| {
+            let mut last = world.take(&shards, of, key, 1);
+            let namespace = &world.namespaces[of];
+            let (hash, shard) = shards.find(namespace, key);
+            // The bump that is asked for brings nothing yet.
+            while let Some((Answer::Taken(taken), _)) =
+                shards.lock(shard).take(hash, namespace, key, 1)
+            {
+                last = taken.expect("numbers").last;
+            }
+            last
+        });
+        let mut sending = Sending::begin(&shards);
+        while sending.send() {}
+        assert_eq!(sending.to.digest().expect("whole"), sending.digest.value());
+        let heir = sending.to.into_shards();
+        let current = with_key(of, 7, |key| world.current(&heir, of, key));
+        assert_eq!(current, Some(last));
+    }
+}
+
+#[test]
 fn a_memory_that_is_too_large_or_damaged_is_refused() {
     let (mut world, shards) = (World::new(), Shards::default());
     let mut take_of_each = || {
