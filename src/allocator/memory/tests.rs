@@ -123,10 +123,18 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     memory.record_read(place, &id, record, &book);
     assert_eq!(memory.current(&book, Key::Id(7)), None);
     // Nor does it bump anything: that chunk would be skipped, too. The call ends.
-    assert!(memory.propose_bump(place, &memory.view().namespaces()).is_none());
+    assert!(
+        memory
+            .propose_bump(place, &memory.view().namespaces())
+            .is_none()
+    );
     let Answer::Later(mut later) = answer else {
         panic!("{answer:?}");
     };
-    assert!(later.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+    assert!(
+        later
+            .try_recv()
+            .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+    );
     assert_eq!(memory.close(), None);
 }
