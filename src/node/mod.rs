@@ -25,6 +25,7 @@ mod measure;
 mod members;
 mod namespaces;
 mod readiness;
+mod recent_records;
 mod rejoin;
 mod request;
 mod request_memory;
