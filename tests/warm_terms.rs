@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, cluster::Cluster, id, other_than, until};
+use common::{Client, cluster::Cluster, id, other_than, others, until};
 use ratchet::{
     metrics::FirstTouch,
     proto::v1::{CreateNamespaceRequest, UpdateNamespaceRequest},
@@ -48,11 +48,23 @@ fn lifts(cluster: &Cluster, node: u64) -> u64 {
     view.ledger().expect("a table that can be read").lift
 }
 
-/// Uses every key, loses the leader, and uses every key again. Checks that no section is bumped, that all first
-/// chunks came `from` there, and that each key skipped one step for each lift at most.
+/// Waits until a node has the records of all keys in memory.
+async fn until_in_memory(cluster: &Cluster, node: u64) {
+    let view = cluster.nodes[&node].context().group.view();
+    let all = || view.recent_records().len() >= KEYS as usize;
+    until("the records of all keys are in memory", all).await;
+}
+
+/// Uses every key, loses the leader, and uses every key again, as [`assert_next_leader_is_warm`] does.
 async fn assert_warm(cluster: &Cluster, from: FirstTouch) {
     let leader = cluster.leader().await;
     take_of_each_key(&mut cluster.client(leader)).await;
+    assert_next_leader_is_warm(cluster, from).await;
+}
+
+/// Loses the leader, and uses every key again. Checks that no section is bumped, that all first chunks came `from`
+/// there, and that each key skipped one step for each lift at most.
+async fn assert_next_leader_is_warm(cluster: &Cluster, from: FirstTouch) {
     let leader = lose_the_leader(cluster).await;
     let metrics = &cluster.nodes[&leader].context().metrics;
     let bumps = metrics.bumps.get();
@@ -75,6 +87,29 @@ async fn keys_that_were_in_use_cost_the_next_leader_no_bump_and_one_step_each() 
 async fn a_section_whose_record_is_not_in_memory_is_read_from_the_disk_and_costs_no_bump() {
     let cluster = Cluster::start(3, |config| config.recent_records_mb = 0).await;
     assert_warm(&cluster, FirstTouch::disk).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_restarted_before_finds_the_records_in_memory() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(leader)).await;
+    for node in others(leader) {
+        until_in_memory(&cluster, node).await;
+        cluster.crash(node).await;
+        cluster.start_node(node).await;
+        until_in_memory(&cluster, node).await;
+    }
+    assert_next_leader_is_warm(&cluster, FirstTouch::memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_led_has_what_its_own_term_wrote_in_memory_soon_after() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let deposed = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(deposed)).await;
+    lose_the_leader(&cluster).await;
+    until_in_memory(&cluster, deposed).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -95,6 +95,8 @@ impl Node {
         let bounding = consensus::log_limit::watch(context.group.clone());
         node.run("bounding the log", until_stopped(bounding.boxed()));
         node.run("following the leadership", until_stopped(following.boxed()));
+        let filling = context.clone().fill_recent_records();
+        node.run("filling the recent records", until_stopped(filling.boxed()));
         let stopping = context.clone().stop_with_group();
         node.run("stopping with raft", until_stopped(stopping.boxed()));
         let forming = formation::form(context.clone());

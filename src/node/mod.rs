@@ -30,6 +30,7 @@ mod members;
 mod memory_stream;
 mod namespaces;
 mod readiness;
+mod recent_records;
 mod rejoin;
 mod request;
 mod request_memory;

@@ -85,9 +85,8 @@ macro_rules! for_each_setting {
             "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1..=1 << 40;
             /// How much memory caches what is read of the database, in MB (2^20 bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;
-            /// How much memory holds the records of sections that were written lately, for the moment in which this
-            /// node becomes leader, in MB (2^20 bytes), 67 bytes each; the others are read from the disk then
-            /// [default: 64]
+            /// How much memory holds the records of live sections, for the moment in which this node becomes
+            /// leader, in MB (2^20 bytes), 67 bytes each; the others are read from the disk then [default: 64]
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
             /// How much memory this node takes over from a leader that hands over to it, in MB (2^20 bytes), some

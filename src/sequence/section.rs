@@ -93,6 +93,12 @@ impl SectionRecord {
         (self.lifts_since(lift) > 0 && old < new).then_some(Chunk { old, new, left })
     }
 
+    /// True if the lift that follows may give a chunk of this section, when `lift` lifts are spent. It has that
+    /// number again if the last one is given back.
+    pub fn is_live_next(&self, lift: u64) -> bool {
+        self.lifts_since(lift) <= LIFTS_LIVE
+    }
+
     /// Raises the ceiling in the tenure of `lift`.
     ///
     /// # Errors

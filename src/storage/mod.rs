@@ -67,5 +67,5 @@ pub use snapshot::{
     SnapshotData,
 };
 pub use store::{DiskUsage, Store};
-pub use table::{AppliedMeta, AppliedView, Namespaces};
+pub use table::{AppliedMeta, AppliedView, Namespaces, RecordsFill};
 pub use writer::DiskHealth;

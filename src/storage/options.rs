@@ -23,7 +23,7 @@ pub struct StoreOptions {
     pub unsynced: UnsyncedWrites,
     /// The size of the cache for blocks read from the database, in bytes.
     pub block_cache_bytes: usize,
-    /// How much memory the records of sections that were written lately take, in bytes.
+    /// How much memory the records of sections take that a new leader needs, in bytes.
     pub recent_records_bytes: usize,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,

@@ -104,7 +104,7 @@ impl Store {
         self.blocking
     }
 
-    /// How much memory the records of sections that were written lately take.
+    /// How much memory the records of sections take that a new leader needs.
     pub(super) fn recent_records_bytes(&self) -> usize {
         self.recent_records_bytes
     }

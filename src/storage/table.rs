@@ -1,6 +1,7 @@
 //! The records of an applied table: how they are found, read and changed.
 
 mod change;
+mod fill;
 mod generation;
 mod meta;
 mod namespaces;
@@ -8,6 +9,7 @@ mod recent;
 mod view;
 
 pub use change::TableChange;
+pub use fill::RecordsFill;
 pub use generation::Generation;
 pub use meta::AppliedMeta;
 pub use namespaces::Namespaces;

@@ -64,6 +64,17 @@ impl AppliedView {
         &self.db
     }
 
+    /// The generation that readers are shown.
+    pub(in crate::storage) fn generation(&self) -> Generation {
+        let number = self.generation.load(Ordering::Acquire);
+        Generation::new(&self.db, self.set, number)
+    }
+
+    /// Where blocking work runs.
+    pub(in crate::storage) fn blocking(&self) -> BlockingExecutor {
+        self.blocking
+    }
+
     /// A new generation, which has no records yet.
     pub(in crate::storage) fn fresh_generation(&self) -> Generation {
         let number = self.last_generation.fetch_add(1, Ordering::Relaxed) + 1;
@@ -93,7 +104,7 @@ impl AppliedView {
         self.namespaces.load()
     }
 
-    /// The records of sections that were written lately.
+    /// The records of sections in memory.
     pub fn recent_records(&self) -> &RecentRecords {
         &self.recent_records
     }
@@ -154,5 +165,17 @@ impl AppliedView {
                 return Ok(records.collect());
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl AppliedView {
+    /// Damages a section's record, so that reading it fails.
+    pub(crate) fn damage(&self, id: &SectionId) {
+        let key = section_key(&self.generation().prefix(), id);
+        let mut batch = rocksdb::WriteBatch::default();
+        let applied = self.db.family(Family::Applied).expect("a family");
+        batch.put_cf(applied, key, b"damaged");
+        self.db.write(batch, false).expect("written");
     }
 }

@@ -1,0 +1,162 @@
+//! What the record reader does with what it reads, and when it cannot read.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    allocator::{memory::Need, pending::Answer, shards::Shards},
+    clock::BootClock,
+    consensus::{LeaseClock, Quorums, StateMachine},
+    metrics::{FirstTouch, Metrics},
+    sequence::{Bump, Command, Key, Namespace, NamespaceConfig, Raise},
+    storage::{BlockingExecutor, Store, StoreOptions},
+};
+
+const STEP: u64 = 100;
+
+/// A term, and the reader of its records, which are all on the disk.
+struct Reading {
+    memory: Arc<Memory>,
+    metrics: Arc<Metrics>,
+    lease: Arc<TermLease>,
+    book: Namespace,
+    reader: mpsc::UnboundedSender<Place>,
+    bumps: mpsc::UnboundedReceiver<Request>,
+    _dir: TempDir,
+}
+
+impl Reading {
+    /// A term whose lift gives the second step of each of the `books`. The term before had the first one.
+    async fn of(books: u64) -> Reading {
+        let dir = TempDir::new().expect("a directory");
+        let options = StoreOptions {
+            recent_records_bytes: 0,
+            ..StoreOptions::new(Arc::new(BootClock))
+        };
+        let open = || Store::open(dir.path(), "test", 1, options.clone());
+        let store = open().expect("a store");
+        let mut machine = StateMachine::open(&store, 1).expect("a table");
+        let view = machine.view();
+        let create = Command::create_namespace(NamespaceConfig {
+            step: STEP,
+            ..NamespaceConfig::new("book")
+        });
+        machine.apply_now(1, [create, Command::Lift]).await;
+        let book = view.namespaces().by_name("book").cloned().expect("books");
+        let raise = Raise {
+            numbers: STEP,
+            unused_max: STEP,
+            step: STEP,
+        };
+        let bump = |id| Bump {
+            section: book.section_of(Key::Id(id)),
+            raise,
+        };
+        for first in (0..books).step_by(8_192) {
+            let some = first..books.min(first + 8_192);
+            let bumps = Command::Bump(some.map(bump).collect());
+            machine.apply_now(1, [bumps]).await;
+        }
+        machine.apply_now(2, [Command::Lift]).await;
+        // Nothing of the table is in a cache afterwards.
+        drop((machine, view, store));
+        let store = loop {
+            match open() {
+                // Its writer is still letting go of the directory.
+                Err(error) if error.to_string().contains("in use") => {
+                    tokio::task::yield_now().await
+                }
+                opened => break opened.expect("a store"),
+            }
+        };
+        let view = StateMachine::open(&store, 1).expect("a table").view();
+        let lift = view.ledger().expect("a ledger").lift;
+        let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
+        let work = BlockingExecutor::Threads;
+        let shards = Shards::default();
+        let memory = Memory::new(2, lift, shards, view, clock.clone(), metrics.clone(), work);
+        let memory = Arc::new(memory);
+        let lasts = std::time::Duration::from_secs(60);
+        let lease = LeaseClock::new(clock, 1, lasts).begin(2, Quorums::new(0, [[1].into()]));
+        let (reader, places) = mpsc::unbounded_channel();
+        let (bumper, bumps) = mpsc::unbounded_channel();
+        tokio::spawn(run(memory.clone(), lease.clone(), places, bumper));
+        Reading {
+            memory,
+            metrics,
+            lease,
+            book,
+            reader,
+            bumps,
+            _dir: dir,
+        }
+    }
+
+    /// Asks for a number of a book for the first time.
+    fn ask(&self, id: u64) -> Answer {
+        let (answer, need) = self.memory.take(&self.book, Key::Id(id), 1);
+        let (place, need) = need.expect("its record is not in memory");
+        assert_eq!(need, Need::Read);
+        self.reader.send(place).expect("a reader");
+        answer
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sections_that_are_touched_at_once_all_get_what_the_lift_gave_them() {
+    const BOOKS: u64 = 3 * (READS_MAX * READ_SECTIONS_MAX) as u64;
+    let mut reading = Reading::of(BOOKS).await;
+    let answers: Vec<_> = (0..=BOOKS).map(|id| reading.ask(id)).collect();
+    let mut answers = answers.into_iter();
+    for answer in answers.by_ref().take(BOOKS as usize) {
+        let Answer::Later(later) = answer else {
+            panic!("it waits for the disk");
+        };
+        let range = later.await.expect("an answer").accept().expect("a number");
+        assert_eq!(range.first, STEP + 1);
+    }
+    assert_eq!(reading.metrics.first_touches.get(FirstTouch::disk), BOOKS);
+    // The last one has no record.
+    assert!(matches!(reading.bumps.recv().await, Some(Request::Bump(_))));
+    assert!(reading.bumps.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_ends_the_term() {
+    let reading = Reading::of(2).await;
+    let unread = reading.book.section_of(Key::Id(1));
+    reading.memory.view().damage(&unread);
+    let Answer::Later(read) = reading.ask(0) else {
+        panic!("it waits for the disk");
+    };
+    assert!(read.await.is_ok());
+    assert!(!reading.lease.is_void());
+    let Answer::Later(unread) = reading.ask(1) else {
+        panic!("it waits for the disk");
+    };
+    assert!(unread.await.is_err(), "nobody serves it any more");
+    assert!(reading.lease.is_void());
+    assert!(reading.memory.gate().is_closed());
+    assert!(reading.reader.is_closed(), "nobody listens any more");
+}
+
+/// By hand: `cargo test --release --lib records_are_read -- --ignored --nocapture`. The database is opened again, so that
+/// nothing is in its cache.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it measures"]
+async fn how_fast_records_are_read() {
+    const BOOKS: u64 = 1_000_000;
+    let reading = Reading::of(BOOKS).await;
+    let started = std::time::Instant::now();
+    // In an order that jumps from block to block. The two numbers have no common divisor.
+    let answers: Vec<_> = (0..BOOKS)
+        .map(|step| reading.ask(step * 618_031 % BOOKS))
+        .collect();
+    for answer in answers {
+        if let Answer::Later(later) = answer {
+            later.await.expect("an answer").accept().expect("a number");
+        }
+    }
+    let per_second = BOOKS as f64 / started.elapsed().as_secs_f64();
+    println!("{per_second:.0} sections a second");
+}
