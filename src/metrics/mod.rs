@@ -49,6 +49,16 @@ label! {
 }
 
 label! {
+    /// What gave a term its chunks.
+    TermStart as "from" {
+        /// The memory of the term before, which its leader had sent.
+        inheritance,
+        /// A lift: the term began with an empty memory.
+        lift,
+    }
+}
+
+label! {
     /// How a section got its first chunk in a term.
     FirstTouch as "from" {
         /// From the term's lift; the section's record was in memory.
@@ -126,6 +136,8 @@ metrics! {
         bump_entries: Counter,
         /// Time from a bump's proposal to its chunk.
         bump_seconds: Histogram,
+        /// Terms in which this node as leader began to hand out numbers, by what gave them their chunks.
+        terms_begun: Counters<TermStart>,
         /// Sections used for the first time in a term of this node, by where their first chunk came from.
         first_touches: Counters<FirstTouch>,
         /// Sections whose ceilings this node as leader wrote down after its term's lift.

@@ -9,6 +9,7 @@ use super::NodeContext;
 use crate::{
     allocator::{Inheritance, Term},
     consensus::TermLease,
+    metrics::TermStart,
     planted_bugs::{Bug, is_planted},
     sequence::{Bequest, Command, LedgerRefused, NamespaceConfig, Outcome},
 };
@@ -60,6 +61,10 @@ impl NodeContext {
 
     /// Opens the allocator of the term, whose lift has the number `lift`.
     fn open(&self, lease: &Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>) {
+        let start = match inheritance {
+            Some(_) => TermStart::inheritance,
+            None => TermStart::lift,
+        };
         let term = Term::open(
             self.group.clone(),
             lease.clone(),
@@ -70,6 +75,7 @@ impl NodeContext {
             self.metrics.clone(),
         );
         tracing::info!(term = lease.term(), "leading: numbers come from here");
+        self.metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);
         self.allocator.store(Some(Arc::new(term)));
     }
