@@ -21,6 +21,9 @@ pub enum Bug {
     ChunkFromLocalRead,
     /// A chunk that an earlier lift gave, and that was not written down, is given again.
     LiftNotCounted,
+    /// A new leader goes by records that it read before its lift was applied: they lack what was applied together
+    /// with the first entry of its term.
+    LiftReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
     /// The leadership is handed over while numbers are still handed out.
@@ -57,13 +60,14 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 13] = [
+    const NAMES: [(&str, Bug); 14] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
         ("no-vote-refusal", Bug::NoVoteRefusal),
         ("chunk-from-local-read", Bug::ChunkFromLocalRead),
         ("lift-not-counted", Bug::LiftNotCounted),
+        ("lift-read-early", Bug::LiftReadEarly),
         (
             "lease-from-pipelined-acknowledgements",
             Bug::LeaseFromPipelinedAcknowledgements,

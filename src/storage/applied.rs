@@ -19,7 +19,10 @@ use super::{
     store::Store,
     table::{AppliedMeta, AppliedView, Generation, TableChange},
 };
-use crate::sequence::SetId;
+use crate::{
+    planted_bugs::{Bug, is_planted},
+    sequence::SetId,
+};
 
 /// The applied table of one set. The state machine alone writes it.
 pub struct AppliedTable {
@@ -90,11 +93,15 @@ impl AppliedTable {
         );
         change.put(&meta_key(self.set), &meta)?;
         let sections = change.write()?;
-        let term = meta
-            .last_applied
-            .map_or(0, |last| last.committed_leader_id().term);
-        for (id, record) in sections {
-            self.view.recent_records().written(id, record, term);
+        let term_of = |meta: &AppliedMeta| {
+            let last = meta.last_applied;
+            last.map_or(0, |last| last.committed_leader_id().term)
+        };
+        let (before, term) = (term_of(&self.meta), term_of(&meta));
+        if before == term || !is_planted(Bug::LiftReadEarly) {
+            for (id, record) in sections {
+                self.view.recent_records().written(id, record, term);
+            }
         }
         self.meta = meta;
         self.view.show_namespaces(change.namespaces().clone());

@@ -71,6 +71,14 @@ const CONTROLS: &[Control] = &[
         arguments: &["--nemesis=transfer-slow", "--workload=hot-key"],
     },
     Control {
+        bug: "bequest-before-empty",
+        arguments: &["--nemesis=transfer", "--workload=hot-key"],
+    },
+    Control {
+        bug: "stranger-inherits",
+        arguments: &["--nemesis=transfer", "--workload=reads"],
+    },
+    Control {
         bug: "ceiling-missing-from-snapshot",
         arguments: &["--nemesis=snapshot-storm"],
     },
