@@ -7,7 +7,7 @@ use ratchet::proto::{
     v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
 };
 use ratchet_jepsen::history::Action;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinSet};
 
 use crate::{
     clock,
@@ -35,16 +35,26 @@ pub enum Job {
     },
 }
 
-/// Does one job after the other.
+/// Does one job after the other. Only transfers do not wait for one another, nor does anything for them.
 pub async fn see_to(world: Arc<World>, mut jobs: UnboundedReceiver<Job>) {
+    let mut transfers = JoinSet::new();
     while let Some(job) = jobs.recv().await {
-        let did = see_to_one(&world, job).await;
-        let text = format!("{job:?}: {did}");
-        world.trace.event(clock::now(), "administration", text);
+        let seeing_to = see_to_one(world.clone(), job);
+        match job {
+            Job::Transfer { .. } => drop(transfers.spawn(seeing_to)),
+            Job::Grow { .. } | Job::Shrink { .. } => seeing_to.await,
+        }
     }
+    transfers.join_all().await;
 }
 
-async fn see_to_one(world: &World, job: Job) -> String {
+async fn see_to_one(world: Arc<World>, job: Job) {
+    let did = carry_out(&world, job).await;
+    let text = format!("{job:?}: {did}");
+    world.trace.event(clock::now(), "administration", text);
+}
+
+async fn carry_out(world: &World, job: Job) -> String {
     let patience = Duration::from_secs(1);
     let ask = |asked, request| administer(world, asked, request, patience);
     match job {

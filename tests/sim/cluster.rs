@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
+    metrics::{Metrics, TermStart},
     node::{Addresses, Config, Node, Seams},
     server::PeerService,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{self, NodeClock},
@@ -39,6 +40,8 @@ pub struct Machine {
     pub condition: Condition,
     /// The term that the node leads and hands out numbers in.
     pub leads: Option<u64>,
+    /// Cancelled when the node is told to stop, as SIGTERM does.
+    pub told_to_stop: CancellationToken,
 }
 
 /// The state of a node's process.
@@ -75,6 +78,7 @@ impl World {
             clock: Arc::new(NodeClock::new(offset, rng.random_range(0.9..1.1))),
             condition: Condition::Running,
             leads: None,
+            told_to_stop: CancellationToken::new(),
         };
         self.state().insert(id, machine);
     }
@@ -120,6 +124,12 @@ impl World {
         leaders.max().map(|(_, id)| id)
     }
 
+    /// Has a node stop as SIGTERM does: it hands the leadership over, if it leads.
+    pub fn stop(&self, id: Host, now: Duration) {
+        self.with(id, |machine| machine.told_to_stop.cancel());
+        self.trace.event(now, "stop", format!("node {id}"));
+    }
+
     fn config_of(&self, id: Host) -> Config {
         let founding = id <= self.founders;
         let address = |id| (id, peer_address(id).to_string());
@@ -143,6 +153,7 @@ impl World {
         let config = self.config_of(id);
         let (clock, disk) = self.with(id, |machine| {
             machine.condition = Condition::Running;
+            machine.told_to_stop = CancellationToken::new();
             (machine.clock.clone(), machine.disk.clone())
         });
         let clock: Arc<dyn Clock> = clock;
@@ -160,7 +171,7 @@ impl World {
             metrics: None,
         };
         let ended = match Node::start(config, seams, addresses).await {
-            Ok(node) => self.clone().serve(id, &node).await,
+            Ok(node) => self.clone().serve(id, node).await,
             Err(error) => error.to_string(),
         };
         self.network.close(id);
@@ -172,7 +183,8 @@ impl World {
         std::future::pending().await
     }
 
-    async fn serve(self: Arc<Self>, id: Host, node: &Node) -> String {
+    /// Serves until the node fails, or has stopped because it was told to.
+    async fn serve(self: Arc<Self>, id: Host, node: Node) -> String {
         let doors = Doors {
             shared: node.context().clone(),
             peers: Arc::new(PeerService::new(node.context().clone(), node.stopping())),
@@ -181,16 +193,25 @@ impl World {
         self.trace
             .event(clock::now(), "start", format!("node {id} is up"));
         tokio::spawn(self.clone().watch_leadership(id, doors.clone()));
-        let mut failed = std::pin::pin!(node.failed().fuse());
+        let told_to_stop = self.with(id, |machine| machine.told_to_stop.clone());
+        let mut delivering = std::pin::pin!(self.network.deliver(id, &mut messages, &doors));
         tokio::select! {
             biased;
-            fault = &mut failed => fault.to_string(),
-            () = self.network.deliver(id, &mut messages, &doors) => "its inbox is gone".to_owned(),
+            fault = node.failed() => return fault.to_string(),
+            () = &mut delivering => return "its inbox is gone".to_owned(),
+            () = told_to_stop.cancelled() => {}
+        }
+        // It answers until it has handed over.
+        tokio::select! {
+            biased;
+            () = node.stop() => "it was told to stop".to_owned(),
+            () = &mut delivering => "its inbox is gone".to_owned(),
         }
     }
 
     async fn watch_leadership(self: Arc<Self>, id: Host, doors: Doors) {
         let mut leadership = doors.shared.group.leadership();
+        let mut begun = (0, 0);
         loop {
             let own = leadership.borrow_and_update().own.clone();
             let leads = own.map(|lease| lease.term());
@@ -202,9 +223,34 @@ impl World {
                 };
                 self.trace.event(clock::now(), kind, text);
             }
-            if leadership.changed().await.is_err() {
+            let changed = tokio::select! {
+                biased;
+                changed = leadership.changed() => changed,
+                () = self.note_beginning(id, &doors.shared.metrics, &mut begun), if leads.is_some() => {
+                    leadership.changed().await
+                }
+            };
+            if changed.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Waits until the node hands out numbers in one more term than those that `begun` counts, and notes what gave
+    /// that one its chunks.
+    async fn note_beginning(&self, id: Host, metrics: &Metrics, begun: &mut (u64, u64)) {
+        loop {
+            let count = |start| metrics.terms_begun.get(start);
+            let now = (count(TermStart::inheritance), count(TermStart::lift));
+            if now != *begun {
+                let kind = match now.0 > begun.0 {
+                    true => "inheritance",
+                    false => "lift",
+                };
+                *begun = now;
+                return self.trace.event(clock::now(), kind, format!("node {id}"));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }

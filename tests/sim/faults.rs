@@ -11,55 +11,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     admin::Job,
+    blows::Blow,
     cluster::{Cluster, Condition},
     disk::Mood,
+    fault::Fault,
     network::{Host, Weather},
 };
-
-/// One kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    Crash,
-    CrashLeader,
-    CrashSome,
-    CrashAll,
-    /// All followers restart quickly while the leader is cut off: do they keep their promises?
-    ForgetPromises,
-    IsolateLeader,
-    Isolate,
-    Halves,
-    OneWay,
-    SlowLinks,
-    Storm,
-    Clocks,
-    SlowDisk,
-    HangingDisk,
-    FailingDisk,
-    Transfer,
-    Grow,
-    Shrink,
-}
-
-const ALL: [Fault; 18] = [
-    Fault::Crash,
-    Fault::CrashLeader,
-    Fault::CrashSome,
-    Fault::CrashAll,
-    Fault::ForgetPromises,
-    Fault::IsolateLeader,
-    Fault::Isolate,
-    Fault::Halves,
-    Fault::OneWay,
-    Fault::SlowLinks,
-    Fault::Storm,
-    Fault::Clocks,
-    Fault::SlowDisk,
-    Fault::HangingDisk,
-    Fault::FailingDisk,
-    Fault::Transfer,
-    Fault::Grow,
-    Fault::Shrink,
-];
 
 /// What ends a fault.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +42,7 @@ pub struct Faults {
     next: Duration,
     pause_ms: u64,
     remedies: Vec<(Duration, Remedy)>,
+    blows: Vec<(Duration, Blow)>,
     usual: Weather,
     next_id: Host,
     /// None once the run is healed, so that the operators finish what they have begun.
@@ -92,21 +50,21 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Faults from `start` on, with `usual` weather in between.
+    /// Faults of these kinds from `start` on, with `usual` weather in between.
     pub fn new(
         mut rng: StdRng,
+        kinds: Vec<Fault>,
         start: Duration,
         usual: Weather,
         founders: u64,
         jobs: UnboundedSender<Job>,
     ) -> Faults {
-        let count = rng.random_range(2..=6);
-        let kinds = ALL.sample(&mut rng, count).copied().collect();
         Faults {
             kinds,
             next: start,
             pause_ms: rng.random_range(200..2_000),
             remedies: Vec::new(),
+            blows: Vec::new(),
             usual,
             next_id: founders + 1,
             jobs: Some(jobs),
@@ -126,12 +84,11 @@ impl Faults {
             let after = self.rng.random_range(50..500);
             self.remedy(now, after, Remedy::Restart(ended));
         }
-        let (due, later) = std::mem::take(&mut self.remedies)
-            .into_iter()
-            .partition(|(at, _)| *at <= now);
-        self.remedies = later;
-        for (_, remedy) in Vec::from_iter::<Vec<_>>(due) {
+        for remedy in due(&mut self.remedies, now) {
             self.mend(cluster, remedy);
+        }
+        for blow in due(&mut self.blows, now) {
+            self.hit(cluster, blow);
         }
         if more && now >= self.next {
             let kind = *self.kinds.choose(&mut self.rng).expect("some");
@@ -145,6 +102,7 @@ impl Faults {
     pub fn heal(&mut self, cluster: &mut Cluster<'_>) {
         cluster.world.trace.event(cluster.now(), "heal", "all");
         self.remedies.clear();
+        self.blows.clear();
         self.jobs = None;
         self.mend(cluster, Remedy::MendLinks);
         self.usual = Weather {
@@ -182,6 +140,21 @@ impl Faults {
         }
     }
 
+    fn hit(&mut self, cluster: &mut Cluster<'_>, blow: Blow) {
+        let (world, now) = (cluster.world.clone(), cluster.now());
+        world.trace.event(now, "blow", format!("{blow:?}"));
+        match blow {
+            Blow::Crash(id) => self.crash(cluster, id),
+            Blow::Cut(one, other) => {
+                self.part(cluster, &BTreeSet::from([one]), &BTreeSet::from([other]));
+                let lasting = self.rng.random_range(100..3_000);
+                self.remedy(now, lasting, Remedy::MendLinks);
+            }
+            Blow::Transfer(asked) => self.have_done(Job::Transfer { asked, to: None }),
+            Blow::Stop(id) => cluster.world.stop(id, now),
+        }
+    }
+
     fn have_done(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // Nobody listens once the run is over.
@@ -212,6 +185,16 @@ impl Faults {
         }
     }
 
+    /// Slows down what `id` sends to `others`, and some of what they send.
+    fn slow_down(&mut self, cluster: &Cluster<'_>, id: Host, others: &BTreeSet<Host>, by_ms: u64) {
+        for &other in others {
+            cluster.world.network.slow_down(id, other, by_ms);
+            if self.rng.random_bool(0.5) {
+                cluster.world.network.slow_down(other, id, by_ms);
+            }
+        }
+    }
+
     fn strike(&mut self, cluster: &mut Cluster<'_>, fault: Fault) {
         let world = cluster.world.clone();
         let now = cluster.now();
@@ -233,6 +216,14 @@ impl Faults {
         match fault {
             Fault::Crash => self.crash(cluster, any),
             Fault::CrashLeader => self.crash(cluster, leader),
+            Fault::CrashFarLeader => {
+                let by = self.rng.random_range(20..100);
+                self.slow_down(cluster, leader, &others_of(leader), by);
+                let after = Duration::from_millis(self.rng.random_range(2 * by..10 * by));
+                told = format!("{told} {leader} by {by} ms, after {after:?}");
+                self.blows.push((now + after, Blow::Crash(leader)));
+                self.remedy(now, lasting.max(1_000), Remedy::MendLinks);
+            }
             Fault::CrashSome => {
                 let count = self.rng.random_range(1..=list.len());
                 let some: Vec<Host> = list.sample(&mut self.rng, count).copied().collect();
@@ -282,12 +273,7 @@ impl Faults {
                 let id = *[any, leader].choose(&mut self.rng).expect("two");
                 let by = self.rng.random_range(20..300);
                 told = format!("{told} {id} by {by} ms");
-                for other in others_of(id) {
-                    world.network.slow_down(id, other, by);
-                    if self.rng.random_bool(0.5) {
-                        world.network.slow_down(other, id, by);
-                    }
-                }
+                self.slow_down(cluster, id, &others_of(id), by);
                 self.remedy(now, lasting, Remedy::MendLinks);
             }
             Fault::Storm => {
@@ -327,6 +313,28 @@ impl Faults {
                 let to = to.then_some(another(any, &list));
                 self.have_done(Job::Transfer { asked: any, to });
             }
+            Fault::HitHandover => {
+                let running = Vec::from_iter(&others_of(leader) & &world.running());
+                let heir = running.choose(&mut self.rng);
+                let (Some(leader), Some(&heir)) = (world.leader(), heir) else {
+                    return;
+                };
+                match self.rng.random_bool(0.3) {
+                    true => cluster.world.stop(leader, now),
+                    false => self.have_done(Job::Transfer {
+                        asked: leader,
+                        to: Some(heir),
+                    }),
+                }
+                let blow = Blow::to_handover(&mut self.rng, leader, heir, &list);
+                let after = Duration::from_millis(Blow::after_ms(&mut self.rng));
+                told = format!("{told} of {leader} to {heir}: {blow:?} after {after:?}");
+                self.blows.push((now + after, blow));
+            }
+            Fault::Stop => {
+                let id = *[any, leader].choose(&mut self.rng).expect("two");
+                world.stop(id, now);
+            }
             Fault::Grow => {
                 if list.len() < NODES_MAX {
                     let id = self.next_id;
@@ -346,6 +354,12 @@ impl Faults {
         }
         world.trace.event(now, "fault", told);
     }
+}
+
+/// Takes what is due at `now` out of `waiting`.
+fn due<T>(waiting: &mut Vec<(Duration, T)>, now: Duration) -> Vec<T> {
+    let due = waiting.extract_if(.., |(at, _)| *at <= now);
+    due.map(|(_, what)| what).collect()
 }
 
 fn another(any: Host, list: &[Host]) -> Host {

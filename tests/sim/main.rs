@@ -7,17 +7,24 @@
 //! * `cargo test --test sim -- --ignored forever --nocapture` goes on until it is stopped, or a seed
 //!   fails.
 //! * `RATCHET_SIM_SEEDS=1000` sets how many seeds are run, `RATCHET_SIM_FIRST=5000` the first one.
+//! * `RATCHET_SIM_KEYS=1000000 cargo test --test sim -- many_keys --nocapture` runs two seeds with a million keys;
+//!   `RATCHET_SIM_SEED` chooses one.
 //!
 //! The product is the real one, down to RocksDB. What is simulated comes in through its seams: the
 //! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
 //! Every node is a turmoil host: a crash drops its whole runtime.
 
 mod admin;
+mod answers;
+mod blows;
 mod clock;
 mod cluster;
 mod disk;
+mod fault;
 mod faults;
+mod many_keys;
 mod network;
+mod observed;
 #[path = "../common/power.rs"]
 mod power;
 mod trace;
@@ -36,7 +43,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use run::{Report, run};
+use observed::Report;
+use run::run;
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -50,14 +58,29 @@ const SEEDS: u64 = 200;
 /// in a loop that never waits.
 const RUN_MAX: Duration = Duration::from_secs(90);
 
+/// How many keys a run with very many keys has, and how many such runs `cargo test` has.
+const MANY_KEYS: u64 = 300_000;
+const MANY_KEYS_SEEDS: u64 = 2;
+const MANY_KEYS_RUN_MAX: Duration = Duration::from_secs(600);
+
 /// Runs one seed on a fresh thread, so that no thread-local state of another run affects it.
 fn in_time(seed: u64, loud: bool) -> Result<Report, String> {
+    on_fresh_thread(seed, RUN_MAX, "one_seed", move || run(seed, loud))
+}
+
+/// Has `run` run one seed on a fresh thread, for at most `limit`. `test` replays it.
+fn on_fresh_thread(
+    seed: u64,
+    limit: Duration,
+    test: &str,
+    run: impl FnOnce() -> Result<Report, String> + Send + 'static,
+) -> Result<Report, String> {
     let (done, wait) = mpsc::channel();
-    std::thread::spawn(move || done.send(run(seed, loud)));
-    wait.recv_timeout(RUN_MAX).unwrap_or_else(|_| {
+    std::thread::spawn(move || done.send(run()));
+    wait.recv_timeout(limit).unwrap_or_else(|_| {
         Err(format!(
             "seed {seed} hangs, or the simulator itself panicked; see it with: \
-             RATCHET_SIM_SEED={seed} cargo test --test sim -- one_seed --nocapture"
+             RATCHET_SIM_SEED={seed} cargo test --test sim -- {test} --nocapture"
         ))
     })
 }
@@ -117,6 +140,9 @@ fn many_seeds() {
         "leader",
         "crash",
         "crash that lost writes",
+        "memory",
+        "inheritance",
+        "lift",
         "message twice",
         "message lost",
     ] {
@@ -134,6 +160,29 @@ fn one_seed() {
     match in_time(seed.unwrap_or(1), seed.is_some()) {
         Ok(report) => println!("{report:#?}"),
         Err(why) => panic!("{why}"),
+    }
+}
+
+#[test]
+fn many_keys() {
+    let one = number("RATCHET_SIM_SEED");
+    let keys = number("RATCHET_SIM_KEYS").unwrap_or(MANY_KEYS);
+    let keys = u32::try_from(keys).expect("fewer keys");
+    let seeds = match one {
+        Some(seed) => vec![seed],
+        None => Vec::from_iter(1..=MANY_KEYS_SEEDS),
+    };
+    for seed in seeds {
+        let started = Instant::now();
+        let run = move || many_keys::run(seed, keys, one.is_some());
+        match on_fresh_thread(seed, MANY_KEYS_RUN_MAX, "many_keys", run) {
+            Ok(report) => println!(
+                "seed {seed} with {keys} keys in {:.0} s: {:?}",
+                started.elapsed().as_secs_f64(),
+                report.counts
+            ),
+            Err(why) => panic!("{why}"),
+        }
     }
 }
 

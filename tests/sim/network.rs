@@ -104,6 +104,11 @@ impl Network {
         self.0.state.lock().expect("the network")
     }
 
+    /// Where it tells what happened.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
     /// Lets messages in to `host`.
     pub fn open(&self, host: Host) -> UnboundedReceiver<Message> {
         let (inbox, messages) = mpsc::unbounded_channel();

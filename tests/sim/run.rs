@@ -1,9 +1,7 @@
 //! One run: a cluster, a workload, faults, the healing, and the verdict.
 
 use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,8 +13,10 @@ use tokio::sync::mpsc;
 use crate::{
     admin,
     cluster::{Cluster, World},
+    fault::some_kinds,
     faults::Faults,
     network::{Network, Weather},
+    observed::{Report, no_panic, observe},
     trace::Trace,
     workload::{self, Client, Record},
 };
@@ -27,71 +27,16 @@ const HEALING_MAX: Duration = Duration::from_secs(10);
 /// A run in which fewer calls were answered shows nothing.
 const ANSWERS_MIN: usize = 30;
 
-/// The report of a run without a violation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub digest: u64,
-    pub answered: usize,
-    /// How often each kind of event happened.
-    pub counts: BTreeMap<&'static str, u64>,
-}
-
-thread_local! {
-    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Has panics recorded. A task that panics does not end the run by itself; its record fails the run.
-fn remember_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
-            usual(panic);
-        }));
-    });
-}
-
 /// Runs one seed, on a fresh thread.
 ///
 /// # Errors
 /// If the run violates the promise, panics, or shows nothing: why, the last events, and how to replay it.
 pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
-    remember_panics();
-    let trace = Arc::new(if loud {
-        Trace::loud()
-    } else {
-        Trace::default()
-    });
     let record = Arc::new(Record::default());
-    let verdict = if loud {
-        // Prints what the nodes log, filtered by RUST_LOG.
-        let logging = tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-            .without_time()
-            .finish();
-        tracing::subscriber::with_default(logging, || simulate(seed, &trace, &record))
-    } else {
-        simulate(seed, &trace, &record)
-    };
-    let panics = PANICS.take();
-    let verdict = match panics.first() {
-        Some(panic) => Err(format!("a panic: {panic}")),
-        None => verdict,
-    };
-    let answered = record.answered();
-    match verdict {
-        Ok(()) => Ok(Report {
-            digest: trace.digest(),
-            answered,
-            counts: trace.counts(),
-        }),
-        Err(why) => Err(format!(
-            "seed {seed}: {why}\n\nwhat happened last:\n{}\nsee it again with:\n  \
-             RATCHET_SIM_SEED={seed} cargo test --test sim -- one_seed --nocapture\n",
-            trace.tail()
-        )),
-    }
+    observe("one_seed", seed, loud, |trace| {
+        simulate(seed, trace, &record)?;
+        Ok(record.answered())
+    })
 }
 
 fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), String> {
@@ -123,6 +68,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     }
     if rng.random_bool(0.25) {
         config.fence = ratchet::allocator::FenceKind::Quorum;
+    }
+    if rng.random_ratio(1, 8) {
+        // No node takes a memory over: a handover gives the ceilings back.
+        config.inherit_memory_max_mb = 0;
     }
     let world = World::new(network, trace.clone(), config, founders);
     let sim = turmoil::Builder::new()
@@ -157,8 +106,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         false => rng.random_range(0..500),
     });
     let end = start + Duration::from_millis(rng.random_range(3_000..9_000));
+    let kinds = some_kinds(&mut rng);
     let mut faults = Faults::new(
         StdRng::seed_from_u64(rng.random()),
+        kinds,
         start,
         usual,
         founders,
@@ -184,10 +135,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
             verdict?;
             break;
         }
-        PANICS.with_borrow(|panics| match panics.first() {
-            Some(panic) => Err(panic.clone()),
-            None => Ok(()),
-        })?;
+        no_panic()?;
     }
     judge(record)
 }

@@ -13,10 +13,16 @@ use ratchet::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::network::{Delivery, Host, Network};
+use crate::{
+    clock,
+    network::{Delivery, Host, Network},
+};
 
 /// A snapshot that takes longer is given up.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a part of a snapshot or of a memory takes.
+const PART_TAKES: Duration = Duration::from_millis(2);
 
 /// How one node sends.
 pub struct SimTransport {
@@ -84,7 +90,7 @@ impl Transport for SimTransport {
                 |to, parts| {
                     let arriving = stream::iter(parts).then(|part| async {
                         // A crash can come between two parts.
-                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        tokio::time::sleep(PART_TAKES).await;
                         Ok(part)
                     });
                     async move { to.peers.take_snapshot(arriving.boxed()).await }.boxed()
@@ -99,11 +105,21 @@ impl Transport for SimTransport {
         parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let link = (self.from, node_at(address)?);
-        let mut answers = self.network.open_stream(link, parts, |to, parts| {
+        let parts = parts.then(|part| async {
+            // Calls change what was sent, and a crash can come between two parts.
+            tokio::time::sleep(PART_TAKES).await;
+            part
+        });
+        let mut answers = self.network.open_stream(link, parts.boxed(), |to, parts| {
             stream::once(async move { to.peers.receive_memory(parts).await }).boxed()
         })?;
         let lost = || Status::unavailable("the link broke");
-        answers.next().await.ok_or_else(lost)?
+        let answer = answers.next().await.ok_or_else(lost)?;
+        if let Ok(memory) = &answer {
+            let text = format!("from {} to {}, {} parts", link.0, link.1, memory.messages);
+            self.network.trace().event(clock::now(), "memory", text);
+        }
+        answer
     }
 
     async fn hello(

@@ -142,7 +142,7 @@ impl Client {
                     key: OwnedKey::Id(id),
                     known,
                 };
-                let last = self.at(node, request, patience).await?;
+                let last = request_at(&self.world, node, request, patience).await?;
                 let last = last.unwrap_or_default();
                 Ok((last, last))
             }
@@ -150,7 +150,7 @@ impl Client {
             Action::Next { count } if count > 1 && count % 2 == 0 => {
                 let keys = Keys::Ids(vec![id]);
                 let request = NextMany::new(namespace, keys, vec![count], known)?;
-                let answer = self.at(node, request, patience).await?;
+                let answer = request_at(&self.world, node, request, patience).await?;
                 let first = answer.firsts[0];
                 Ok((first, first + (count - 1) * answer.increment))
             }
@@ -161,34 +161,11 @@ impl Client {
                     count,
                     known,
                 };
-                let range = self.at(node, request, patience).await?;
+                let range = request_at(&self.world, node, request, patience).await?;
                 Ok((range.first, range.last))
             }
             Action::Raise { .. } => Err(Status::unimplemented("not yet")),
         }
-    }
-
-    /// Has `node` answer a request.
-    async fn at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
-        &self,
-        node: Host,
-        request: Q,
-        patience: Duration,
-    ) -> Result<Q::Answer, Status> {
-        // As over gRPC: the answer leaves before the caller hangs up.
-        let budget = patience * 9 / 10;
-        let (link, network) = ((CLIENTS, node), &self.world.network);
-        let call = network.call(link, Delivery::Once, patience, request, {
-            move |to, request| {
-                async move {
-                    let deadline = tokio::time::Instant::now() + budget;
-                    let served = to.shared.serve(request, Origin::Client, deadline).await;
-                    served.map(|served| served.answer).map_err(status)
-                }
-                .boxed()
-            }
-        });
-        call.await
     }
 
     /// Asks until told to stop: stuck to a node, or another one each time.
@@ -230,6 +207,29 @@ fn status(failure: Failure) -> Status {
     }
 }
 
+/// Has `node` answer a request.
+pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
+    world: &World,
+    node: Host,
+    request: Q,
+    patience: Duration,
+) -> Result<Q::Answer, Status> {
+    // As over gRPC: the answer leaves before the caller hangs up.
+    let budget = patience * 9 / 10;
+    let (link, network) = ((CLIENTS, node), &world.network);
+    let call = network.call(link, Delivery::Once, patience, request, {
+        move |to, request| {
+            async move {
+                let deadline = tokio::time::Instant::now() + budget;
+                let served = to.shared.serve(request, Origin::Client, deadline).await;
+                served.map(|served| served.answer).map_err(status)
+            }
+            .boxed()
+        }
+    });
+    call.await
+}
+
 /// Has `node` see to an administrative request.
 pub async fn administer(
     world: &World,
@@ -265,22 +265,27 @@ pub async fn create_namespaces(world: &World, step: u64) {
         start: Some(start),
         ..CreateNamespaceRequest::default()
     };
-    for create in [
+    for namespace in [
         namespace(OWN, 1, 1, 1),
         namespace(SHARED, 10, 1, 1),
         namespace(SPARSE, 1, 100, 7),
     ] {
-        for attempt in 0.. {
-            // Any of them may be down, or removed.
-            let members: Vec<Host> = world.members().into_iter().collect();
-            let node = members[attempt % members.len()];
-            let request = Request::CreateNamespace(create.clone());
-            let done = administer(world, node, request, Duration::from_secs(1)).await;
-            match done {
-                Ok(_) => break,
-                Err(status) if status.code() == tonic::Code::AlreadyExists => break,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
+        create_namespace(world, namespace).await;
+    }
+}
+
+/// Creates a namespace; returns when it is there.
+pub async fn create_namespace(world: &World, namespace: CreateNamespaceRequest) {
+    for attempt in 0.. {
+        // Any of them may be down, or removed.
+        let members: Vec<Host> = world.members().into_iter().collect();
+        let node = members[attempt % members.len()];
+        let request = Request::CreateNamespace(namespace.clone());
+        let done = administer(world, node, request, Duration::from_secs(1)).await;
+        match done {
+            Ok(_) => break,
+            Err(status) if status.code() == tonic::Code::AlreadyExists => break,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }

@@ -1,0 +1,67 @@
+//! The kinds of faults.
+
+use rand::{RngExt, rngs::StdRng, seq::IndexedRandom};
+
+/// One kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Crash,
+    CrashLeader,
+    /// The leader crashes while its links are slow: nobody else knows what was committed last.
+    CrashFarLeader,
+    CrashSome,
+    CrashAll,
+    /// All followers restart quickly while the leader is cut off: do they keep their promises?
+    ForgetPromises,
+    IsolateLeader,
+    Isolate,
+    Halves,
+    OneWay,
+    SlowLinks,
+    Storm,
+    Clocks,
+    SlowDisk,
+    HangingDisk,
+    FailingDisk,
+    Transfer,
+    /// A transfer, or a stop of the leader, that is hit in the middle.
+    HitHandover,
+    /// The leader, or any other node, is told to stop.
+    Stop,
+    Grow,
+    Shrink,
+}
+
+const ALL: [Fault; 21] = [
+    Fault::Crash,
+    Fault::CrashLeader,
+    Fault::CrashFarLeader,
+    Fault::CrashSome,
+    Fault::CrashAll,
+    Fault::ForgetPromises,
+    Fault::IsolateLeader,
+    Fault::Isolate,
+    Fault::Halves,
+    Fault::OneWay,
+    Fault::SlowLinks,
+    Fault::Storm,
+    Fault::Clocks,
+    Fault::SlowDisk,
+    Fault::HangingDisk,
+    Fault::FailingDisk,
+    Fault::Transfer,
+    Fault::HitHandover,
+    Fault::Stop,
+    Fault::Grow,
+    Fault::Shrink,
+];
+
+/// Some kinds of faults. Every other run has handovers among them.
+pub fn some_kinds(rng: &mut StdRng) -> Vec<Fault> {
+    let count = rng.random_range(2..=6);
+    let mut kinds = Vec::from_iter(ALL.sample(rng, count).copied());
+    if rng.random_bool(0.5) {
+        kinds.extend([Fault::Transfer, Fault::HitHandover]);
+    }
+    kinds
+}
