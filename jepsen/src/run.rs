@@ -71,6 +71,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         unclean_changes: monitor.unclean_changes(&injector.handed_over),
         changes: monitor.changes(),
         fence_skips: monitor.fence_skips(),
+        panics: injector.cluster.panics(),
         own_section: |key| key.starts_with(OWN),
     };
     let verdict = Verdict::decide(&history, &observed.faults, &observed.final_reads, &criteria);
@@ -197,6 +198,7 @@ async fn inject_faults(
 
 fn is_violated(injector: &Injector, faults: &[Fault]) -> bool {
     faults.last().is_some_and(|fault| fault.violation.is_some())
+        || !injector.cluster.panics().is_empty()
         || injector
             .recorder
             .with(|history| checker::check_order(history).is_err())

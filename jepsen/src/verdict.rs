@@ -123,6 +123,7 @@ impl Verdict {
         }
         violations.extend(wrong_final_reads(history, final_reads));
         violations.extend(forbidden_gaps(history, criteria));
+        violations.extend(criteria.panics.iter().cloned());
         for fault in faults {
             let violation = fault.violation.iter();
             violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
@@ -171,6 +172,8 @@ pub struct Criteria {
     /// How many numbers the nodes counted as skipped because the fence failed after they were taken. Such a
     /// call was tried again, and may have been quick all the same.
     pub fence_skips: u64,
+    /// What nodes said of tasks of theirs that panicked.
+    pub panics: Vec<String>,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
 }

@@ -101,14 +101,14 @@ impl NodeContext {
         self.current_handover
             .join_or_begin(term.term(), choose, |successor| {
                 tracing::info!(term = term.term(), successor, "handing the leadership over");
-                let carrying = self.clone().carry_over(term.clone(), successor);
+                let carrying = self.clone().complete_handover(term.clone(), successor);
                 let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
                 going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
             })
     }
 
     /// Carries a handover out. It goes on when nobody waits for it any more.
-    async fn carry_over(
+    async fn complete_handover(
         self: Arc<Self>,
         term: Arc<Term>,
         successor: Option<NodeId>,

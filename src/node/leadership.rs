@@ -11,7 +11,7 @@ use crate::{
     consensus::TermLease,
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
-    sequence::{Bequest, Command, LedgerRefused, NamespaceConfig, Outcome},
+    sequence::{Bequest, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome},
 };
 
 impl NodeContext {
@@ -84,13 +84,16 @@ impl NodeContext {
     /// gives the term a chunk of every live section. Returns the number of the lift, and the memory that was inherited.
     /// `None` if the term got none, and must end.
     async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<Inheritance>)> {
-        if let Some((inheritance, digest)) = self.inheritance.take(lease.term())
-            && !is_planted(Bug::StrangerInherits)
-        {
-            let heir = self.config.node_id;
+        let held = self.inheritance.take(lease.term());
+        let held = held.map(|(memory, digest)| (memory, (self.config.node_id, digest)));
+        let (memory, claim) = match is_planted(Bug::StrangerInherits) {
+            false => held.unzip(),
+            true => (None, self.bequeathed()),
+        };
+        if let Some((heir, digest)) = claim {
             let inherit = Command::Inherit { heir, digest };
             match self.propose_first(lease, inherit).await? {
-                Ok(lift) => return Some((lift, Some(inheritance))),
+                Ok(lift) => return Some((lift, memory)),
                 Err(refused) => tracing::info!(
                     term = lease.term(),
                     %refused,
@@ -98,18 +101,17 @@ impl NodeContext {
                 ),
             }
         }
-        if is_planted(Bug::StrangerInherits)
-            && let Ok(ledger) = self.group.view().ledger()
-            && let Some(Bequest::Memory { heir, digest }) = ledger.bequest
-            && let Ok(lift) = self
-                .propose_first(lease, Command::Inherit { heir, digest })
-                .await?
-        {
-            return Some((lift, None));
-        }
         match self.propose_first(lease, Command::Lift).await? {
             Ok(lift) => Some((lift, None)),
             Err(refused) => self.end_without_chunks(lease, &refused.to_string()),
+        }
+    }
+
+    /// What the last leader left, and to whom. Only a planted bug asks for it.
+    fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
+        match self.group.view().ledger().ok()?.bequest? {
+            Bequest::Memory { heir, digest } => Some((heir, digest)),
+            Bequest::Lift => None,
         }
     }
 

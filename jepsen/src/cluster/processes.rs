@@ -23,6 +23,9 @@ use crate::{
 
 const CLIENT_PORT: u16 = 7_600;
 const PEER_PORT: u16 = 7_601;
+
+/// What a node's log says of any panic.
+const PANICKED: &str = " panicked";
 /// The port of a node's metrics, at the address where it answers callers.
 pub const METRICS_PORT: u16 = 7_602;
 
@@ -126,6 +129,19 @@ impl Cluster {
     /// The file with a node's log.
     pub fn log(&self, id: Port) -> PathBuf {
         self.dir.join(format!("node-{id}.log"))
+    }
+
+    /// The lines in which nodes say that one of their tasks panicked. No fault may make them do that.
+    pub fn panics(&self) -> Vec<String> {
+        let logs = (1..=self.config.room()).map(|id| (id, self.log(id)));
+        let found = logs.flat_map(|(id, log)| {
+            // A node that was never started has no log.
+            let text = fs::read(log).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let panics = text.lines().filter(|line| line.contains(PANICKED));
+            Vec::from_iter(panics.map(|line| format!("node {id}: {line}")))
+        });
+        found.collect()
     }
 
     fn founders(&self) -> String {

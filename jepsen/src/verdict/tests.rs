@@ -40,6 +40,7 @@ const CRITERIA: Criteria = Criteria {
     unclean_changes: Vec::new(),
     changes: 1,
     fence_skips: 0,
+    panics: Vec::new(),
     own_section: |key| key.starts_with("own"),
 };
 
@@ -100,6 +101,22 @@ fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
             - key own/1: 24 numbers were skipped; the promise allows 10 (step 10 for each unclean leader change in between, at most 0 numbers whose fence failed, and what failed calls may have burnt)
             - kill -9 of node 1: node 1 did not come back"#]],
     );
+}
+
+#[test]
+fn a_run_in_which_a_node_panicked_is_a_violation() {
+    let history = History {
+        ops: vec![next("own/1", 1, 5, 0, Outcome::Ok)],
+    };
+    let criteria = Criteria {
+        panics: vec!["node 2: the task \"bumper\" panicked: why".to_owned()],
+        ..CRITERIA
+    };
+    let verdict = Verdict::decide(&history, &[fault(true, None)], &[], &criteria);
+    expect![[r#"
+        VIOLATION
+        - node 2: the task "bumper" panicked: why"#]]
+    .assert_eq(&verdict.to_string());
 }
 
 #[test]
