@@ -2,8 +2,8 @@
 //!
 //! While a memory is sent to another node, calls go on changing it. What they change is sent again.
 
-/// The numbers of changed slots. They are taken in ascending order, in passes: one that is noted behind the place
-/// where the pass is comes in the next pass.
+/// The numbers of changed slots. They are taken in ascending order, in passes. A slot that is noted behind the pass's
+/// position is taken in the next pass.
 #[derive(Debug, Default)]
 pub struct ChangedSlots {
     /// A bit for each slot.

@@ -1,8 +1,8 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first chunk comes
-//! from its record, which was read after this term's lift or inheritance was applied, or from a bump; or it was
-//! inherited.
+//! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first
+//! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or
+//! it was inherited.
 
 mod first_touch;
 mod settling;
@@ -231,8 +231,8 @@ impl Memory {
     pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.is_abandoned() {
-            // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only be
-            // skipped. Without its shard, the call is told that this node leads no more.
+            // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
+            // be skipped. Without its shard, the call is told that this node leads no more.
             drop(std::mem::take(&mut *shard));
             return None;
         }

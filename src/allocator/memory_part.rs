@@ -14,8 +14,8 @@ use super::{
 };
 use crate::sequence::{MemoryDigest, NamespaceId, SectionId};
 
-/// The format of a memory on its way: the types of this file, how many shards there are, and how keys are hashed. Another
-/// release may have another one.
+/// The format of a memory on its way: the types of this file, how many shards there are, and how keys are hashed.
+/// Another release may have another one.
 pub const MEMORY_FORMAT: u32 = 1;
 
 /// What the receiver must know of the sender's memory before its first part.
@@ -29,7 +29,7 @@ pub struct MemoryHeader {
     pub format: u32,
 }
 
-/// Changes of some shards. What follows in a later part, or further back, is newer.
+/// Changes of some shards. Later entries, and later parts, are newer.
 pub type MemoryPart = Vec<(u32, ShardChanges)>;
 
 /// Changes of one shard.
@@ -73,7 +73,7 @@ pub struct SharedKeyChange {
 pub struct SharedSectionChange {
     /// Its number.
     pub number: SlotNumber<SectionId>,
-    /// The rest of it.
+    /// Its step and its limits.
     pub section: WholeSection,
 }
 
@@ -113,7 +113,7 @@ pub struct WholeSection {
 
 /// The digest of what was sent, or has arrived, so far.
 pub struct Digest {
-    messages: u64,
+    parts: u64,
     crc: crc32fast::Hasher,
 }
 
@@ -123,19 +123,19 @@ impl Digest {
         let mut crc = crc32fast::Hasher::new();
         crc.update(&header.term.to_le_bytes());
         crc.update(&header.seed.to_le_bytes());
-        Digest { messages: 0, crc }
+        Digest { parts: 0, crc }
     }
 
     /// Adds the next part.
     pub fn add(&mut self, part: &[u8]) {
-        self.messages += 1;
+        self.parts += 1;
         self.crc.update(part);
     }
 
     /// The digest.
     pub fn value(&self) -> MemoryDigest {
         MemoryDigest {
-            messages: self.messages,
+            parts: self.parts,
             checksum: self.crc.clone().finalize(),
         }
     }

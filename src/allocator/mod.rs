@@ -28,19 +28,19 @@
 //! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
-//! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses the leadership drops it whole, so a
-//! late answer to a proposal of an old term finds nothing to write to.
+//! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
+//! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
 //!
 //! # A handover
 //!
-//! `memory_sender.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
-//! Tables note which slots are changed (`changed_slots.rs`). `memory_part.rs` is what travels. `inheritance.rs` builds the
-//! same tables on the other node.
+//! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
+//! Tables note which slots are changed (`changed_slots.rs`). `memory_part.rs` is what travels. `inheritance.rs`
+//! builds the same tables on the other node.
 //!
-//! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a
-//! first touch, and for `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
-//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`, `owned.rs`,
-//! `refill.rs`, `section.rs`, `segments.rs`.
+//! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
+//! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
+//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`,
+//! `owned.rs`, `refill.rs`, `section.rs`, `segments.rs`.
 //!
 //! # Limits
 //!
@@ -67,7 +67,7 @@ mod inheritance;
 mod key_table;
 mod memory;
 mod memory_part;
-mod memory_sender;
+mod memory_reader;
 mod own_keys;
 mod own_slot;
 mod owned;
@@ -88,6 +88,6 @@ mod transcript;
 pub use fence::FenceKind;
 pub use inheritance::{Inheritance, NotInherited};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
-pub use memory_sender::{MemorySender, NotSent};
+pub use memory_reader::{MemoryReader, NotSent};
 pub use shard::Footprint;
 pub use term::{NextError, NextMany, Term};

@@ -21,7 +21,7 @@ use crate::{
 
 /// How long a term goes on before it settles anything: a new leader has enough to do.
 const START: Duration = Duration::from_secs(2);
-/// How long a round takes, unless there are more sections than [`ENTRY_SECTIONS_MAX`] in each entry settle.
+/// How long a round takes at most for up to 1 280 000 sections, without the time of its entries.
 const ROUND: Duration = Duration::from_secs(25);
 /// The time between two entries.
 const PACE: Duration = Duration::from_millis(10);

@@ -56,7 +56,7 @@ pub enum SectionPlace {
 /// How much a memory, or a part of it, holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Keys that were asked for in this term.
+    /// Keys that were asked for in this term, and in those whose memory it inherited.
     pub keys: usize,
     /// Their sections.
     pub sections: usize,

@@ -19,7 +19,7 @@ use super::{
     held::{Delivery, Held, Taken},
     inheritance::Inheritance,
     memory::{Memory, Need, Place},
-    memory_sender::MemorySender,
+    memory_reader::MemoryReader,
     pending::Answer,
     record_reader, settler,
     shard::Footprint,
@@ -74,8 +74,9 @@ pub struct NextMany {
 }
 
 impl Term {
-    /// Opens the allocator of the term that `lease` belongs to, with the memory that it inherits, or an empty one. The
-    /// number of its lift is `lift`. What gave the term its chunks, the lift or the inheritance, is applied on this node.
+    /// Opens the allocator of the term that `lease` belongs to, with the memory that it inherits, or an empty one.
+    /// The number of its lift is `lift`. What gave the term its chunks, the lift or the inheritance, is applied on
+    /// this node.
     pub fn open(
         group: Arc<Group>,
         lease: Arc<TermLease>,
@@ -243,8 +244,8 @@ impl Term {
         Ok((last > 0).then_some(last))
     }
 
-    /// How much the term's memory holds. May block for as long as a handover looks at all keys of a
-    /// shard: do not call it on a worker of the runtime.
+    /// How much the term's memory holds. May block for as long as a handover that gives numbers back looks at all keys
+    /// of a shard: do not call it on a worker of the runtime.
     pub fn footprint(&self) -> Footprint {
         self.memory.shards().footprint()
     }
@@ -260,8 +261,8 @@ impl Term {
     }
 
     /// Begins to send the term's memory to the node that is to lead next. The term goes on.
-    pub fn send_memory(&self) -> MemorySender {
-        MemorySender::new(self.memory.clone(), self.group.store().blocking())
+    pub fn read_memory(&self) -> MemoryReader {
+        MemoryReader::new(self.memory.clone(), self.group.store().blocking())
     }
 
     /// Closes the term for good. Waits for the calls that have taken their numbers, and for all that the term writes;

@@ -49,7 +49,7 @@ enum Subcommands {
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(status::Status),
-    /// Transfer the leadership to another node; no number is skipped
+    /// Transfer the leadership to another node; no number is skipped if it takes the memory
     Transfer(node::Transfer),
     /// Add, promote, move and remove nodes
     Node(node::Node),

@@ -82,7 +82,7 @@ label! {
         election,
         /// Until the first entry of its term was applied here.
         entry,
-        /// Until its lift was applied and its allocator open.
+        /// Until its lift, or its inheritance, was applied and its allocator open.
         opening,
         /// Until a request was answered from the allocator. 0 before that.
         answer,
@@ -215,7 +215,8 @@ metrics! {
         /// Requests refused because waiting requests and answers held too much memory.
         requests_refused: Counter,
 
-        /// Keys in the memory of this node as leader: all keys requested in its term.
+        /// Keys in the memory of this node as leader: all keys requested in its term, and in the terms whose memory
+        /// it inherited.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,

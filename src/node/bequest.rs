@@ -99,7 +99,8 @@ impl NodeContext {
         self.log_bequest(term, heir, digest).await
     }
 
-    /// Opens the stream, and sends the memory while the term serves. Then checks that the heir can still take over, and has the log.
+    /// Opens the stream, and sends the memory while the term serves. Then checks that the heir can still take over, and
+    /// has the log.
     async fn send_memory(&self, term: &Term, heir: NodeId) -> Result<MemoryStream, SendFailed> {
         let stall_max = self.election_timeouts(STALL_TIMEOUTS);
         let mut stream = MemoryStream::open(self, term, heir, stall_max);
@@ -130,8 +131,8 @@ impl NodeContext {
         let logged = timeout(limit, logging).await;
         if let Err(why) = logged.unwrap_or_else(|_| Err(format!("it takes longer than {limit:?}")))
         {
-            // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none is
-            // repeated.
+            // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none
+            // is repeated.
             tracing::warn!(why, "the memory may not have been left to the successor");
             return MemoryFate::Lost;
         }

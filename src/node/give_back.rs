@@ -1,5 +1,5 @@
-//! Gives the numbers that a closed term has not used back, for whoever leads next: its ceilings and its lift. For a term
-//! whose memory no successor takes.
+//! A closed term, whose memory no successor takes, gives back what it has not used: the rest of its chunks, and its
+//! lift.
 //!
 //! Invariant: the lift is given back only if every section that the term touched is trimmed.
 
@@ -64,6 +64,10 @@ impl NodeContext {
         // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
         // were not trimmed, the next lift would give its chunk a second time.
         if term.lease().is_void() {
+            tracing::info!(
+                term = term.term(),
+                "the term is lost; its lift is not given back"
+            );
             return false;
         }
         let give_back = Command::Bequeath(Bequest::Lift);

@@ -27,19 +27,21 @@ use crate::{
     sequence::NodeId,
 };
 
-/// How often the memory is sent, if it did not arrive and the term still serves.
+/// How many times at most the memory is sent, if it did not arrive and the term still serves. The second time it goes
+/// to another voter, if there is one.
 const ATTEMPTS: u32 = 2;
 
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
 impl NodeContext {
-    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. If `to`
-    /// cannot be reached any more when its memory was to be sent, another voter takes over.
+    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. If that
+    /// one cannot take over, another voter may.
     ///
     /// # Errors
     /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
-    /// - ABORTED if a handover to another node was under way, and is over.
+    /// - ABORTED if another node than `to` leads now: `to` could not take over, or a handover to another node was under
+    ///   way.
     /// - UNAVAILABLE if this node does not lead, or no node took over in time.
     /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(
@@ -59,17 +61,19 @@ impl NodeContext {
             Ok(Some(successor))
         })?;
         let now = handover.clone().outcome(deadline).await?;
-        match (to, leader_of(&now)) {
-            (Some(to), leader) if leader != Some(to) && handover.successor != Some(to) => {
-                Err(Status::aborted(format!(
-                    "a handover to another node was under way; {} now, in term {}: ask again for node \
-                     {to}",
-                    leader.map_or("nobody leads".to_owned(), |id| format!("node {id} leads")),
-                    now.term
-                )))
-            }
-            _ => Ok(now),
-        }
+        let leader = leader_of(&now);
+        let Some(to) = to.filter(|to| leader != Some(*to)) else {
+            return Ok(now);
+        };
+        let why = match handover.successor == Some(to) {
+            true => format!("node {to} could not take over"),
+            false => "a handover to another node was under way".to_owned(),
+        };
+        let leads = leader.map_or("nobody leads".to_owned(), |id| format!("node {id} leads"));
+        let term = now.term;
+        Err(Status::aborted(format!(
+            "{why}; {leads} now, in term {term}: see ratchet status, then ask again for node {to}"
+        )))
     }
 
     /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
@@ -115,11 +119,12 @@ impl NodeContext {
     ) -> HandoverOutcome {
         // At the end the term is closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
-        let Some(successor) = self.leave(&term, successor).await else {
+        let Some(successor) = self.bequeath_or_give_back(&term, successor).await else {
             return Ok(self.group.leadership().borrow().clone());
         };
         let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
-        // Raft ignores a transfer to a node whose log is behind. If this one does not catch up, others stand for election.
+        // Raft ignores a transfer to a node whose log is behind. If this one does not catch up, others stand for
+        // election.
         let election = Duration::from_millis(self.config.election_timeout_ms);
         self.group.has_whole_log(successor, election).await;
         match self.group.transfer(term.lease(), successor, patience).await {
@@ -136,7 +141,11 @@ impl NodeContext {
 
     /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
     /// numbers that it has not used to whoever comes. Returns who is to lead next.
-    async fn leave(&self, term: &Arc<Term>, successor: Option<NodeId>) -> Option<NodeId> {
+    async fn bequeath_or_give_back(
+        &self,
+        term: &Arc<Term>,
+        successor: Option<NodeId>,
+    ) -> Option<NodeId> {
         if is_planted(Bug::OpenDuringTransfer) {
             return successor;
         }
@@ -160,8 +169,11 @@ impl NodeContext {
                     false
                 }
             };
-            // It may have gone meanwhile.
-            successor = Some(self.fit_successor(term, heir));
+            // It may have gone meanwhile, or be about to stop.
+            successor = Some(match again || closed {
+                true => self.group.another_successor(term.term(), heir),
+                false => self.fit_successor(term, heir),
+            });
             if !again {
                 break;
             }

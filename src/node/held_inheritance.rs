@@ -1,5 +1,6 @@
-//! The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived whole. It
-//! is used by the next term that this node leads, or dropped once another node leads, or if no leader follows for 40 election timeouts.
+//! The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived
+//! whole. It is used by the next term that this node leads. It is dropped once another node leads, and `KEEP_TIMEOUTS`
+//! after it arrived.
 //!
 //! Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
 

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 
 use super::NodeContext;
 use crate::{
-    allocator::{MemorySender, NotSent, Term},
+    allocator::{MemoryReader, NotSent, Term},
     sequence::{MemoryDigest, NodeId},
 };
 
@@ -29,7 +29,7 @@ const SHRINKS_TO_PERCENT: usize = 75;
 
 /// A term's memory on its way to the successor.
 pub struct MemoryStream {
-    memory: MemorySender,
+    memory: MemoryReader,
     parts: mpsc::Sender<Vec<u8>>,
     /// The task that sends the parts. It returns what the receiver holds.
     sending: AbortOnDropHandle<Result<MemoryDigest, Status>>,
@@ -74,7 +74,7 @@ impl SendFailed {
 impl MemoryStream {
     /// Opens a stream for the memory of `term` to `heir`, which is given up if it takes no part for `stall_max`.
     pub fn open(node: &NodeContext, term: &Term, heir: NodeId, stall_max: Duration) -> Self {
-        let memory = term.send_memory();
+        let memory = term.read_memory();
         let (parts, queue) = mpsc::channel(QUEUE);
         let (group, header, number) = (node.group.clone(), memory.header(), term.term());
         let sending = async move {
@@ -94,8 +94,8 @@ impl MemoryStream {
         self.memory.changes()
     }
 
-    /// Sends the memory in passes while the term serves, until little of it has changed since the last one, or more than
-    /// three quarters as much as before.
+    /// Sends the memory in passes while the term serves. Ends after a pass of at most [`CHANGES_FEW`] changes, or of
+    /// more than three quarters as many as the pass before.
     ///
     /// # Errors
     /// [`SendFailed`], also if it takes longer than `limit`.

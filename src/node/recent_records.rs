@@ -3,7 +3,7 @@
 //! The state machine adds what it writes, with three gaps: what was written before the node was started, what came
 //! with a snapshot, and what the node's own terms wrote. The gaps are filled from the table, in the background.
 //!
-//! Invariant: no fill goes on while this node leads. Its term's memory has the keys.
+//! Invariant: no batch of a fill begins while this node leads. Its term's memory has the keys.
 
 use std::{future, sync::Arc, time::Duration};
 

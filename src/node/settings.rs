@@ -12,8 +12,8 @@ use crate::sequence::NodeId;
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
 
-/// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in
-/// brackets further clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
+/// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
+/// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
 /// range if it has one.
 macro_rules! for_each_setting {
     ($with:ident) => {
@@ -76,8 +76,8 @@ macro_rules! for_each_setting {
             /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
             "RATCHET_CONNECTION_IDLE_MS" [] =>
                 connection_idle_ms: u64 as u64 = 600_000, 1..=86_400_000;
-            /// How long a handover gives ceilings back, and how long a stopping node then waits for callers,
-            /// in milliseconds [default: 5000]
+            /// How long a handover may take to close the term, and to give numbers back, and how long a stopping node
+            /// then waits for callers, in milliseconds [default: 5000]
             "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
                 shutdown_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
             /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
@@ -90,11 +90,12 @@ macro_rules! for_each_setting {
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
             /// How much memory this node takes over from a leader that hands over to it, in MB (2^20 bytes), some
-            /// 50 bytes a key; a leader with more gives its numbers back instead, which takes longer [default: 2048]
+            /// 50 bytes a key; a leader with more gives its numbers back instead, which takes longer; 0: none
+            /// [default: 2048]
             "RATCHET_INHERIT_MEMORY_MAX_MB" [] =>
                 inherit_memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
             /// How long a leader that hands over may go on serving while it sends its memory to its successor, in
-            /// milliseconds [default: 30000]
+            /// milliseconds; 0: it sends none [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
         }

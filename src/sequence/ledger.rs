@@ -39,9 +39,9 @@ pub enum Bequest {
 /// Identifies a memory that was sent from node to node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryDigest {
-    /// How many messages it took.
-    pub messages: u64,
-    /// The CRC-32 of what identifies the term's memory, and of all messages, one after the other.
+    /// How many parts it had.
+    pub parts: u64,
+    /// The CRC-32 of what identifies the term's memory, and of all parts, one after the other.
     pub checksum: u32,
 }
 

@@ -140,12 +140,12 @@ impl Transport for LinkedTransport {
         self.over(address, PATIENCE, exchange).await
     }
 
-    async fn take_memory(
+    async fn send_memory(
         &self,
         address: &str,
         parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
-        let exchange = self.inner.take_memory(address, parts);
+        let exchange = self.inner.send_memory(address, parts);
         self.over(address, PATIENCE, exchange).await
     }
 

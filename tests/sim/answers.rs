@@ -78,8 +78,10 @@ impl Answers {
         Ok(())
     }
 
+    /// Checks that no number of a key was skipped. Keys start at 1, in steps of 1.
+    ///
     /// # Errors
-    /// If a number of a key was skipped: the greatest one is not as great as there were numbers.
+    /// If the greatest number of a key is not how many it got.
     pub fn check_no_gap(&self) -> Result<(), String> {
         let keys = self.greatest.iter().zip(&self.counts).enumerate();
         let mut gaps = keys.filter(|(_, (greatest, count))| greatest != count);
@@ -93,8 +95,10 @@ impl Answers {
         }
     }
 
+    /// Checks that no number was answered twice.
+    ///
     /// # Errors
-    /// If a number was answered twice.
+    /// If one was.
     pub fn check_unique(&mut self) -> Result<(), String> {
         self.ranges.sort_unstable();
         for pair in self.ranges.windows(2) {

@@ -56,7 +56,7 @@ const ALL: [Fault; 21] = [
     Fault::Shrink,
 ];
 
-/// Some kinds of faults. Every other run has handovers among them.
+/// Some kinds of faults. Half of the runs, at random, have handovers among them.
 pub fn some_kinds(rng: &mut StdRng) -> Vec<Fault> {
     let count = rng.random_range(2..=6);
     let mut kinds = Vec::from_iter(ALL.sample(rng, count).copied());

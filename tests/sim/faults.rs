@@ -11,8 +11,8 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     admin::Job,
-    blows::Blow,
     cluster::{Cluster, Condition},
+    delayed_faults::DelayedFault,
     disk::Mood,
     fault::Fault,
     network::{Host, Weather},
@@ -42,7 +42,7 @@ pub struct Faults {
     next: Duration,
     pause_ms: u64,
     remedies: Vec<(Duration, Remedy)>,
-    blows: Vec<(Duration, Blow)>,
+    delayed: Vec<(Duration, DelayedFault)>,
     usual: Weather,
     next_id: Host,
     /// None once the run is healed, so that the operators finish what they have begun.
@@ -64,7 +64,7 @@ impl Faults {
             next: start,
             pause_ms: rng.random_range(200..2_000),
             remedies: Vec::new(),
-            blows: Vec::new(),
+            delayed: Vec::new(),
             usual,
             next_id: founders + 1,
             jobs: Some(jobs),
@@ -87,8 +87,8 @@ impl Faults {
         for remedy in due(&mut self.remedies, now) {
             self.mend(cluster, remedy);
         }
-        for blow in due(&mut self.blows, now) {
-            self.hit(cluster, blow);
+        for fault in due(&mut self.delayed, now) {
+            self.strike_delayed(cluster, fault);
         }
         if more && now >= self.next {
             let kind = *self.kinds.choose(&mut self.rng).expect("some");
@@ -102,7 +102,7 @@ impl Faults {
     pub fn heal(&mut self, cluster: &mut Cluster<'_>) {
         cluster.world.trace.event(cluster.now(), "heal", "all");
         self.remedies.clear();
-        self.blows.clear();
+        self.delayed.clear();
         self.jobs = None;
         self.mend(cluster, Remedy::MendLinks);
         self.usual = Weather {
@@ -140,18 +140,20 @@ impl Faults {
         }
     }
 
-    fn hit(&mut self, cluster: &mut Cluster<'_>, blow: Blow) {
+    fn strike_delayed(&mut self, cluster: &mut Cluster<'_>, fault: DelayedFault) {
         let (world, now) = (cluster.world.clone(), cluster.now());
-        world.trace.event(now, "blow", format!("{blow:?}"));
-        match blow {
-            Blow::Crash(id) => self.crash(cluster, id),
-            Blow::Cut(one, other) => {
+        world
+            .trace
+            .event(now, "delayed fault", format!("{fault:?}"));
+        match fault {
+            DelayedFault::Crash(id) => self.crash(cluster, id),
+            DelayedFault::Cut(one, other) => {
                 self.part(cluster, &BTreeSet::from([one]), &BTreeSet::from([other]));
                 let lasting = self.rng.random_range(100..3_000);
                 self.remedy(now, lasting, Remedy::MendLinks);
             }
-            Blow::Transfer(asked) => self.have_done(Job::Transfer { asked, to: None }),
-            Blow::Stop(id) => cluster.world.stop(id, now),
+            DelayedFault::Transfer(asked) => self.have_done(Job::Transfer { asked, to: None }),
+            DelayedFault::Stop(id) => cluster.world.stop(id, now),
         }
     }
 
@@ -221,7 +223,8 @@ impl Faults {
                 self.slow_down(cluster, leader, &others_of(leader), by);
                 let after = Duration::from_millis(self.rng.random_range(2 * by..10 * by));
                 told = format!("{told} {leader} by {by} ms, after {after:?}");
-                self.blows.push((now + after, Blow::Crash(leader)));
+                self.delayed
+                    .push((now + after, DelayedFault::Crash(leader)));
                 self.remedy(now, lasting.max(1_000), Remedy::MendLinks);
             }
             Fault::CrashSome => {
@@ -326,10 +329,13 @@ impl Faults {
                         to: Some(heir),
                     }),
                 }
-                let blow = Blow::to_handover(&mut self.rng, leader, heir, &list);
-                let after = Duration::from_millis(Blow::after_ms(&mut self.rng));
-                told = format!("{told} of {leader} to {heir}: {blow:?} after {after:?}");
-                self.blows.push((now + after, blow));
+                world
+                    .trace
+                    .event(now, "handover to hit", format!("of {leader}"));
+                let then = DelayedFault::to_handover(&mut self.rng, leader, heir, &list);
+                let after = Duration::from_millis(DelayedFault::after_ms(&mut self.rng));
+                told = format!("{told} of {leader} to {heir}: {then:?} after {after:?}");
+                self.delayed.push((now + after, then));
             }
             Fault::Stop => {
                 let id = *[any, leader].choose(&mut self.rng).expect("two");

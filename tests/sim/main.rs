@@ -16,9 +16,9 @@
 
 mod admin;
 mod answers;
-mod blows;
 mod clock;
 mod cluster;
+mod delayed_faults;
 mod disk;
 mod fault;
 mod faults;
@@ -143,6 +143,7 @@ fn many_seeds() {
         "memory",
         "inheritance",
         "lift",
+        "handover to hit",
         "message twice",
         "message lost",
     ] {

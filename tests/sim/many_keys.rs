@@ -57,13 +57,13 @@ const CALM: Weather = Weather {
     late: 0,
 };
 
-/// Runs one seed with so many keys, on a fresh thread.
+/// Runs one seed with so many keys. Call it on a fresh thread.
 ///
 /// # Errors
-/// If the run violates the promise, panics, or shows nothing: why, the last events, and how to replay it.
+/// If the run violates the promise or panics: why, the last events, and how to replay it.
 pub fn run(seed: u64, keys: u32, loud: bool) -> Result<Report, String> {
-    let observed = observe("many_keys", seed, loud, |trace| simulate(seed, keys, trace));
-    observed.map_err(|why| format!("{why}with RATCHET_SIM_KEYS={keys}\n"))
+    let command = format!("RATCHET_SIM_KEYS={keys} cargo test --test sim -- many_keys");
+    observe(&command, seed, loud, |trace| simulate(seed, keys, trace))
 }
 
 /// What the parts of a run share.

@@ -33,8 +33,10 @@ fn remember_panics() {
     });
 }
 
+/// Checks that no task of this run has panicked.
+///
 /// # Errors
-/// If a task of this run has panicked.
+/// If one has.
 pub fn no_panic() -> Result<(), String> {
     PANICS.with_borrow(|panics| match panics.first() {
         Some(panic) => Err(panic.clone()),
@@ -42,12 +44,13 @@ pub fn no_panic() -> Result<(), String> {
     })
 }
 
-/// Has `simulate` run one seed, on a fresh thread. It returns how many calls were answered. `test` replays it.
+/// Has `simulate` run one seed, and return how many calls were answered. Call it on a fresh thread. `command` replays
+/// the seed.
 ///
 /// # Errors
 /// If it fails or panics: why, the last events, and how to replay it.
 pub fn observe(
-    test: &str,
+    command: &str,
     seed: u64,
     loud: bool,
     simulate: impl FnOnce(&Arc<Trace>) -> Result<usize, String>,
@@ -81,7 +84,7 @@ pub fn observe(
         }),
         Err(why) => Err(format!(
             "seed {seed}: {why}\n\nwhat happened last:\n{}\nsee it again with:\n  \
-             RATCHET_SIM_SEED={seed} cargo test --test sim -- {test} --nocapture\n",
+             RATCHET_SIM_SEED={seed} {command} --nocapture\n",
             trace.tail()
         )),
     }

@@ -27,13 +27,13 @@ const HEALING_MAX: Duration = Duration::from_secs(10);
 /// A run in which fewer calls were answered shows nothing.
 const ANSWERS_MIN: usize = 30;
 
-/// Runs one seed, on a fresh thread.
+/// Runs one seed. Call it on a fresh thread.
 ///
 /// # Errors
 /// If the run violates the promise, panics, or shows nothing: why, the last events, and how to replay it.
 pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
     let record = Arc::new(Record::default());
-    observe("one_seed", seed, loud, |trace| {
+    observe("cargo test --test sim -- one_seed", seed, loud, |trace| {
         simulate(seed, trace, &record)?;
         Ok(record.answered())
     })

@@ -99,7 +99,7 @@ impl Transport for SimTransport {
             .await
     }
 
-    async fn take_memory(
+    async fn send_memory(
         &self,
         address: &str,
         parts: BoxStream<'static, MemoryPart>,
@@ -116,7 +116,7 @@ impl Transport for SimTransport {
         let lost = || Status::unavailable("the link broke");
         let answer = answers.next().await.ok_or_else(lost)?;
         if let Ok(memory) = &answer {
-            let text = format!("from {} to {}, {} parts", link.0, link.1, memory.messages);
+            let text = format!("from {} to {}, {} parts", link.0, link.1, memory.parts);
             self.network.trace().event(clock::now(), "memory", text);
         }
         answer

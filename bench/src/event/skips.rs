@@ -32,8 +32,8 @@ impl Counters {
         Ok(Counters(nodes))
     }
 
-    /// What was counted since `before`. The processes of the nodes `ended` are new since then: what the old ones counted
-    /// after `before` is not known.
+    /// What was counted since `before`. The processes of the nodes `ended` are new since then: what the old ones
+    /// counted after `before` is not known.
     pub fn since(&self, before: &Counters, ended: &[u64]) -> Skips {
         let mut all = Skips::new();
         for (node, skips) in &self.0 {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     allocator::{
-        memory_sender::read_part,
+        memory_reader::read_part,
         pending::{Answer, Served},
         shard::{SectionPlace, Shard},
     },

@@ -39,7 +39,8 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
     /// Takes in changes of shard number `shard` that were sent in this order. Tells `note_new` the keys that are new.
     ///
     /// # Errors
-    /// [`DamagedPart`] if the hasher finds a key in another shard, a slot is unknown, or a section's limits are out of order.
+    /// [`DamagedPart`] if the hasher finds a key in another shard, a slot is unknown, or a section's limits are out
+    /// of order.
     pub fn apply_changes(
         &mut self,
         (hasher, shard): (&Hasher, u32),

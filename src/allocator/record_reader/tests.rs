@@ -140,8 +140,8 @@ async fn a_record_that_cannot_be_read_ends_the_term() {
     assert!(reading.reader.is_closed(), "nobody listens any more");
 }
 
-/// By hand: `cargo test --release --lib records_are_read -- --ignored --nocapture`. The database is opened again, so that
-/// nothing is in its cache.
+/// By hand: `cargo test --release --lib records_are_read -- --ignored --nocapture`. The database is opened again, so
+/// that nothing is in its cache.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it measures"]
 async fn how_fast_records_are_read() {

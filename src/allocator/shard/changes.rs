@@ -48,8 +48,8 @@ impl Shard {
         None
     }
 
-    /// Takes in changes of shard number `shard` that were sent in this order. The shard must have no calls yet. Raises `sections_needed` to the
-    /// number of shared sections that its keys refer to.
+    /// Takes in changes of shard number `shard` that were sent in this order. The shard must have no calls yet.
+    /// Raises `sections_needed` to the number of shared sections that its keys refer to.
     ///
     /// # Errors
     /// [`DamagedPart`] if they do not fit what was sent before, or the hasher finds a key in another shard.

@@ -58,7 +58,8 @@ impl SharedKeys {
     /// Takes in changed sections of shard number `shard` that were sent in this order.
     ///
     /// # Errors
-    /// [`DamagedPart`] if the hasher finds a section in another shard, a section is unknown, or its limits are out of order.
+    /// [`DamagedPart`] if the hasher finds a section in another shard, a section is unknown, or its limits are out of
+    /// order.
     pub fn apply_section_changes(
         &mut self,
         (hasher, shard): (&Hasher, u32),

@@ -222,15 +222,15 @@ impl Group {
         });
     }
 
-    /// The node is about to stop: its term may end without another one. It stands for election no more: with a vote for
-    /// itself it would depose, after its restart, whoever leads by then.
+    /// The node is about to stop: its term may end without another one. It stands for election no more, nor takes the
+    /// leadership over: with a vote for itself it would depose, after its restart, whoever leads by then.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
         self.raft.runtime_config().elect(false);
     }
 
     /// True once the node is about to stop.
-    pub(super) fn is_retiring(&self) -> bool {
+    pub(in crate::consensus) fn is_retiring(&self) -> bool {
         self.retiring.load(Acquire)
     }
 

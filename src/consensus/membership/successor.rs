@@ -18,35 +18,45 @@ impl Group {
     /// [`ProposeError::Refused`] if `wanted` is not a member, is a learner, or was not heard; or if no
     /// other voter was heard.
     pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, ProposeError> {
-        let now = self.lease.now();
-        let heard = |id: NodeId| {
-            self.lease
-                .last_ack(term, id)
-                .is_some_and(|sent| now.since(sent) < self.follower_lease())
+        let Some(wanted) = wanted else {
+            let nobody = "no other voter answers; there is nobody to lead instead";
+            return self.longest_log(term, None).ok_or_else(|| refused(nobody));
         };
+        let nodes = self.nodes();
+        let node = nodes.iter().find(|node| node.id == wanted);
+        let Some(node) = node.filter(|node| node.id != self.node()) else {
+            return Err(refused(format!("node {wanted} is not a member")));
+        };
+        if !node.voter {
+            return Err(refused(format!(
+                "node {wanted} is a learner; promote it first: ratchet node promote {wanted}"
+            )));
+        }
+        if !self.is_heard(term, wanted) {
+            return Err(refused(format!(
+                "node {wanted} does not answer; see ratchet status, then choose another node"
+            )));
+        }
+        Ok(wanted)
+    }
+
+    /// As [`Group::successor`], if `failed` could not take over: another voter, or `failed` again if there is no other.
+    pub fn another_successor(&self, term: u64, failed: NodeId) -> NodeId {
+        self.longest_log(term, Some(failed)).unwrap_or(failed)
+    }
+
+    /// The voter with the longest log among those that were heard, but for this node and `excluded`.
+    fn longest_log(&self, term: u64, excluded: Option<NodeId>) -> Option<NodeId> {
         let mut others = self.nodes();
-        others.retain(|node| node.id != self.node());
-        if let Some(wanted) = wanted {
-            let Some(node) = others.iter().find(|node| node.id == wanted) else {
-                return refuse(format!("node {wanted} is not a member"));
-            };
-            if !node.voter {
-                return refuse(format!(
-                    "node {wanted} is a learner; promote it first: ratchet node promote {wanted}"
-                ));
-            }
-            if !heard(wanted) {
-                return refuse(format!(
-                    "node {wanted} does not answer; see ratchet status, then choose another node"
-                ));
-            }
-            return Ok(wanted);
-        }
-        let candidates = others.iter().filter(|node| node.voter && heard(node.id));
-        match candidates.max_by_key(|node| node.log_index) {
-            Some(node) => Ok(node.id),
-            None => refuse("no other voter answers; there is nobody to lead instead".to_owned()),
-        }
+        others.retain(|node| node.voter && node.id != self.node() && Some(node.id) != excluded);
+        let heard = others.iter().filter(|node| self.is_heard(term, node.id));
+        heard.max_by_key(|node| node.log_index).map(|node| node.id)
+    }
+
+    /// True if a node was heard within a follower lease.
+    fn is_heard(&self, term: u64, id: NodeId) -> bool {
+        let last_ack = self.lease.last_ack(term, id);
+        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.follower_lease())
     }
 }
 
@@ -70,6 +80,6 @@ impl Group {
     }
 }
 
-fn refuse(why: String) -> Result<NodeId, ProposeError> {
-    Err(ProposeError::Refused(why))
+fn refused(why: impl Into<String>) -> ProposeError {
+    ProposeError::Refused(why.into())
 }

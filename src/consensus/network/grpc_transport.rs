@@ -150,7 +150,7 @@ impl Transport for GrpcTransport {
         Ok(answer.into_inner())
     }
 
-    async fn take_memory(
+    async fn send_memory(
         &self,
         address: &str,
         parts: BoxStream<'static, MemoryPart>,

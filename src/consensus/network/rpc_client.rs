@@ -85,12 +85,12 @@ impl RpcClient {
     }
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
-    pub async fn take_memory(
+    pub async fn send_memory(
         &self,
         parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let address = self.address();
-        self.transport.take_memory(&address, parts).await
+        self.transport.send_memory(&address, parts).await
     }
 
     /// Refuses a term in an answer that no honest node has come to: Raft would adopt it.

@@ -50,7 +50,7 @@ pub trait Transport: Send + Sync + 'static {
     ) -> Result<RaftReply, Status>;
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
-    async fn take_memory(
+    async fn send_memory(
         &self,
         address: &str,
         parts: BoxStream<'static, MemoryPart>,

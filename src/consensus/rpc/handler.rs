@@ -101,6 +101,9 @@ impl Group {
     ) -> Result<Vec<u8>, Status> {
         let from = *request.from_leader();
         self.check_vote(header, &from, true)?;
+        if self.is_retiring() {
+            return Err(Status::unavailable(format!("node {} stops", self.node())));
+        }
         let state = self.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = state.map_err(stopped)?;
         if known != from {

@@ -1,5 +1,5 @@
-//! A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. What it holds
-//! is decided above.
+//! A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. What it
+//! holds is decided above.
 //!
 //! Invariant: a memory comes from the leader that the receiver follows.
 
@@ -66,10 +66,10 @@ impl Group {
             header: None,
             payload: payload.into(),
         });
-        let reply = client.take_memory(stream::iter([first]).chain(parts).boxed());
+        let reply = client.send_memory(stream::iter([first]).chain(parts).boxed());
         let reply = reply.await?;
         Ok(MemoryDigest {
-            messages: reply.messages,
+            parts: reply.parts,
             checksum: reply.checksum,
         })
     }

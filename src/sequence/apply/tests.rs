@@ -198,7 +198,7 @@ fn what_a_term_left_is_written_by_the_heir_alone() {
     let mut table = with_book();
     run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
     let digest = MemoryDigest {
-        messages: 1,
+        parts: 1,
         checksum: 2,
     };
     let bequest = Bequest::Memory { heir: 2, digest };

@@ -3,7 +3,7 @@
 use super::*;
 
 const DIGEST: MemoryDigest = MemoryDigest {
-    messages: 7,
+    parts: 7,
     checksum: 0xC0FFEE,
 };
 

@@ -222,7 +222,7 @@ fn an_unapplied_lift_counts() {
 #[test]
 fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     let digest = MemoryDigest {
-        messages: 1,
+        parts: 1,
         checksum: 1,
     };
     let bequest = Bequest::Memory { heir: 2, digest };

@@ -43,7 +43,7 @@ const PARTS: usize = 64;
 pub struct RecentRecords {
     parts: Vec<Mutex<Part>>,
     hasher: DefaultHashBuilder,
-    /// The term that this node leads; 0 for none.
+    /// The last term that this node led; 0 for none.
     own_term: AtomicU64,
     cleared: ordered_watch::Sender<u64>,
 }

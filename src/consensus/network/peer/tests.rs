@@ -79,7 +79,7 @@ impl Transport for HeldAnswers {
         })
     }
 
-    async fn take_memory(
+    async fn send_memory(
         &self,
         _address: &str,
         _parts: BoxStream<'static, MemoryPart>,

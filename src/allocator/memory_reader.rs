@@ -40,7 +40,7 @@ pub enum NotSent {
 }
 
 /// Reads a term's memory, to be sent. While it lives, the memory tracks its changes.
-pub struct MemorySender {
+pub struct MemoryReader {
     memory: Arc<Memory>,
     work: BlockingExecutor,
     digest: Digest,
@@ -50,14 +50,14 @@ pub struct MemorySender {
     changes: usize,
 }
 
-impl MemorySender {
+impl MemoryReader {
     /// Begins to track the changes of `memory`.
     pub(super) fn new(memory: Arc<Memory>, work: BlockingExecutor) -> Self {
         memory
             .shards()
             .each()
             .for_each(|mut shard| shard.track_changes(true));
-        MemorySender {
+        MemoryReader {
             digest: Digest::new(&header_of(&memory)),
             memory,
             work,
@@ -107,7 +107,7 @@ impl MemorySender {
     }
 }
 
-impl Drop for MemorySender {
+impl Drop for MemoryReader {
     fn drop(&mut self) {
         let shards = self.memory.shards();
         shards

@@ -11,8 +11,8 @@ use crate::{
     proto::peer::{MemoryPart, MemoryReply},
 };
 
-/// For how many election timeouts, and `shutdown_timeout_ms`, this node waits for the next part of a memory. The sender
-/// closes its term before the last parts.
+/// This node waits for the next part of a memory for so many election timeouts and `shutdown_timeout_ms`: before the
+/// last parts the sender closes its term.
 const PART_TIMEOUTS: u64 = 30;
 
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.
@@ -23,9 +23,9 @@ impl NodeContext {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a part is missing or damaged. FAILED_PRECONDITION if it is not from the leader that this
-    /// node follows, or in another format. RESOURCE_EXHAUSTED if it needs more than `inherit_memory_max_mb`. ABORTED if another one begins to
-    /// arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this node stops. INTERNAL if a
-    /// part makes it panic.
+    /// node follows, or in another format. RESOURCE_EXHAUSTED if it needs more than `inherit_memory_max_mb`. ABORTED
+    /// if another one begins to arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this
+    /// node stops. INTERNAL if a part makes it panic.
     pub async fn take_memory(
         self: &Arc<Self>,
         mut parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
@@ -75,7 +75,7 @@ impl NodeContext {
             }
         });
         Ok(MemoryReply {
-            messages: digest.messages,
+            parts: digest.parts,
             checksum: digest.checksum,
         })
     }
