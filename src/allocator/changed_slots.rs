@@ -2,6 +2,11 @@
 //!
 //! While a memory is sent to another node, calls go on changing it. What they change is sent again.
 
+/// One reader's tracking of a memory's changes. A change is taken once, so it must not go to a reader that was given up
+/// and whose last read comes late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tracking(pub u64);
+
 /// The numbers of changed slots. They are taken in ascending order, in passes. A slot that is noted behind the pass's
 /// position is taken in the next pass.
 #[derive(Debug, Default)]

@@ -233,7 +233,8 @@ impl Memory {
         if self.is_abandoned() {
             // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
             // be skipped. Without its shard, the call is told that this node leads no more.
-            drop(std::mem::take(&mut *shard));
+            let shard = std::mem::take(&mut *shard);
+            self.work.run_detached(move || drop(shard));
             return None;
         }
         let section = shard.section_id(place.section)?;

@@ -1,11 +1,12 @@
-//! Sends a term's memory to the node that is to lead next, while the term serves: in passes, each of what changed
-//! since the one before.
+//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves: in passes, each of what
+//! changed since the one before.
 //!
 //! Invariant: a pass that is made after no number can be taken any more brings the receiver to the memory's last state.
 
 use std::sync::Arc;
 
 use super::{
+    changed_slots::Tracking,
     hasher::SHARDS,
     memory::Memory,
     memory_part::{Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
@@ -44,6 +45,7 @@ pub struct MemoryReader {
     memory: Arc<Memory>,
     work: BlockingExecutor,
     digest: Digest,
+    tracking: Tracking,
     /// Where the pass is.
     shard: u32,
     /// How many changes were read.
@@ -53,11 +55,8 @@ pub struct MemoryReader {
 impl MemoryReader {
     /// Begins to track the changes of `memory`.
     pub(super) fn new(memory: Arc<Memory>, work: BlockingExecutor) -> Self {
-        memory
-            .shards()
-            .each()
-            .for_each(|mut shard| shard.track_changes(true));
         MemoryReader {
+            tracking: memory.shards().begin_tracking(),
             digest: Digest::new(&header_of(&memory)),
             memory,
             work,
@@ -76,11 +75,10 @@ impl MemoryReader {
     /// # Errors
     /// [`NotSent`]. [`NotSent::Lost`] also if the memory was abandoned at any time before the end of the pass.
     pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>, NotSent> {
-        let (memory, from) = (self.memory.clone(), self.shard);
-        let read = self
-            .work
-            .run(move || read_part(memory.shards(), from))
-            .await;
+        let (memory, tracking, from) = (self.memory.clone(), self.tracking, self.shard);
+        // This goes on even if nobody waits for it any more.
+        let reading = move || read_part(memory.shards(), tracking, from);
+        let read = self.work.run(reading).await;
         let (part, shard, changes) = read??;
         // Read after the part: the flag is set before the first shard is emptied.
         if self.memory.is_abandoned() {
@@ -109,10 +107,7 @@ impl MemoryReader {
 
 impl Drop for MemoryReader {
     fn drop(&mut self) {
-        let shards = self.memory.shards();
-        shards
-            .each()
-            .for_each(|mut shard| shard.track_changes(false));
+        self.memory.shards().end_tracking(self.tracking);
     }
 }
 
@@ -127,11 +122,12 @@ fn header_of(memory: &Memory) -> MemoryHeader {
 /// Some changes, from shard `shard` on, encoded; where to go on; how many there are.
 pub(super) fn read_part(
     shards: &Shards,
+    tracking: Tracking,
     mut shard: u32,
 ) -> Result<(Vec<u8>, u32, usize), CodecError> {
     let (mut part, mut count) = (MemoryPart::new(), 0);
     while shard < SHARDS && count < PART_CHANGES {
-        match shards.lock(shard).take_changes(LOCK_CHANGES) {
+        match shards.lock(shard).take_changes(tracking, LOCK_CHANGES) {
             Some(changes) => {
                 count += changes.len();
                 part.push((shard, changes));

@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    changed_slots::Tracking,
     hasher::Hasher,
     own_keys::OwnKeys,
     owned::Used,
@@ -40,6 +41,8 @@ pub struct Shard {
     unsettled: Vec<SectionPlace>,
     /// How many of them, from the front, were sent to a successor.
     unsettled_sent: usize,
+    /// Who reads the shard's changes; `None` while they are not tracked.
+    tracking: Option<Tracking>,
 }
 
 /// Where a section is in its shard.

@@ -2,9 +2,12 @@
 //!
 //! Invariant: a key is always in the same shard, on every node that has the memory.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
+    changed_slots::Tracking,
     hasher::{Hasher, SHARDS, shard_of},
     shard::{Footprint, Shard},
 };
@@ -25,6 +28,8 @@ pub struct Shards {
     locked: Box<[Locked]>,
     hasher: Hasher,
     seed: u64,
+    /// How many trackings of changes have begun.
+    trackings: AtomicU64,
 }
 
 /// Empty shards, with a random seed.
@@ -41,6 +46,7 @@ impl Shards {
             locked: (0..SHARDS).map(|_| Locked::default()).collect(),
             hasher: Hasher::new(seed),
             seed,
+            trackings: AtomicU64::new(0),
         }
     }
 
@@ -76,6 +82,20 @@ impl Shards {
     pub fn get_mut(&mut self, shard: u32) -> Option<(&mut Shard, &Hasher)> {
         let shard = self.locked.get_mut(shard as usize)?;
         Some((shard.0.get_mut(), &self.hasher))
+    }
+
+    /// Begins to track changes, with everything as changed. Ends any other tracking.
+    pub fn begin_tracking(&self) -> Tracking {
+        let tracking = Tracking(self.trackings.fetch_add(1, Relaxed));
+        self.each()
+            .for_each(|mut shard| shard.begin_tracking(tracking));
+        tracking
+    }
+
+    /// Ends a tracking, if it is the one in force.
+    pub fn end_tracking(&self, tracking: Tracking) {
+        self.each()
+            .for_each(|mut shard| shard.end_tracking(tracking));
     }
 
     /// How much they hold. Takes the lock of each shard for a moment.

@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    memory_stream::{MemoryStream, SendFailed},
+    memory_stream::{MemoryStream, Refusal, SendFailed},
 };
 use crate::{
     allocator::Term,
@@ -38,12 +38,9 @@ pub(super) enum MemoryFate {
     /// It is lost, or nobody knows whether it was left to the successor. The term has no further entry.
     Lost,
     /// It was not sent, and the term serves as before.
-    Kept {
-        /// True if another attempt may succeed.
-        again: bool,
-    },
+    Kept(Refusal),
     /// The term is closed, and its memory was not left to anybody.
-    Closed,
+    Closed(Refusal),
 }
 
 impl NodeContext {
@@ -66,8 +63,7 @@ impl NodeContext {
             Ok(stream) => stream,
             Err(why) => {
                 not_sent(&why);
-                let again = why.is_transient();
-                return MemoryFate::Kept { again };
+                return MemoryFate::Kept(why.refusal());
             }
         };
         self.show_phase(Phase::send, began);
@@ -84,7 +80,7 @@ impl NodeContext {
             Ok(digest) => digest,
             Err(why) => {
                 not_sent(&why);
-                return MemoryFate::Closed;
+                return MemoryFate::Closed(why.refusal());
             }
         };
         self.show_phase(Phase::last_changes, closed);

@@ -10,37 +10,57 @@ use tokio::time::Instant;
 use super::NodeContext;
 use crate::{
     allocator::Term,
-    sequence::{Bequest, Command, Outcome},
+    sequence::{Bequest, Command, Outcome, Trim},
 };
 
 /// How many sections one log entry trims at most.
 const ENTRY_SECTIONS_MAX: usize = 8_192;
+
+/// No machine trims so many sections a millisecond. With more, the attempt would cost memory and time for nothing.
+const SECTIONS_PER_MS_MAX: usize = 1_000;
 
 /// After so many entries it is known how long they take.
 const PACE_KNOWN_AFTER: u32 = 8;
 
 impl NodeContext {
     /// Lowers each ceiling of a closed term to the highest number used, and gives the term's lift back. Takes at most
-    /// `shutdown_timeout_ms`. False if not all was given back: the rest is skipped, as after a crash.
+    /// `shutdown_timeout_ms`, once it is known what was used. False if not all was given back: the rest is skipped, as
+    /// after a crash.
     pub(super) async fn give_back(&self, term: &Arc<Term>) -> bool {
-        let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
-        let giving_back = self.give_back_until(term, Instant::now() + limit);
-        let given_back = tokio::time::timeout(limit, giving_back).await;
+        let (term_number, limit_ms) = (term.term(), self.config.shutdown_timeout_ms);
+        let sections = term.footprint().sections;
+        if sections as u64 > limit_ms.saturating_mul(SECTIONS_PER_MS_MAX as u64) {
+            tracing::warn!(
+                term = term_number,
+                sections,
+                limit_ms,
+                "so many ceilings cannot be given back within shutdown_timeout_ms; each of these sections may skip a \
+                 step"
+            );
+            return false;
+        }
+        let Some(trims) = term.list_trims().await else {
+            return false;
+        };
+        let limit = Duration::from_millis(limit_ms);
+        let logging = self.log_trims(term, &trims, Instant::now() + limit);
+        let given_back = tokio::time::timeout(limit, logging).await;
+        // There may be millions, each with a name.
+        let work = self.group.store().blocking();
+        work.run_detached(move || drop(trims));
         given_back.unwrap_or_else(|_| {
             tracing::warn!(
-                term = term.term(),
-                limit_ms = limit.as_millis(),
+                term = term_number,
+                limit_ms,
                 "not all ceilings could be given back in time; handing over without the rest"
             );
             false
         })
     }
 
-    /// Breaks off if it would not be done by `until`: half of it saves no number.
-    async fn give_back_until(&self, term: &Arc<Term>, until: Instant) -> bool {
-        let Some(trims) = term.list_trims().await else {
-            return false;
-        };
+    /// Logs the trims, and that the lift is given back. Breaks off if it would not be done by `until`: half of it saves
+    /// no number.
+    async fn log_trims(&self, term: &Arc<Term>, trims: &[Trim], until: Instant) -> bool {
         let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
         let all_entries = entries.len() as u32;
         for (done, entry) in (0..).zip(entries) {

@@ -18,10 +18,11 @@ use super::{
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
+    memory_stream::Refusal,
 };
 use crate::{
     allocator::Term,
-    consensus::ProposeError,
+    consensus::{ProposeError, TermLease},
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
     sequence::NodeId,
@@ -30,6 +31,9 @@ use crate::{
 /// How many times at most the memory is sent, if it did not arrive and the term still serves. The second time it goes
 /// to another voter, if there is one.
 const ATTEMPTS: u32 = 2;
+
+/// How many election timeouts a node that is told to stop waits for its own term to open.
+const OPENING_ELECTIONS: u64 = 10;
 
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
@@ -82,7 +86,7 @@ impl NodeContext {
     /// # Errors
     /// As [`NodeContext::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
-        let Some(term) = self.allocator.load_full() else {
+        let Some(term) = self.opened_term().await else {
             return Ok(());
         };
         let handover = self.begin_handover(&term, || {
@@ -94,6 +98,33 @@ impl NodeContext {
             Ok(Some(successor))
         })?;
         handover.outcome(deadline).await.map(drop)
+    }
+
+    /// The term that this node leads, once it is open. A term that does not open in time ends: others are to lead then.
+    /// `None` if this node leads none.
+    async fn opened_term(&self) -> Option<Arc<Term>> {
+        let mut changes = self.leadership_changes.subscribe();
+        let own = self.group.leadership().borrow().own.clone()?;
+        let opened = async {
+            loop {
+                changes.borrow_and_update();
+                let term = self.allocator.load_full();
+                let term = term.filter(|term| term.term() == own.term());
+                if term.is_some() || changes.changed().await.is_err() {
+                    return term;
+                }
+            }
+        };
+        let limit = Duration::from_millis(OPENING_ELECTIONS * self.config.election_timeout_ms);
+        let opened = tokio::select! {
+            biased;
+            term = tokio::time::timeout(limit, opened) => term.ok().flatten(),
+            () = own.wait_until(TermLease::is_void) => None,
+        };
+        if opened.is_none() {
+            own.void();
+        }
+        opened
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
@@ -154,7 +185,7 @@ impl NodeContext {
             let Some(heir) = successor else {
                 break;
             };
-            let again = match self.bequeath(term, heir).await {
+            let refusal = match self.bequeath(term, heir).await {
                 MemoryFate::Left => {
                     self.metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
@@ -163,18 +194,18 @@ impl NodeContext {
                     self.metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
-                MemoryFate::Kept { again } => again,
-                MemoryFate::Closed => {
+                MemoryFate::Kept(refusal) => refusal,
+                MemoryFate::Closed(refusal) => {
                     closed = true;
-                    false
+                    refusal
                 }
             };
             // It may have gone meanwhile, or be about to stop.
-            successor = Some(match again || closed {
-                true => self.group.another_successor(term.term(), heir),
-                false => self.fit_successor(term, heir),
+            successor = Some(match refusal {
+                Refusal::Transient => self.group.another_successor(term.term(), heir),
+                Refusal::Final => self.fit_successor(term, heir),
             });
-            if !again {
+            if closed || refusal == Refusal::Final {
                 break;
             }
         }

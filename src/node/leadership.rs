@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::NodeContext;
 use crate::{
     allocator::{Inheritance, Term},
-    consensus::TermLease,
+    consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
     sequence::{Bequest, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome},
@@ -122,18 +122,25 @@ impl NodeContext {
         lease: &TermLease,
         first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
-        let proposing = self.group.propose(lease.term(), first);
-        // A node that is cut off meanwhile would wait here, and not follow the leadership.
-        let proposed = tokio::select! {
-            biased;
-            proposed = proposing => proposed,
-            () = lease.wait_until(TermLease::is_void) => return None,
-        };
-        match proposed {
+        match self.propose_in(lease, first).await? {
             Ok(Outcome::Holds(lift)) => Some(Ok(lift)),
             Ok(Outcome::Refused(refused)) => Some(Err(refused)),
             Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
             Err(error) => self.end_without_chunks(lease, &error.to_string()),
+        }
+    }
+
+    /// Proposes an entry of the term. `None` if the term is lost: a node that is cut off meanwhile would wait, and not
+    /// follow the leadership.
+    async fn propose_in(
+        &self,
+        lease: &TermLease,
+        command: Command,
+    ) -> Option<Result<Outcome, ProposeError>> {
+        tokio::select! {
+            biased;
+            proposed = self.group.propose(lease.term(), command) => Some(proposed),
+            () = lease.wait_until(TermLease::is_void) => None,
         }
     }
 
@@ -158,11 +165,11 @@ impl NodeContext {
                 continue;
             }
             let name = config.name.clone();
-            match self
-                .group
-                .propose(lease.term(), Command::create_namespace(config))
-                .await
-            {
+            let create = Command::create_namespace(config);
+            let Some(created) = self.propose_in(lease, create).await else {
+                return;
+            };
+            match created {
                 Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),
                 Ok(outcome) => tracing::info!(name, ?outcome, "namespace not created"),
                 Err(error) => {

@@ -63,6 +63,9 @@ impl NodeContext {
             .map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
+        if self.leaving.is_cancelled() {
+            return Err(Status::unavailable("this node stops"));
+        }
         if !self.inheritance.keep(number, inheritance, digest) {
             return Err(given_up());
         }

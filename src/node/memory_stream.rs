@@ -57,16 +57,29 @@ pub enum SendFailed {
     Different(MemoryDigest, MemoryDigest),
 }
 
+/// What a successor that did not take a memory is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It cannot be reached, is too slow, or stops. Another attempt may succeed, and another voter is better.
+    Transient,
+    /// It has no room, or cannot read the memory. It can lead all the same.
+    Final,
+}
+
 impl SendFailed {
-    /// True if another attempt may succeed.
-    pub fn is_transient(&self) -> bool {
+    /// What the successor is good for.
+    pub fn refusal(&self) -> Refusal {
         match self {
-            SendFailed::Receiver(status) => matches!(
-                status.code(),
-                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted
-            ),
-            SendFailed::TooSlow(_) => true,
-            SendFailed::Memory(_) | SendFailed::Task(_) | SendFailed::Different(..) => false,
+            SendFailed::Receiver(status) => match status.code() {
+                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted => {
+                    Refusal::Transient
+                }
+                _ => Refusal::Final,
+            },
+            SendFailed::TooSlow(_) => Refusal::Transient,
+            SendFailed::Memory(_) | SendFailed::Task(_) | SendFailed::Different(..) => {
+                Refusal::Final
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     allocator::{
+        changed_slots::Tracking,
         memory_reader::read_part,
         pending::{Answer, Served},
         shard::{SectionPlace, Shard},
@@ -112,15 +113,22 @@ fn bump_section(
 /// What happens: numbers are taken, or a part is sent.
 #[derive(Debug, Clone)]
 enum Event {
-    Take { of: usize, key: u64, count: u64 },
+    Take {
+        of: usize,
+        key: u64,
+        count: u64,
+    },
     Send,
+    /// The reader is given up while a read of it is under way, and another one begins.
+    SendAnew,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let take = (0..3usize, 0..40u64, 1..30u64);
     let event = prop_oneof![
-        4 => take.prop_map(|(of, key, count)| Event::Take { of, key, count }),
-        1 => Just(Event::Send),
+        16 => take.prop_map(|(of, key, count)| Event::Take { of, key, count }),
+        4 => Just(Event::Send),
+        1 => Just(Event::SendAnew),
     ];
     prop::collection::vec(event, 0..200)
 }
@@ -135,6 +143,7 @@ fn with_key<R>(of: usize, key: u64, act: impl FnOnce(Key<'_>) -> R) -> R {
 /// A memory on its way.
 struct Sending<'a> {
     from: &'a Shards,
+    tracking: Tracking,
     /// The shard that the pass has come to.
     at: u32,
     digest: Digest,
@@ -143,9 +152,9 @@ struct Sending<'a> {
 
 impl<'a> Sending<'a> {
     fn begin(from: &'a Shards) -> Self {
-        from.each().for_each(|mut shard| shard.track_changes(true));
         Sending {
             from,
+            tracking: from.begin_tracking(),
             at: 0,
             digest: Digest::new(&header(from)),
             to: receiver(from),
@@ -154,7 +163,7 @@ impl<'a> Sending<'a> {
 
     /// Sends the next part. False at the end of a pass.
     fn send(&mut self) -> bool {
-        let Some(part) = next_part(self.from, &mut self.at) else {
+        let Some(part) = next_part(self.from, self.tracking, &mut self.at) else {
             return false;
         };
         self.digest.add(&part);
@@ -163,8 +172,8 @@ impl<'a> Sending<'a> {
     }
 }
 
-fn next_part(from: &Shards, at: &mut u32) -> Option<Vec<u8>> {
-    let (part, next, changes) = read_part(from, *at).expect("a part");
+fn next_part(from: &Shards, tracking: Tracking, at: &mut u32) -> Option<Vec<u8>> {
+    let (part, next, changes) = read_part(from, tracking, *at).expect("a part");
     *at = if changes == 0 { 0 } else { next };
     (changes > 0).then_some(part)
 }
@@ -201,6 +210,12 @@ proptest! {
             match event {
                 Event::Take { .. } => take(&mut world, &event),
                 Event::Send => drop(sending.send()),
+                Event::SendAnew => {
+                    let given_up = std::mem::replace(&mut sending, Sending::begin(&shards));
+                    let late = read_part(&shards, given_up.tracking, given_up.at).expect("a part");
+                    prop_assert_eq!(late.2, 0, "its changes are the other reader's");
+                    shards.end_tracking(given_up.tracking);
+                }
             }
         }
         // The rest of this pass, and one more.
@@ -265,11 +280,8 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
         }
     };
     take_of_each();
-    shards
-        .each()
-        .for_each(|mut shard| shard.track_changes(true));
-    let mut at = 0;
-    let part = next_part(&shards, &mut at).expect("a part");
+    let (tracking, mut at) = (shards.begin_tracking(), 0);
+    let part = next_part(&shards, tracking, &mut at).expect("a part");
     let mut small = Inheritance::begin(&header(&shards), 1_000, BlockingExecutor::Inline)
         .expect("the same release");
     let refused = small.take_part(&part);
@@ -298,9 +310,9 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
         "{refused:?}"
     );
     // The changes of a second pass, without the first one.
-    while next_part(&shards, &mut at).is_some() {}
+    while next_part(&shards, tracking, &mut at).is_some() {}
     take_of_each();
-    let part = next_part(&shards, &mut at).expect("a part");
+    let part = next_part(&shards, tracking, &mut at).expect("a part");
     let refused = receiver(&shards).take_part(&part);
     assert!(
         matches!(refused, Err(NotInherited::Damaged(_))),

@@ -5,21 +5,38 @@
 
 use super::{SectionPlace, Shard};
 use crate::allocator::{
+    changed_slots::Tracking,
     hasher::Hasher,
     memory_part::{DamagedPart, ShardChanges},
 };
 
 impl Shard {
-    /// Begins to track changes, with everything as changed, or ends it.
-    pub fn track_changes(&mut self, track: bool) {
-        self.ids.track_changes(track);
-        self.names.track_changes(track);
-        self.shared.track_changes(track);
+    /// Begins to track changes, with everything as changed. Ends any other tracking.
+    pub fn begin_tracking(&mut self, tracking: Tracking) {
+        self.track(Some(tracking));
+    }
+
+    /// Ends a tracking, if it is the one in force.
+    pub fn end_tracking(&mut self, tracking: Tracking) {
+        if self.tracking == Some(tracking) {
+            self.track(None);
+        }
+    }
+
+    fn track(&mut self, tracking: Option<Tracking>) {
+        self.ids.track_changes(tracking.is_some());
+        self.names.track_changes(tracking.is_some());
+        self.shared.track_changes(tracking.is_some());
         self.unsettled_sent = 0;
+        self.tracking = tracking;
     }
 
     /// The next changes of the pass, at most `limit`. `None` at the end of the pass; the next call begins another one.
-    pub fn take_changes(&mut self, limit: usize) -> Option<ShardChanges> {
+    /// `None` if `tracking` is not in force any more.
+    pub fn take_changes(&mut self, tracking: Tracking, limit: usize) -> Option<ShardChanges> {
+        if self.tracking != Some(tracking) {
+            return None;
+        }
         let sections = self.shared.take_section_changes(limit);
         let mut left = limit - sections.len();
         let ids = self.ids.take_changes(left);
