@@ -84,6 +84,28 @@ async fn keys_that_were_in_use_cost_the_next_leader_no_bump_and_one_step_each() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn keys_that_come_twice_in_the_next_leaders_first_message_get_their_numbers_in_order() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    take_of_each_key(&mut cluster.client(leader)).await;
+    let leader = lose_the_leader(&cluster).await;
+    // Half of the keys are new to the cluster.
+    let ids: Vec<u64> = (0..4 * KEYS).map(|place| place * 7 % (2 * KEYS)).collect();
+    let mut client = cluster.client(leader);
+    for _ in 0..2 {
+        let firsts = client.next_of_each(ids.clone()).await.expect("numbers");
+        let mut last = std::collections::HashMap::new();
+        for (id, first) in ids.iter().zip(firsts) {
+            let before = last.insert(id, first);
+            assert!(
+                before.is_none_or(|before| first == before + 1),
+                "{id}: {before:?}, {first}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_section_whose_record_is_not_in_memory_is_read_from_the_disk_and_costs_no_bump() {
     let cluster = Cluster::start(3, |config| config.recent_records_mb = 0).await;
     assert_warm(&cluster, FirstTouch::disk).await;

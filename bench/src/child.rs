@@ -4,7 +4,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -186,14 +186,25 @@ pub fn this_program() -> Result<PathBuf, Error> {
         .map_err(|error| Error::other(format!("cannot find this program: {error}")))
 }
 
-/// `count` free ports of this machine. Another process may take one before it is used.
+/// A loopback address that no other process is likely to use: it contains the process id. At 127.0.0.1 a free port is
+/// soon the port of somebody's outgoing connection. Where the system has no other loopback address: 127.0.0.1.
+fn own_ip() -> Ipv4Addr {
+    let process = std::process::id() % (35 * 256);
+    let own = Ipv4Addr::new(127, 220 + (process / 256) as u8, (process % 256) as u8, 1);
+    match TcpListener::bind((own, 0)) {
+        Ok(_) => own,
+        Err(_) => Ipv4Addr::LOCALHOST,
+    }
+}
+
+/// `count` free ports at a loopback address of this machine. Another process may take one before it is used.
 ///
 /// # Errors
 /// If the system has no free port.
 pub fn free_ports(count: usize) -> Result<Vec<SocketAddr>, Error> {
-    let bound: std::io::Result<Vec<TcpListener>> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect();
+    let ip = own_ip();
+    let bound: std::io::Result<Vec<TcpListener>> =
+        (0..count).map(|_| TcpListener::bind((ip, 0))).collect();
     let addresses = bound.and_then(|all| all.iter().map(TcpListener::local_addr).collect());
     addresses.map_err(|error| Error::other(format!("no free port: {error}")))
 }

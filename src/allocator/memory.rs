@@ -6,6 +6,7 @@
 
 mod first_touch;
 mod settling;
+mod take;
 
 use std::{
     sync::{
@@ -43,6 +44,12 @@ pub enum Need {
     /// It must be bumped.
     Bump,
 }
+
+/// Numbers of a key, or a promise of them; and what their section needs now, if it needs something.
+pub type AnswerAndNeed = (Answer, Option<(Place, Need)>);
+
+/// As [`AnswerAndNeed`], within a shard.
+type AnswerInShard = (Answer, Option<(SectionPlace, Need)>);
 
 /// Where a section is in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,67 +138,6 @@ impl Memory {
     /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
-    }
-
-    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
-    /// the section that needs something now.
-    #[inline]
-    pub fn take(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-    ) -> (Answer, Option<(Place, Need)>) {
-        let (hash, shard) = self.shards.find(namespace, key);
-        let mut locked = self.shards.lock(shard);
-        let (answer, need) = match locked.take(hash, namespace, key, count) {
-            Some((answer, place)) => {
-                let need = place.map(|place| (place, self.need_of(&locked, place, namespace)));
-                (answer, need)
-            }
-            None => self.take_first(&mut locked, hash, namespace, key, count),
-        };
-        (
-            answer,
-            need.map(|(section, need)| (Place { shard, section }, need)),
-        )
-    }
-
-    /// What the section at `place` needs, for which a bump is asked for.
-    #[cold]
-    fn need_of(&self, shard: &Shard, place: SectionPlace, namespace: &Namespace) -> Need {
-        // A call before this one may have been given up before the record was read, perhaps in the term before.
-        match shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
-            true => Need::Bump,
-            false => Need::Read,
-        }
-    }
-
-    /// The first call for a key in this term.
-    #[cold]
-    fn take_first(
-        &self,
-        shard: &mut Shard,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-    ) -> (Answer, Option<(SectionPlace, Need)>) {
-        let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
-        // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
-        let need = if is_new
-            && !self.is_abandoned()
-            && let Some(record) =
-                (self.view.recent_records()).find(&namespace.section_of(key), self.lift)
-        {
-            self.first_touch(shard, place, record, &namespace.config, Source::memory);
-            Need::Bump
-        } else {
-            self.need_of(shard, place, namespace)
-        };
-        let taken = shard.take(hash, namespace, key, count);
-        let (answer, place) = taken.expect("the key was added just now");
-        (answer, place.map(|place| (place, need)))
     }
 
     /// The identifier of the section at `place`. `None` if the memory was abandoned.

@@ -18,8 +18,9 @@ use super::{
     gate::Inside,
     held::{Delivery, Held, Taken},
     inheritance::Inheritance,
-    memory::{Memory, Need, Place},
+    memory::{AnswerAndNeed, Memory, Need, Place},
     memory_reader::MemoryReader,
+    next_many::NextMany,
     pending::Answer,
     record_reader, settler,
     shard::Footprint,
@@ -53,6 +54,9 @@ pub enum NextError {
     Store(#[from] StoreError),
 }
 
+/// How many keys of a message are looked up together, from the first one on that is new to the term.
+const LOOKED_UP_TOGETHER: usize = 512;
+
 /// One term's allocator.
 pub struct Term {
     memory: Arc<Memory>,
@@ -61,16 +65,6 @@ pub struct Term {
     bumper: mpsc::UnboundedSender<Request>,
     reader: mpsc::UnboundedSender<Place>,
     group: Arc<Group>,
-}
-
-/// The answer to a message that asks for numbers of many keys.
-#[derive(Debug, Default)]
-pub struct NextMany {
-    /// The first number of each key, in the order of the keys. 0 for a key that got none.
-    pub firsts: Vec<u64>,
-    /// The places of the keys that got none because the namespace's numbers are used up, and how many
-    /// numbers each key has left.
-    pub exhausted: Vec<(usize, u64)>,
 }
 
 impl Term {
@@ -179,13 +173,31 @@ impl Term {
         };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
-        for place in 0..keys {
-            let (key, count) = ask(place);
+        let mut note = |place, count, taken| {
             answer.firsts.push(0);
-            match self.take(namespace, key, count) {
+            match taken {
                 Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
                 Answer::Later(later) => waiting.push((place, count, later)),
             }
+        };
+        let mut place = 0;
+        while place < keys {
+            let (key, count) = ask(place);
+            if let Some(taken) = self.memory.take_known(namespace, key, count) {
+                note(place, count, self.ask_for_need(taken));
+                place += 1;
+                continue;
+            }
+            // Where one key is new to the term, others may be. They are taken in the order of their places, too.
+            let together = place..keys.min(place + LOOKED_UP_TOGETHER);
+            let of_place = together.clone().map(|place| ask(place).0);
+            let records = self.memory.look_up(namespace, of_place);
+            for (place, record) in together.clone().zip(records) {
+                let (key, count) = ask(place);
+                let taken = self.memory.take_with(namespace, key, count, record);
+                note(place, count, self.ask_for_need(taken));
+            }
+            place = together.end;
         }
         for (place, count, later) in waiting {
             match Box::pin(self.wait(later, deadline)).await {
@@ -306,7 +318,12 @@ impl Term {
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
     #[inline]
     fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
-        let (answer, need) = self.memory.take(namespace, key, count);
+        self.ask_for_need(self.memory.take(namespace, key, count))
+    }
+
+    /// Asks for what a section needs now, if it needs something.
+    #[inline]
+    fn ask_for_need(&self, (answer, need): AnswerAndNeed) -> Answer {
         if let Some((place, need)) = need {
             let is_lost = match need {
                 Need::Read => self.reader.send(place).is_err(),
@@ -363,22 +380,6 @@ async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
     lease.wait_until(TermLease::is_void).await;
     if let Some(memory) = memory.upgrade() {
         memory.abandon();
-    }
-}
-
-impl NextMany {
-    /// Notes what the key at `place` got, and returns how many numbers that is.
-    fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
-        match taken {
-            Ok(range) => {
-                self.firsts[place] = range.first;
-                count
-            }
-            Err(left) => {
-                self.exhausted.push((place, left));
-                0
-            }
-        }
     }
 }
 

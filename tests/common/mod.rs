@@ -151,9 +151,15 @@ impl Client {
 
     /// The next number of a book, by way of a stream.
     pub async fn next_by_stream(&mut self, key: u64) -> Result<u64, Status> {
+        let firsts = self.next_of_each(vec![key]).await?;
+        Ok(firsts[0])
+    }
+
+    /// The next number of each of these books, in one message.
+    pub async fn next_of_each(&mut self, ids: Vec<u64>) -> Result<Vec<u64>, Status> {
         let request = NextManyRequest {
             namespace: "book".to_owned(),
-            ids: vec![key],
+            ids,
             timeout_ms: self.timeout.as_millis() as u64,
             ..NextManyRequest::default()
         };
@@ -164,7 +170,7 @@ impl Client {
         match answer.failure {
             Some(failure) => Err(failure.into()),
             None if answer.exhausted.is_some() => Err(Status::out_of_range("no number is left")),
-            None => Ok(answer.firsts[0]),
+            None => Ok(answer.firsts),
         }
     }
 

@@ -19,12 +19,12 @@ use crate::{
 pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("redis-server", "apt-get install redis-server (Debian)")?;
     let address = free_ports(1)?[0];
-    let port = address.port().to_string();
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let args = [
         "--port",
         &port,
         "--bind",
-        "127.0.0.1",
+        &ip,
         "--save",
         "",
         "--appendonly",

@@ -51,6 +51,24 @@ fn the_memory_is_bounded_and_holds_the_last_record_of_each_section_or_none() {
 }
 
 #[test]
+fn sections_that_are_looked_up_together_have_the_records_that_each_has() {
+    let recent = RecentRecords::new(1 << 20);
+    for key in 0..1_000 {
+        let lift = key % 4;
+        let record = SectionRecord {
+            lift,
+            ..record(key)
+        };
+        recent.written(id(key), record, 1);
+    }
+    // Some are not here, some come twice, some are too new.
+    let ids: Vec<SectionId> = (0..3_000).map(|n| id(n * 7 % 1_500)).collect();
+    let together = recent.find_many(&ids, 2);
+    let alone = ids.iter().map(|id| recent.find(id, 2));
+    assert!(together.into_iter().eq(alone));
+}
+
+#[test]
 fn what_is_written_again_stays_and_what_is_not_gives_way() {
     let recent = RecentRecords::new(PARTS * 10 * RECORD_BYTES);
     for key in 0..100_000 {
