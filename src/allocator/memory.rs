@@ -7,6 +7,9 @@
 mod first_touch;
 mod settling;
 mod take;
+mod take_many;
+
+pub use take_many::Asked;
 
 use std::{
     sync::{

@@ -18,7 +18,7 @@ use super::{
     gate::Inside,
     held::{Delivery, Held, Taken},
     inheritance::Inheritance,
-    memory::{AnswerAndNeed, Memory, Need, Place},
+    memory::{Asked, Memory, Need, Place},
     memory_reader::MemoryReader,
     next_many::NextMany,
     pending::Answer,
@@ -53,9 +53,6 @@ pub enum NextError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
-
-/// How many keys of a message are looked up together, from the first one on that is new to the term.
-const LOOKED_UP_TOGETHER: usize = 512;
 
 /// One term's allocator.
 pub struct Term {
@@ -168,36 +165,18 @@ impl Term {
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
         let mut answer = NextMany {
-            firsts: Vec::with_capacity(keys),
+            firsts: vec![0; keys],
             exhausted: Vec::new(),
         };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
-        let mut note = |place, count, taken| {
-            answer.firsts.push(0);
-            match taken {
-                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
-                Answer::Later(later) => waiting.push((place, count, later)),
-            }
+        let asked = Asked { namespace, ask };
+        let note = |place, count, taken| match taken {
+            Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
+            Answer::Later(later) => waiting.push((place, count, later)),
         };
-        let mut place = 0;
-        while place < keys {
-            let (key, count) = ask(place);
-            if let Some(taken) = self.memory.take_known(namespace, key, count) {
-                note(place, count, self.ask_for_need(taken));
-                place += 1;
-                continue;
-            }
-            // Where one key is new to the term, others may be. They are taken in the order of their places, too.
-            let together = place..keys.min(place + LOOKED_UP_TOGETHER);
-            let of_place = together.clone().map(|place| ask(place).0);
-            let records = self.memory.look_up(namespace, of_place);
-            for (place, record) in together.clone().zip(records) {
-                let (key, count) = ask(place);
-                let taken = self.memory.take_with(namespace, key, count, record);
-                note(place, count, self.ask_for_need(taken));
-            }
-            place = together.end;
+        for need in self.memory.take_many(&asked, 0..keys, note) {
+            self.ask_for(need);
         }
         for (place, count, later) in waiting {
             match Box::pin(self.wait(later, deadline)).await {
@@ -208,6 +187,7 @@ impl Term {
                 }
             }
         }
+        answer.exhausted.sort_unstable();
         // Not earlier, as in `next`.
         let answered = keys - answer.exhausted.len();
         self.pass_fence(held, answered as u64, deadline).await?;
@@ -318,24 +298,25 @@ impl Term {
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
     #[inline]
     fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
-        self.ask_for_need(self.memory.take(namespace, key, count))
-    }
-
-    /// Asks for what a section needs now, if it needs something.
-    #[inline]
-    fn ask_for_need(&self, (answer, need): AnswerAndNeed) -> Answer {
-        if let Some((place, need)) = need {
-            let is_lost = match need {
-                Need::Read => self.reader.send(place).is_err(),
-                Need::Bump => self.bumper.send(Request::Bump(place)).is_err(),
-            };
-            // The task has ended, so the term is lost. `abandon` tells the calls that wait.
-            if is_lost {
-                self.lease.void();
-                self.memory.abandon();
-            }
+        let (answer, need) = self.memory.take(namespace, key, count);
+        if let Some(need) = need {
+            self.ask_for(need);
         }
         answer
+    }
+
+    /// Asks for what a section needs.
+    #[cold]
+    fn ask_for(&self, (place, need): (Place, Need)) {
+        let is_lost = match need {
+            Need::Read => self.reader.send(place).is_err(),
+            Need::Bump => self.bumper.send(Request::Bump(place)).is_err(),
+        };
+        // The task has ended, so the term is lost. `abandon` tells the calls that wait.
+        if is_lost {
+            self.lease.void();
+            self.memory.abandon();
+        }
     }
 
     /// Waits for numbers that a bump brings.

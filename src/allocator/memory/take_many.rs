@@ -1,0 +1,141 @@
+//! Takes numbers of many keys. The keys of a shard are taken one after the other under one lock. Nothing that waits for
+//! the memory comes between them, so that the processor overlaps their cache misses.
+
+use std::ops::Range;
+
+use super::{Memory, Need, Place};
+use crate::{
+    allocator::{hasher::SHARDS, pending::Answer, shard::Shard},
+    sequence::{Key, Namespace, SectionId},
+};
+
+/// How many keys are spread over the shards at a time. A shard's lock is held for some 16 of them.
+const TOGETHER: usize = 1_024;
+/// Fewer keys are taken one by one.
+const TOGETHER_MIN: usize = 16;
+
+/// The keys of a message, by their places in it, and how many numbers each wants.
+pub struct Asked<'a, F> {
+    /// The namespace of all keys.
+    pub namespace: &'a Namespace,
+    /// The key at a place, and its count (at least 1).
+    pub ask: F,
+}
+
+/// A key's hash and its place in the message.
+type Hashed = (u64, usize);
+
+impl Memory {
+    /// Takes the numbers of the keys at `places`, or waits for them, and has `note` note what each place got. A key that
+    /// comes twice is served in the order of its places. Returns what sections need now.
+    pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
+        &self,
+        asked: &Asked<'_, F>,
+        places: Range<usize>,
+        mut note: impl FnMut(usize, u64, Answer),
+    ) -> Vec<(Place, Need)> {
+        let mut needs = Vec::new();
+        if places.len() < TOGETHER_MIN {
+            for place in places {
+                let (key, count) = (asked.ask)(place);
+                let (answer, need) = self.take(asked.namespace, key, count);
+                note(place, count, answer);
+                needs.extend(need);
+            }
+            return needs;
+        }
+        let mut from = places.start;
+        while from < places.end {
+            let until = places.end.min(from + TOGETHER);
+            let (keys, ends) = self.by_shard(asked, from..until);
+            let mut start = 0;
+            for (shard, end) in (0..).zip(ends) {
+                if start < end {
+                    self.take_in_shard(shard, asked, &keys[start..end], &mut note, &mut needs);
+                }
+                start = end;
+            }
+            from = until;
+        }
+        needs
+    }
+
+    /// The keys at `places` in the order of their shards, those of a shard in the order of their places, and where each
+    /// shard's keys end.
+    fn by_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
+        &self,
+        asked: &Asked<'_, F>,
+        places: Range<usize>,
+    ) -> (Vec<Hashed>, [usize; SHARDS as usize]) {
+        let mut next = [0; SHARDS as usize];
+        let mut found = Vec::with_capacity(places.len());
+        for place in places.clone() {
+            let (hash, shard) = self.shards.find(asked.namespace, (asked.ask)(place).0);
+            next[shard as usize] += 1;
+            found.push((hash, shard));
+        }
+        let mut begin = 0;
+        for next in &mut next {
+            begin += std::mem::replace(next, begin);
+        }
+        let mut keys = vec![(0, 0); places.len()];
+        for (place, (hash, shard)) in places.zip(found) {
+            let next = &mut next[shard as usize];
+            keys[*next] = (hash, place);
+            *next += 1;
+        }
+        (keys, next)
+    }
+
+    fn take_in_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
+        &self,
+        shard: u32,
+        asked: &Asked<'_, F>,
+        keys: &[Hashed],
+        note: &mut impl FnMut(usize, u64, Answer),
+        needs: &mut Vec<(Place, Need)>,
+    ) {
+        let mut unknown = Vec::new();
+        let mut locked = self.shards.lock(shard);
+        for &(hash, place) in keys {
+            let (key, count) = (asked.ask)(place);
+            match self.take_known(&mut locked, (hash, key), asked.namespace, count) {
+                Some((answer, need)) => {
+                    note(place, count, answer);
+                    needs.extend(need.map(|(section, need)| (Place { shard, section }, need)));
+                }
+                None => unknown.push((hash, place)),
+            }
+        }
+        if !unknown.is_empty() {
+            self.take_unknown(shard, &mut locked, asked, &unknown, note, needs);
+        }
+    }
+
+    /// Takes the numbers of keys that were not asked for in this term before. Their records are looked up together.
+    #[cold]
+    fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
+        &self,
+        shard: u32,
+        locked: &mut Shard,
+        asked: &Asked<'_, F>,
+        keys: &[Hashed],
+        note: &mut impl FnMut(usize, u64, Answer),
+        needs: &mut Vec<(Place, Need)>,
+    ) {
+        let namespace = asked.namespace;
+        let section = |&(_, place): &Hashed| namespace.section_of((asked.ask)(place).0);
+        let sections: Vec<SectionId> = keys.iter().map(section).collect();
+        let records = self.view.recent_records().find_many(&sections, self.lift);
+        for (&(hash, place), record) in keys.iter().zip(records) {
+            let (key, count) = (asked.ask)(place);
+            // It is known if it came before in this message.
+            let taken = self.take_known(locked, (hash, key), namespace, count);
+            let (answer, need) = taken.unwrap_or_else(|| {
+                self.take_first(locked, (hash, key), namespace, count, || record)
+            });
+            note(place, count, answer);
+            needs.extend(need.map(|(section, need)| (Place { shard, section }, need)));
+        }
+    }
+}
