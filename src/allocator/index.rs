@@ -44,6 +44,16 @@ impl Index {
         }
     }
 
+    /// Reads the entry at which a search for a key with the hash `hash` begins. For [`KeyTable::touch`].
+    ///
+    /// [`KeyTable::touch`]: super::key_table::KeyTable::touch
+    #[inline]
+    pub fn first_entry(&self, hash: u64) -> u32 {
+        let mask = self.entries.len().wrapping_sub(1);
+        let entry = self.entries.get(hash as usize & mask);
+        entry.copied().unwrap_or(EMPTY)
+    }
+
     /// Adds the next slot, whose key is not in the index and has the hash `hash`. Returns its number.
     /// `hashes` tells the hashes of all slots that were added before, in the order of their numbers.
     pub fn push<H: Iterator<Item = u64>>(&mut self, hash: u64, hashes: impl FnOnce() -> H) -> u32 {

@@ -2,8 +2,13 @@
 //!
 //! A look-up costs two cache misses at most: one for the index, one for the slot.
 
+use std::hint::black_box;
+
 use super::{changed_slots::ChangedSlot, hasher::Hasher, index::Index, segments::Segments};
 use crate::sequence::{Key, NamespaceId};
+
+/// A table with fewer slots, and those of the other shards, fit into the processor's cache.
+const LARGE: usize = 1_024;
 
 /// What a key is stored as.
 pub trait StoredKey {
@@ -95,6 +100,27 @@ impl<S: Slot> KeyTable<S> {
             let slot = self.slots.get(number);
             slot.is_some_and(|slot| slot.key() == key && slot.namespace() == namespace)
         })
+    }
+
+    /// Brings what [`KeyTable::find`] and [`KeyTable::get_mut`] read of these keys into the cache. These reads do not depend
+    /// on one another, so that the processor overlaps their cache misses. In a table that fits into the cache they
+    /// would cost more than they save: nothing is done then.
+    pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        if self.len() < LARGE {
+            return;
+        }
+        // First the index: a search that must guess where its key is would wait for each miss.
+        let mut sum = 0;
+        for hash in hashes.clone() {
+            sum ^= self.index.first_entry(hash);
+        }
+        for hash in hashes {
+            let slot = self.index.find(hash, |_| true);
+            let slot = slot.and_then(|number| self.slots.get(number));
+            sum ^= slot.map_or(0, |slot| slot.namespace().0);
+        }
+        // So that the reads are made.
+        black_box(sum);
     }
 
     /// Slot number `number`.

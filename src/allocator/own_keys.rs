@@ -72,6 +72,11 @@ impl<K: StoredKey> OwnKeys<K> {
         self.ask_section(number, &namespace.config, (hash, K::as_key(key)), count)
     }
 
+    /// As [`KeyTable::touch`].
+    pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        self.table.touch(hashes);
+    }
+
     /// As [`OwnKeys::take`], beyond the key's fast limit.
     #[cold]
     fn ask_section(

@@ -95,6 +95,22 @@ impl Shard {
         })
     }
 
+    /// As [`KeyTable::touch`], for keys like `like` with these hashes.
+    ///
+    /// [`KeyTable::touch`]: super::key_table::KeyTable::touch
+    pub fn touch(
+        &self,
+        namespace: &Namespace,
+        like: Key<'_>,
+        hashes: impl Iterator<Item = u64> + Clone,
+    ) {
+        match like {
+            Key::Id(_) if is_shared(namespace) => self.shared.touch(hashes),
+            Key::Id(_) => self.ids.touch(hashes),
+            Key::Name(_) => self.names.touch(hashes),
+        }
+    }
+
     /// Adds a key that was not asked for in this term. Returns the place of its section, and whether the section is
     /// new as well.
     #[cold]

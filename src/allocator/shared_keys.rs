@@ -91,6 +91,11 @@ struct Closing {
 }
 
 impl SharedKeys {
+    /// As [`KeyTable::touch`].
+    pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        self.keys.touch(hashes);
+    }
+
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
     #[inline]

@@ -97,6 +97,10 @@ impl Memory {
     ) {
         let mut unknown = Vec::new();
         let mut locked = self.shards.lock(shard);
+        if let Some(&(_, first)) = keys.first() {
+            let like = (asked.ask)(first).0;
+            locked.touch(asked.namespace, like, keys.iter().map(|(hash, _)| *hash));
+        }
         for &(hash, place) in keys {
             let (key, count) = (asked.ask)(place);
             match self.take_known(&mut locked, (hash, key), asked.namespace, count) {
