@@ -102,9 +102,9 @@ impl<S: Slot> KeyTable<S> {
         })
     }
 
-    /// Brings what [`KeyTable::find`] and [`KeyTable::get_mut`] read of these keys into the cache. These reads do not depend
-    /// on one another, so that the processor overlaps their cache misses. In a table that fits into the cache they
-    /// would cost more than they save: nothing is done then.
+    /// Brings what [`KeyTable::find`] and [`KeyTable::get_mut`] read of these keys into the cache. These reads do not
+    /// depend on one another, so that the processor overlaps their cache misses. In a table that fits into the cache
+    /// they would cost more than they save: nothing is done then.
     pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
         if self.len() < LARGE {
             return;

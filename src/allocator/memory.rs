@@ -61,6 +61,13 @@ pub struct Place {
     section: SectionPlace,
 }
 
+impl Place {
+    /// What a section in shard number `shard` needs, by its place in the memory.
+    fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(Place, Need)> {
+        need.map(|(section, need)| (Place { shard, section }, need))
+    }
+}
+
 /// One term's memory.
 pub struct Memory {
     term: u64,

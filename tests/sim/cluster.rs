@@ -271,6 +271,22 @@ pub struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
+    /// A simulation under `seed`, with the founders of `world`.
+    pub fn found(world: Arc<World>, seed: u64, rng: &mut StdRng) -> Self {
+        let sim = turmoil::Builder::new()
+            .simulation_duration(Duration::from_secs(3_600))
+            .tick_duration(Duration::from_millis(1))
+            .enable_random_order()
+            .rng_seed(seed)
+            .build();
+        let founders = world.founders;
+        let mut cluster = Cluster { sim, world };
+        for id in 1..=founders {
+            cluster.add(id, rng);
+        }
+        cluster
+    }
+
     /// Starts a node on a machine of its own.
     pub fn add(&mut self, id: Host, rng: &mut StdRng) {
         self.world.add_machine(id, rng);

@@ -96,19 +96,7 @@ fn simulate(seed: u64, keys: u32, trace: &Arc<Trace>) -> Result<usize, String> {
         ..Config::default()
     };
     let world = World::new(network, trace.clone(), config, FOUNDERS);
-    let sim = turmoil::Builder::new()
-        .simulation_duration(Duration::from_secs(3_600))
-        .tick_duration(Duration::from_millis(1))
-        .enable_random_order()
-        .rng_seed(seed)
-        .build();
-    let mut cluster = Cluster {
-        sim,
-        world: world.clone(),
-    };
-    for id in 1..=FOUNDERS {
-        cluster.add(id, &mut rng);
-    }
+    let mut cluster = Cluster::found(world.clone(), seed, &mut rng);
     let run = Arc::new(Run {
         world,
         keys,

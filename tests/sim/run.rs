@@ -74,19 +74,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         config.inherit_memory_max_mb = 0;
     }
     let world = World::new(network, trace.clone(), config, founders);
-    let sim = turmoil::Builder::new()
-        .simulation_duration(Duration::from_secs(3_600))
-        .tick_duration(Duration::from_millis(1))
-        .enable_random_order()
-        .rng_seed(seed)
-        .build();
-    let mut cluster = Cluster {
-        sim,
-        world: world.clone(),
-    };
-    for id in 1..=founders {
-        cluster.add(id, &mut rng);
-    }
+    let mut cluster = Cluster::found(world.clone(), seed, &mut rng);
 
     let (jobs, todo) = mpsc::unbounded_channel();
     let verdict = Arc::new(Mutex::new(None));

@@ -23,8 +23,7 @@ impl Memory {
             };
             self.take_first(&mut locked, (hash, key), namespace, count, find)
         });
-        let need = need.map(|(section, need)| (Place { shard, section }, need));
-        (answer, need)
+        (answer, Place::in_shard(shard, need))
     }
 
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.

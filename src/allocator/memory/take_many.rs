@@ -26,8 +26,8 @@ pub struct Asked<'a, F> {
 type Hashed = (u64, usize);
 
 impl Memory {
-    /// Takes the numbers of the keys at `places`, or waits for them, and has `note` note what each place got. A key that
-    /// comes twice is served in the order of its places. Returns what sections need now.
+    /// Takes the numbers of the keys at `places`, or waits for them, and has `note` note what each place got. A key
+    /// that comes twice is served in the order of its places. Returns what sections need now.
     pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,
         asked: &Asked<'_, F>,
@@ -106,7 +106,7 @@ impl Memory {
             match self.take_known(&mut locked, (hash, key), asked.namespace, count) {
                 Some((answer, need)) => {
                     note(place, count, answer);
-                    needs.extend(need.map(|(section, need)| (Place { shard, section }, need)));
+                    needs.extend(Place::in_shard(shard, need));
                 }
                 None => unknown.push((hash, place)),
             }
@@ -139,7 +139,7 @@ impl Memory {
                 self.take_first(locked, (hash, key), namespace, count, || record)
             });
             note(place, count, answer);
-            needs.extend(need.map(|(section, need)| (Place { shard, section }, need)));
+            needs.extend(Place::in_shard(shard, need));
         }
     }
 }
