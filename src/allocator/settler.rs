@@ -1,9 +1,9 @@
 //! The settler: writes down, in the background, what a term's lift gave of the sections that are in use, so that
 //! they are live for the next lifts. A section that is bumped needs none of this.
 //!
-//! It is paced: what was touched while one round was under way is settled in the next, and each round is spread
-//! over [`ROUND`]. So a section that is in use is live again within twice that time, and a bump never waits for
-//! a large entry. With more than a million sections in use it takes longer.
+//! It is paced. What is to be settled is spread over a round of [`ROUND`]; what is touched meanwhile is settled in
+//! the rest of the round. So a section that is in use when a term begins is live again within a minute, and a bump
+//! never waits for a large entry. With more than a million sections in use it takes longer.
 
 use std::{
     ops::ControlFlow,
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::memory::Memory;
 use crate::{
@@ -21,9 +21,10 @@ use crate::{
 
 /// How long a term goes on before it settles anything: a new leader has enough to do.
 const START: Duration = Duration::from_secs(2);
-/// How long a round takes at most for up to 1 280 000 sections, without the time of its entries.
-const ROUND: Duration = Duration::from_secs(25);
-/// The time between two entries.
+/// How long a round takes at most, for up to 1 700 000 sections.
+const ROUND: Duration = Duration::from_secs(50);
+/// The pause before an entry. With longer pauses and larger entries callers at full load notice less (0.78 instead of
+/// 0.68 of their throughput with 50 ms), and bumps more (the 99th percentile grows 2.6-fold instead of 1.2-fold).
 const PACE: Duration = Duration::from_millis(10);
 /// The most sections in an entry, so that a bump behind it does not wait for long.
 const ENTRY_SECTIONS_MAX: usize = 512;
@@ -39,21 +40,34 @@ pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_settle: Arc<Notify>
         let Some(memory_now) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
             return;
         };
-        let unsettled = memory_now.unsettled();
         drop(memory_now);
-        let entries = (ROUND.as_millis() / PACE.as_millis()) as usize;
-        let sections = unsettled.div_ceil(entries);
-        let sections = sections.clamp(ENTRY_SECTIONS_MIN, ENTRY_SECTIONS_MAX);
-        for _ in 0..unsettled.div_ceil(sections) {
+        let mut end = Instant::now() + ROUND;
+        loop {
             tokio::time::sleep(PACE).await;
             let Some(memory) = memory.upgrade() else {
                 return;
             };
+            let unsettled = memory.unsettled();
+            if unsettled == 0 {
+                break;
+            }
+            let entries = entries_until(end);
+            if entries == 0 {
+                end += ROUND;
+            }
+            let sections = unsettled.div_ceil(entries.max(1));
+            let sections = sections.clamp(ENTRY_SECTIONS_MIN, ENTRY_SECTIONS_MAX);
             if let ControlFlow::Break(()) = settle(&group, &memory, sections).await {
                 return;
             }
         }
     }
+}
+
+/// How many entries can be written until `end`, if each takes half as long as the pause before it.
+fn entries_until(end: Instant) -> usize {
+    let left = end.saturating_duration_since(Instant::now());
+    (left.as_millis() / (PACE * 3 / 2).as_millis()) as usize
 }
 
 /// Settles at most `limit` sections. Breaks off if the term is closed or lost.

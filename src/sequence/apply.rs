@@ -27,11 +27,12 @@ pub trait Table {
     fn ledger(&self) -> Result<Ledger, Self::Error>;
     /// Writes the ledger.
     fn put_ledger(&mut self, ledger: Ledger);
-    /// A section's record, or the default if there is none.
+    /// A section's record, or the default if there is none. The floor of a record that is older than lift number
+    /// `lift` may be any: it follows from the ceiling what such a lift gave.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn section(&self, id: &SectionId) -> Result<SectionRecord, Self::Error>;
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
     /// A namespace by its id.
@@ -133,7 +134,7 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
         return Ok(Bumped::NoNamespace);
     };
     let progression = namespace.config.progression();
-    let before = table.section(&bump.section)?;
+    let before = table.section(&bump.section, lift)?;
     match before.bump(progression, lift, bump.raise) {
         Ok((record, chunk)) => {
             debug_assert!(
@@ -155,7 +156,7 @@ fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T
     let Some(Progression { increment, .. }) = progression(table, &trim.section) else {
         return Ok(false);
     };
-    let before = table.section(&trim.section)?;
+    let before = table.section(&trim.section, lift)?;
     let after = before.trim(lift, increment, trim.used);
     if let Some(record) = after {
         let record = within_bounds(table, &trim.section, record);
@@ -173,7 +174,7 @@ fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Resu
     let Some(progression) = progression(table, section) else {
         return Ok(false);
     };
-    let after = table.section(section)?.settle(progression, lift);
+    let after = table.section(section, lift)?.settle(progression, lift);
     if let Some(record) = after {
         let record = within_bounds(table, section, record);
         table.put_section(section, record);

@@ -75,7 +75,11 @@ impl AppliedTable {
     pub fn change(&self) -> TableChange {
         let prefix = self.generation().prefix();
         let namespaces = self.view.namespaces();
-        TableChange::new(self.db.clone(), prefix, Arc::clone(&namespaces))
+        let change = TableChange::new(self.db.clone(), prefix, Arc::clone(&namespaces));
+        if is_planted(Bug::LiftReadEarly) {
+            return change;
+        }
+        change.reading_first(self.view.recent_records().clone())
     }
 
     /// Writes a change and how far the table is with it, in one batch. The batch is not synced: after a

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use super::{Memory, Need, Place};
 use crate::{
-    allocator::{hasher::SHARDS, pending::Answer, shard::Shard},
-    sequence::{Key, Namespace, SectionId},
+    allocator::{hasher::SHARDS, pending::Answer},
+    sequence::{Key, Namespace, SectionId, SectionRecord},
 };
 
 /// How many keys are spread over the shards at a time. A shard's lock is held for some 16 of them.
@@ -24,6 +24,15 @@ pub struct Asked<'a, F> {
 
 /// A key's hash and its place in the message.
 type Hashed = (u64, usize);
+
+/// A key that was not asked for in this term before.
+struct Unknown {
+    shard: u32,
+    hash: u64,
+    place: usize,
+    /// The record of its section, if it is in memory.
+    record: Option<SectionRecord>,
+}
 
 impl Memory {
     /// Takes the numbers of the keys at `places`, or waits for them, and has `note` note what each place got. A key
@@ -48,12 +57,18 @@ impl Memory {
         while from < places.end {
             let until = places.end.min(from + TOGETHER);
             let (keys, ends) = self.by_shard(asked, from..until);
+            let mut unknown = Vec::new();
             let mut start = 0;
             for (shard, end) in (0..).zip(ends) {
-                if start < end {
-                    self.take_in_shard(shard, asked, &keys[start..end], &mut note, &mut needs);
+                let keys = &keys[start..end];
+                if !keys.is_empty() {
+                    let new = self.take_in_shard(shard, asked, keys, &mut note, &mut needs);
+                    unknown.extend(new);
                 }
                 start = end;
+            }
+            if !unknown.is_empty() {
+                self.take_unknown(asked, unknown, &mut note, &mut needs);
             }
             from = until;
         }
@@ -87,6 +102,7 @@ impl Memory {
         (keys, next)
     }
 
+    /// Takes the numbers of the keys that were asked for in this term before. Returns the others.
     fn take_in_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,
         shard: u32,
@@ -94,7 +110,7 @@ impl Memory {
         keys: &[Hashed],
         note: &mut impl FnMut(usize, u64, Answer),
         needs: &mut Vec<(Place, Need)>,
-    ) {
+    ) -> Vec<Unknown> {
         let mut unknown = Vec::new();
         let mut locked = self.shards.lock(shard);
         if let Some(&(_, first)) = keys.first() {
@@ -108,38 +124,56 @@ impl Memory {
                     note(place, count, answer);
                     needs.extend(Place::in_shard(shard, need));
                 }
-                None => unknown.push((hash, place)),
+                None => unknown.push(Unknown {
+                    shard,
+                    hash,
+                    place,
+                    record: None,
+                }),
             }
         }
-        if !unknown.is_empty() {
-            self.take_unknown(shard, &mut locked, asked, &unknown, note, needs);
-        }
+        unknown
     }
 
-    /// Takes the numbers of keys that were not asked for in this term before. Their records are looked up together.
+    /// Takes the numbers of keys that were not asked for in this term before; those of a shard follow one another. The
+    /// records of all are looked up together, so that these cache misses overlap, too.
+    ///
+    /// No shard is locked meanwhile. A record that is older than the term's lift stays as it is until the term writes
+    /// the section, and a term writes no section whose key is not in its memory.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,
-        shard: u32,
-        locked: &mut Shard,
         asked: &Asked<'_, F>,
-        keys: &[Hashed],
+        mut keys: Vec<Unknown>,
         note: &mut impl FnMut(usize, u64, Answer),
         needs: &mut Vec<(Place, Need)>,
     ) {
         let namespace = asked.namespace;
-        let section = |&(_, place): &Hashed| namespace.section_of((asked.ask)(place).0);
+        let section = |key: &Unknown| namespace.section_of((asked.ask)(key.place).0);
         let sections: Vec<SectionId> = keys.iter().map(section).collect();
         let records = self.view.recent_records().find_many(&sections, self.lift);
-        for (&(hash, place), record) in keys.iter().zip(records) {
-            let (key, count) = (asked.ask)(place);
-            // It is known if it came before in this message.
-            let taken = self.take_known(locked, (hash, key), namespace, count);
-            let (answer, need) = taken.unwrap_or_else(|| {
-                self.take_first(locked, (hash, key), namespace, count, || record)
-            });
-            note(place, count, answer);
-            needs.extend(Place::in_shard(shard, need));
+        for (key, record) in keys.iter_mut().zip(records) {
+            key.record = record;
+        }
+        for of_shard in keys.chunk_by(|one, next| one.shard == next.shard) {
+            let shard = of_shard[0].shard;
+            let mut locked = self.shards.lock(shard);
+            for &Unknown {
+                hash,
+                place,
+                record,
+                ..
+            } in of_shard
+            {
+                let (key, count) = (asked.ask)(place);
+                // It is known if it came before in this message, or in another one meanwhile.
+                let taken = self.take_known(&mut locked, (hash, key), namespace, count);
+                let (answer, need) = taken.unwrap_or_else(|| {
+                    self.take_first(&mut locked, (hash, key), namespace, count, || record)
+                });
+                note(place, count, answer);
+                needs.extend(Place::in_shard(shard, need));
+            }
         }
     }
 }

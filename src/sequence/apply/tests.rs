@@ -23,8 +23,14 @@ impl Table for Memory {
     fn put_ledger(&mut self, ledger: Ledger) {
         self.ledger = ledger;
     }
-    fn section(&self, id: &SectionId) -> Result<SectionRecord, Infallible> {
-        Ok(self.sections.get(id).copied().unwrap_or_default())
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Infallible> {
+        let record = self.sections.get(id).copied().unwrap_or_default();
+        // Nothing may depend on the floor of an older record.
+        let floor = match record.lift < lift {
+            true => record.max_seq,
+            false => record.floor,
+        };
+        Ok(SectionRecord { floor, ..record })
     }
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
         self.sections.insert(id.clone(), record);

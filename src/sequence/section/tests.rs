@@ -251,6 +251,30 @@ impl Uses {
 }
 
 proptest! {
+    #[test]
+    fn the_floor_of_an_older_record_is_of_no_use(
+        (floor, above) in (0_u64..1_000, 0_u64..1_000),
+        (at, lifts) in (0_u64..5, 1_u64..5),
+        (lifted, unused_max, used) in (1_u64..50, 0_u64..50, 0_u64..3_000),
+    ) {
+        let record = SectionRecord {
+            max_seq: floor + above,
+            floor,
+            lift: at,
+            step: lifted,
+            unused_max,
+        };
+        // As the records in memory are kept.
+        let without = SectionRecord { floor: record.max_seq, ..record };
+        let lift = at + lifts;
+        prop_assert_eq!(record.bump(ONES, lift, step(10)), without.bump(ONES, lift, step(10)));
+        prop_assert_eq!(record.settle(ONES, lift), without.settle(ONES, lift));
+        prop_assert_eq!(record.trim(lift, 1, used), without.trim(lift, 1, used));
+        prop_assert_eq!(record.lifted(ONES, lift), without.lifted(ONES, lift));
+        prop_assert_eq!(record.ceiling_at(lift, 1), without.ceiling_at(lift, 1));
+        prop_assert_eq!(record.floor_at(lift, 1), without.floor_at(lift, 1));
+    }
+
     /// The heart of the promise: in any order of lifts, bumps, settles, trims and crashes, no number is used twice,
     /// and none below one that was used before.
     #[test]

@@ -173,7 +173,7 @@ fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreEr
             continue;
         };
         let increment = namespace.config.increment;
-        let before = change.section(section)?;
+        let before = change.section(section, lift)?;
         let ceiling = before.ceiling_at(lift, increment);
         if let Some(kept) = before.trim(lift, increment, ceiling) {
             change.put_section(section, kept);

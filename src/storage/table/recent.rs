@@ -1,5 +1,5 @@
 //! The records of sections that may be used next, in memory, so that a new leader finds them without reading the
-//! disk.
+//! disk, and the state machine without a lookup in the database.
 //!
 //! Invariant: a record found here is the section's record in the table, but for its floor, which is not kept.
 //!

@@ -105,7 +105,7 @@ impl AppliedView {
     }
 
     /// The records of sections in memory.
-    pub fn recent_records(&self) -> &RecentRecords {
+    pub fn recent_records(&self) -> &Arc<RecentRecords> {
         &self.recent_records
     }
 
