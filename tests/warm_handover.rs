@@ -126,11 +126,13 @@ async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() 
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_successor_without_room_for_the_memory_gets_the_numbers_back_and_no_key_of_its_own_section_a_gap()
- {
-    let (cluster, expected) = cluster_in_use(|config| config.inherit_memory_max_mb = 0).await;
+/// Transfers under a configuration with which no memory is sent.
+async fn assert_a_transfer_gives_the_numbers_back(change: impl Fn(&mut Config)) {
+    let (cluster, expected) = cluster_in_use(change).await;
+    let old = cluster.leader().await;
     let leader = transfer(&cluster).await;
+    let handovers = &metrics(&cluster, old).handovers;
+    assert_eq!(handovers.get(HandoverEnd::given_back), 1);
     let metrics = metrics(&cluster, leader);
     let touched = first_touches(metrics);
     let firsts = take_of_each(&mut cluster.client(leader)).await;
@@ -139,6 +141,17 @@ async fn a_successor_without_room_for_the_memory_gets_the_numbers_back_and_no_ke
         "it begins with an empty memory"
     );
     assert_no_gap_in_own_sections(&firsts, &expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_without_room_for_the_memory_gets_the_numbers_back_and_no_key_of_its_own_section_a_gap()
+ {
+    assert_a_transfer_gives_the_numbers_back(|config| config.inherit_memory_max_mb = 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_told_to_send_no_memory_gives_the_numbers_back_to_the_wanted_node() {
+    assert_a_transfer_gives_the_numbers_back(|config| config.handover_timeout_ms = 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -236,8 +236,8 @@ impl Term {
         Ok((last > 0).then_some(last))
     }
 
-    /// How much the term's memory holds. May block for as long as a handover that gives numbers back looks at all keys
-    /// of a shard: do not call it on a worker of the runtime.
+    /// How much the term's memory holds. Once the term is closed, it may block while a shard's keys are listed: then do
+    /// not call it on a worker of the runtime, but for the task that has them listed.
     pub fn footprint(&self) -> Footprint {
         self.memory.shards().footprint()
     }

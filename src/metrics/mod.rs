@@ -223,7 +223,7 @@ metrics! {
         /// Memory that keys and sections take on this node as leader.
         memory_bytes: Gauge,
 
-        /// Ceilings of sections in memory, for the moment in which this node becomes leader.
+        /// Records of sections in memory, for the state machine and for the moment in which this node becomes leader.
         recent_records: Gauge,
 
         /// The release that this node runs.

@@ -181,7 +181,11 @@ impl NodeContext {
             return successor;
         }
         let (mut successor, mut closed) = (successor, false);
-        for _ in 0..ATTEMPTS {
+        let attempts = match self.config.handover_timeout_ms {
+            0 => 0,
+            _ => ATTEMPTS,
+        };
+        for _ in 0..attempts {
             let Some(heir) = successor else {
                 break;
             };

@@ -1,4 +1,5 @@
-//! Keeps the records of live sections in memory, for the moment in which this node becomes leader.
+//! Keeps the records of live sections in memory, for the state machine and for the moment in which this node becomes
+//! leader.
 //!
 //! The state machine adds what it writes, with three gaps: what was written before the node was started, what came
 //! with a snapshot, and what the node's own terms wrote. The gaps are filled from the table, in the background.

@@ -27,8 +27,8 @@ pub trait Table {
     fn ledger(&self) -> Result<Ledger, Self::Error>;
     /// Writes the ledger.
     fn put_ledger(&mut self, ledger: Ledger);
-    /// A section's record, or the default if there is none. The floor of a record that is older than lift number
-    /// `lift` may be any: it follows from the ceiling what such a lift gave.
+    /// A section's record, or the default if there is none. If the record is older than lift number `lift`, its floor
+    /// may be wrong: nothing uses it then.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.

@@ -33,7 +33,7 @@ pub struct SectionRecord {
     pub max_seq: u64,
     /// Numbers up to here may belong to earlier tenures.
     pub floor: u64,
-    /// How many lifts were spent when the record was written.
+    /// How many lifts were spent when the record was written; one less if a trim wrote it.
     pub lift: u64,
     /// How many numbers a lift gives. 0 without a record: such a section is not live.
     pub step: u64,

@@ -76,10 +76,11 @@ impl AppliedTable {
         let prefix = self.generation().prefix();
         let namespaces = self.view.namespaces();
         let change = TableChange::new(self.db.clone(), prefix, Arc::clone(&namespaces));
+        // With this bug the records in memory are old: the state machine must not use them.
         if is_planted(Bug::LiftReadEarly) {
             return change;
         }
-        change.reading_first(self.view.recent_records().clone())
+        change.with_recent_records(self.view.recent_records().clone())
     }
 
     /// Writes a change and how far the table is with it, in one batch. The batch is not synced: after a

@@ -27,7 +27,7 @@ use super::{
 /// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// Of the memory for records that are not in a file yet, so much filters lookups: 10 to 20 bits per record.
+/// The share of a memtable's memory that its filter takes: 10 to 20 bits per record.
 const MEMTABLE_FILTER_SHARE: f64 = 0.02;
 
 /// The key and the value of a record.

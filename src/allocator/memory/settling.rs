@@ -27,12 +27,13 @@ impl Memory {
         drop(self.settle_under_way.lock().await);
     }
 
-    /// How many sections this term got by its lift, as far as [`Memory::take_unsettled`] has not answered them.
+    /// How many sections use what the term's lift gave and are not settled yet.
     pub fn unsettled(&self) -> usize {
         self.shards.each().map(|shard| shard.unsettled()).sum()
     }
 
-    /// Some sections, at most `limit`, that this term got by its lift. Each is answered once.
+    /// Some sections, at most `limit`, that use what the term's lift gave and are not settled yet. Each is returned
+    /// once.
     pub fn take_unsettled(&self, limit: usize) -> Vec<SectionId> {
         let mut sections = Vec::new();
         for _ in 0..SHARDS {

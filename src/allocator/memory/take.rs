@@ -66,7 +66,7 @@ impl Memory {
         (answer, place.map(|place| (place, need)))
     }
 
-    /// What the section at `place` needs, for which a bump is asked for.
+    /// What the section at `place` needs, which asks for a bump. If it has no chunk yet, its record must be read first.
     #[cold]
     fn need_of(&self, shard: &Shard, place: SectionPlace, namespace: &Namespace) -> Need {
         // A call before this one may have been given up before the record was read, perhaps in the term before.

@@ -138,8 +138,8 @@ impl Memory {
     /// Takes the numbers of keys that were not asked for in this term before; those of a shard follow one another. The
     /// records of all are looked up together, so that these cache misses overlap, too.
     ///
-    /// No shard is locked meanwhile. A record that is older than the term's lift stays as it is until the term writes
-    /// the section, and a term writes no section whose key is not in its memory.
+    /// No shard is locked meanwhile. What was found cannot change: only this term may write it, and only after it has a
+    /// key of the section.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,

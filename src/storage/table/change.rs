@@ -55,7 +55,10 @@ impl TableChange {
     }
 
     /// Takes records from `recent_records` if they are there, instead of reading them. Some 5 us a record is saved.
-    pub(in crate::storage) fn reading_first(self, recent_records: Arc<RecentRecords>) -> Self {
+    pub(in crate::storage) fn with_recent_records(
+        self,
+        recent_records: Arc<RecentRecords>,
+    ) -> Self {
         TableChange {
             recent_records: Some(recent_records),
             ..self

@@ -109,7 +109,7 @@ impl AppliedView {
         &self.recent_records
     }
 
-    /// Reads the ledger, for tests. May read the disk: blocks.
+    /// Reads the ledger. May read the disk: blocks.
     ///
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
