@@ -42,6 +42,7 @@ impl Bench {
             listen: ([127, 0, 0, 1], 0).into(),
             peer_listen: ([127, 0, 0, 1], 0).into(),
             metrics_listen: None,
+            resp_listen: None,
             ..Config::default()
         };
         let (node, term) = runtime.block_on(async {

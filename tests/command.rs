@@ -174,7 +174,8 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
             "--peer-listen",
             &free[1],
         ];
-        run(&[&args[..], &["--metrics-listen", "off"], more].concat())
+        let off = ["--metrics-listen", "off", "--resp-listen", "off"];
+        run(&[&args[..], &off, more].concat())
     };
     failed(
         &start(&dir("1"), &free[0], &["--cluster", "test"]),

@@ -170,6 +170,8 @@ fn spawn(
         .arg(program)
         .args(args)
         .env_remove("RATCHET_CONFIG")
+        // Several nodes on one machine. An older build does not know a flag for it.
+        .env("RATCHET_RESP_LISTEN", "off")
         .stdin(Stdio::null())
         .stdout(if piped { Stdio::piped() } else { out.into() })
         .stderr(file)

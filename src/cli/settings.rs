@@ -16,7 +16,7 @@ use crate::{
     node::{
         Config,
         config::FenceKind,
-        settings::{MetricsListen, Peers, for_each_setting},
+        settings::{OptionalListen, Peers, for_each_setting},
     },
     sequence::NodeId,
 };

@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Config, Forwarder,
     awaited_answer::AwaitedAnswer,
-    builds::Builds,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
+    introductions::Introductions,
     request_memory::RequestMemory,
+    resp_nodes::resp_address,
     seams::{Addresses, Seams},
 };
 use crate::{
@@ -40,6 +41,8 @@ pub struct NodeContext {
     /// Where clients reach this node.
     pub client_address: String,
     pub(super) peer_address: String,
+    /// Where Redis clients reach this node. Empty if it does not serve them.
+    pub(super) resp_address: String,
     /// The allocator of the term that this node leads; empty if it does not lead.
     pub(super) allocator: ArcSwapOption<Term>,
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
@@ -50,7 +53,7 @@ pub struct NodeContext {
     pub(super) inheritance: HeldInheritance,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
-    pub(super) builds: Builds,
+    pub(super) introductions: Introductions,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
     pub(super) scrape_lock: Arc<tokio::sync::Mutex<()>>,
@@ -68,8 +71,11 @@ impl NodeContext {
         let advertised = |name: &Option<String>, address: SocketAddr| {
             name.clone().unwrap_or_else(|| address.to_string())
         };
+        let client_address = advertised(&config.advertise, addresses.client);
+        let of_resp = |at: SocketAddr| resp_address(&client_address, at.port());
         NodeContext {
-            client_address: advertised(&config.advertise, addresses.client),
+            resp_address: addresses.resp.map(of_resp).unwrap_or_default(),
+            client_address,
             peer_address: advertised(
                 &config
                     .peer_advertise
@@ -91,7 +97,7 @@ impl NodeContext {
             awaited_answer: AwaitedAnswer::default(),
             inheritance: HeldInheritance::default(),
             leaving: CancellationToken::new(),
-            builds: Builds::default(),
+            introductions: Introductions::default(),
             scrape_lock: Arc::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! The members tell each other which release they run.
+//! The members tell each other which release they run, and where Redis clients reach them.
 //!
 //! A node greets every member until that member has answered. A node that was started again, as after an
 //! upgrade, remembers nothing and greets anew. So all know what each runs now.
@@ -9,38 +9,33 @@ use futures::future::join_all;
 
 use super::{
     NodeContext,
-    builds::{shown, this_build},
     hello::HELLO_TIMEOUT,
+    introductions::{Introduction, this_build},
 };
-use crate::{
-    proto::{peer::HelloRequest, v1::Build},
-    sequence::NodeId,
-};
+use crate::sequence::NodeId;
 
 /// How soon a member that did not answer is greeted again.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl NodeContext {
-    /// The release that a member runs, if it has told.
-    pub(super) fn build_of(&self, node: NodeId) -> Option<Build> {
-        if node == self.config.node_id {
-            return Some(this_build());
+    /// What a member told of itself, if it did.
+    pub(super) fn introduction_of(&self, node: NodeId) -> Option<Introduction> {
+        if node != self.config.node_id {
+            return self.introductions.of(node);
         }
-        self.builds.of(node)
+        Some(Introduction {
+            build: this_build(),
+            resp_address: self.resp_address.clone(),
+        })
     }
 
-    /// Notes the release that `peer` says it runs, and logs it if this node runs another.
-    pub(super) fn note_build(&self, peer: NodeId, build: Option<Build>) {
+    /// Notes what `peer` tells of itself, and logs it if that node runs another release.
+    pub(super) fn note(&self, peer: NodeId, told: Introduction) {
         // A stranger may claim any id.
         if !self.group.members().contains_key(&peer) {
             return;
         }
-        let build = build.unwrap_or_default();
-        let build = Build {
-            version: shown(&build.version),
-            commit: shown(&build.commit),
-        };
-        if let Some(text) = self.builds.note(peer, build) {
+        if let Some(text) = self.introductions.note(peer, told) {
             tracing::warn!(peer, "{text}");
         }
     }
@@ -51,17 +46,20 @@ impl NodeContext {
         loop {
             changes.borrow_and_update();
             let members = self.group.members().into_iter();
-            let unknown = members.filter(|(id, _)| self.build_of(*id).is_none());
+            let unknown = members.filter(|(id, _)| self.introduction_of(*id).is_none());
             let greeted = unknown.map(|(id, (member, _))| {
                 let context = &self;
                 async move {
-                    let request = HelloRequest::from_node(&context.config, id);
+                    let request = context.greeting_to(id);
                     let hello =
                         context
                             .transport
                             .hello(&member.peer_address, request, HELLO_TIMEOUT);
                     match hello.await {
-                        Ok(hello) => context.note_build(id, hello.build),
+                        Ok(hello) => {
+                            let told = Introduction::told(hello.build, &hello.resp_address);
+                            context.note(id, told);
+                        }
                         Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
                     }
                 }

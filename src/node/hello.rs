@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use super::{Config, NodeContext, builds::this_build, config::check_address};
+use super::{
+    Config, NodeContext,
+    config::check_address,
+    introductions::{Introduction, this_build},
+};
 use crate::{
     proto::peer::{Acknowledged, HelloRequest, HelloResponse},
     sequence::NodeId,
@@ -31,6 +35,14 @@ impl HelloRequest {
 }
 
 impl NodeContext {
+    /// A greeting of this node to node `to`.
+    pub(super) fn greeting_to(&self, to: NodeId) -> HelloRequest {
+        HelloRequest {
+            resp_address: self.resp_address.clone(),
+            ..HelloRequest::from_node(&self.config, to)
+        }
+    }
+
     /// This node, as the membership names it.
     pub fn as_member(&self) -> Member {
         Member {
@@ -77,7 +89,8 @@ impl NodeContext {
             self.check_acknowledged(request.from, acknowledged)?;
         }
         let formed = self.group.is_formed();
-        self.note_build(request.from, request.build.clone());
+        let told = Introduction::told(request.build.clone(), &request.resp_address);
+        self.note(request.from, told);
         let me = self.as_member();
         Ok(HelloResponse {
             incarnation: if formed { 0 } else { me.incarnation },
@@ -85,6 +98,7 @@ impl NodeContext {
             client_address: me.client_address,
             peer_address: me.peer_address,
             build: Some(this_build()),
+            resp_address: self.resp_address.clone(),
         })
     }
 
@@ -142,7 +156,7 @@ impl NodeContext {
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
         let request = HelloRequest {
             to_incarnation: incarnation,
-            ..HelloRequest::from_node(&self.config, id)
+            ..self.greeting_to(id)
         };
         let about = |why: &str| format!("node {id} at {address}: {why}");
         self.transport

@@ -1,4 +1,4 @@
-//! Which release each member runs, as far as this node was told.
+//! What the other members told of themselves: which release they run, and where Redis clients reach them.
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 
@@ -8,33 +8,54 @@ use parking_lot::Mutex;
 
 use crate::{proto::v1::Build, sequence::NodeId, version};
 
-/// How many characters of a version or a commit are kept.
-const SHOWN_MAX: usize = 64;
+/// How many characters of a version, a commit or an address are kept.
+const SHOWN_MAX: usize = 256;
 
-/// The releases of the other members.
+/// What a member told of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// The release that it runs.
+    pub build: Build,
+    /// Where Redis clients reach it, "host:port". Empty if it does not serve them.
+    pub resp_address: String,
+}
+
+/// What the other members told of themselves.
 #[derive(Debug, Default)]
-pub struct Builds(Mutex<BTreeMap<NodeId, Build>>);
+pub struct Introductions(Mutex<BTreeMap<NodeId, Introduction>>);
 
-impl Builds {
-    /// Notes what `peer` runs. Returns what to log if that is news and differs from what this node runs.
-    pub fn note(&self, peer: NodeId, build: Build) -> Option<String> {
+impl Introduction {
+    /// As a peer told it. Of its texts, printable characters up to a limit are kept: operators and clients see them.
+    pub fn told(build: Option<Build>, resp_address: &str) -> Self {
+        let build = build.unwrap_or_default();
+        Introduction {
+            build: Build {
+                version: shown(&build.version),
+                commit: shown(&build.commit),
+            },
+            resp_address: shown(resp_address),
+        }
+    }
+}
+
+impl Introductions {
+    /// Notes what `peer` told. Returns what to log if its release is news and differs from what this node runs.
+    pub fn note(&self, peer: NodeId, told: Introduction) -> Option<String> {
         let mine = this_build();
-        let differs = build != mine;
+        let differs = told.build != mine;
         let text = format!(
             "node {peer} runs {}, this node runs {}; let all run the same release soon",
-            name(&build),
+            name(&told.build),
             name(&mine)
         );
         let mut known = self.0.lock();
-        if known.get(&peer) == Some(&build) {
-            return None;
-        }
-        known.insert(peer, build);
-        differs.then_some(text)
+        let before = known.insert(peer, told);
+        let is_news = before.is_none_or(|before| before.build != known[&peer].build);
+        (is_news && differs).then_some(text)
     }
 
-    /// What `peer` runs, if it has said so.
-    pub fn of(&self, peer: NodeId) -> Option<Build> {
+    /// What `peer` told, if it did.
+    pub fn of(&self, peer: NodeId) -> Option<Introduction> {
         self.0.lock().get(&peer).cloned()
     }
 }
@@ -47,8 +68,7 @@ pub fn this_build() -> Build {
     }
 }
 
-/// The part of another node's text that is kept and shown to operators: printable characters, up to a limit.
-pub fn shown(text: &str) -> String {
+fn shown(text: &str) -> String {
     let printable = text.chars().filter(|letter| letter.is_ascii_graphic());
     printable.take(SHOWN_MAX).collect()
 }
@@ -66,24 +86,46 @@ mod tests {
 
     #[test]
     fn a_peer_of_another_release_is_named_once_and_again_when_its_release_changes() {
-        let builds = Builds::default();
-        let build = |version: &str| Build {
-            version: version.to_owned(),
-            commit: "c0ffee".to_owned(),
+        let introductions = Introductions::default();
+        let told = |version: &str, resp_address: &str| {
+            let build = Build {
+                version: version.to_owned(),
+                commit: "c0ffee".to_owned(),
+            };
+            Introduction::told(Some(build), resp_address)
         };
-        let told = builds.note(2, build("9.0.0")).expect("news");
+        let news = introductions.note(2, told("9.0.0", "")).expect("news");
         assert!(
-            told.contains("node 2 runs ratchet 9.0.0 (c0ffee)"),
-            "{told}"
+            news.contains("node 2 runs ratchet 9.0.0 (c0ffee)"),
+            "{news}"
         );
-        assert!(told.contains(version::LONG), "{told}");
-        assert_eq!(builds.note(2, build("9.0.0")), None);
-        assert!(builds.note(3, build("9.0.0")).is_some(), "another peer");
-        assert!(builds.note(2, build("9.0.1")).is_some());
-        assert_eq!(builds.note(2, this_build()), None, "the same as here");
-        assert_eq!(builds.of(2), Some(this_build()));
-        assert!(builds.note(2, build("9.0.0")).is_some(), "changed again");
-        let silent = builds.note(4, Build::default()).expect("news");
+        assert!(news.contains(version::LONG), "{news}");
+        assert_eq!(introductions.note(2, told("9.0.0", "a:1")), None);
+        assert_eq!(introductions.of(2).expect("known").resp_address, "a:1");
+        assert!(
+            introductions.note(3, told("9.0.0", "")).is_some(),
+            "another peer"
+        );
+        assert!(introductions.note(2, told("9.0.1", "")).is_some());
+        let same = Introduction::told(Some(this_build()), "");
+        assert_eq!(
+            introductions.note(2, same.clone()),
+            None,
+            "the same as here"
+        );
+        assert_eq!(introductions.of(2), Some(same));
+        assert!(
+            introductions.note(2, told("9.0.0", "")).is_some(),
+            "changed again"
+        );
+        let silent = introductions.note(4, Introduction::told(None, ""));
+        let silent = silent.expect("news");
         assert!(silent.contains("does not say"), "{silent}");
+    }
+
+    #[test]
+    fn of_what_a_peer_tells_printable_characters_are_kept() {
+        let told = Introduction::told(None, &format!("a\r\nb {}", "x".repeat(300)));
+        assert_eq!(told.resp_address, format!("ab{}", "x".repeat(254)));
     }
 }

@@ -214,6 +214,7 @@ mod tests {
             client: config.listen,
             peer: config.peer_listen,
             metrics: None,
+            resp: None,
         };
         loop {
             match Node::start(config.clone(), Seams::default(), addresses).await {

@@ -9,7 +9,6 @@
 mod administer;
 mod awaited_answer;
 mod bequest;
-mod builds;
 pub mod config;
 mod context;
 mod current_handover;
@@ -21,6 +20,7 @@ mod greeting;
 mod handover;
 mod held_inheritance;
 mod hello;
+mod introductions;
 mod leader_search;
 mod leadership;
 mod lifecycle;
@@ -34,6 +34,7 @@ mod recent_records;
 mod rejoin;
 mod request;
 mod request_memory;
+mod resp_nodes;
 mod route;
 mod seams;
 mod sequence_request;
@@ -51,9 +52,10 @@ pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use request::{
-    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX,
+    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, invalid_key,
 };
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
+pub use resp_nodes::RespNode;
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};
 pub use sequence_request::SequenceRequest;

@@ -12,6 +12,13 @@ use crate::{
 };
 
 impl NodeContext {
+    /// The kind of a namespace's keys, as far as this node knows the namespace. A follower may know less than the
+    /// leader.
+    pub fn key_kind(&self, namespace: &str) -> Option<KeyKind> {
+        let namespaces = self.group.view().namespaces();
+        Some(namespaces.by_name(namespace)?.config.key_kind)
+    }
+
     pub(super) async fn create_namespace(
         &self,
         term: u64,

@@ -22,6 +22,14 @@ pub struct KnownRoute {
     pub members_version: Option<u64>,
 }
 
+impl KnownRoute {
+    /// Of a caller that wants to be told no route.
+    pub const UNWANTED: KnownRoute = KnownRoute {
+        version: u64::MAX,
+        members_version: None,
+    };
+}
+
 /// Which node leads, and who the members are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {

@@ -42,4 +42,6 @@ pub struct Addresses {
     pub peer: SocketAddr,
     /// For Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// For Redis clients.
+    pub resp: Option<SocketAddr>,
 }

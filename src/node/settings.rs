@@ -30,7 +30,10 @@ macro_rules! for_each_setting {
             "RATCHET_PEER_LISTEN" [] => peer_listen: SocketAddr as SocketAddr = loopback(7601);
             /// Where to serve /metrics, /livez and /readyz, or "off" [default: 127.0.0.1:7602]
             "RATCHET_METRICS_LISTEN" [] =>
-                metrics_listen: Option<SocketAddr> as MetricsListen = Some(loopback(7602));
+                metrics_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7602));
+            /// Where to listen for Redis clients, or "off" [default: 127.0.0.1:7604]
+            "RATCHET_RESP_LISTEN" [] =>
+                resp_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7604));
             /// Where clients reach this node, "host:port" [default: the address of --listen]
             "RATCHET_ADVERTISE" [] => advertise: Option<String> as String = None;
             /// Where peers reach this node, "host:port" [default: as in --peers, or the address of
@@ -86,7 +89,8 @@ macro_rules! for_each_setting {
             /// How much memory caches what is read of the database, in MB (2^20 bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;
             /// How much memory holds the records of live sections, for the moment in which this node becomes
-            /// leader, in MB (2^20 bytes), 67 bytes each; the others are read from the disk then [default: 64]
+            /// leader, in MB (2^20 bytes), 67 bytes each without names; the others are read from the disk
+            /// [default: 64]
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
             /// How much memory this node takes over from a leader that hands over to it, in MB (2^20 bytes), some
@@ -104,26 +108,26 @@ macro_rules! for_each_setting {
 
 pub(crate) use for_each_setting;
 
-/// `metrics_listen` as it is given: an address, or "off".
+/// The address of a port that may be left out, as it is given: an address, or "off".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct MetricsListen(Option<SocketAddr>);
+pub struct OptionalListen(Option<SocketAddr>);
 
-impl FromStr for MetricsListen {
+impl FromStr for OptionalListen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "off" {
-            return Ok(MetricsListen(None));
+            return Ok(OptionalListen(None));
         }
         let address = text.parse().map_err(|_| {
-            format!("metrics_listen is {text:?}; it takes an address as 127.0.0.1:7602, or \"off\"")
+            format!("{text:?} is no address; give one as 127.0.0.1:7602, or \"off\"")
         })?;
-        Ok(MetricsListen(Some(address)))
+        Ok(OptionalListen(Some(address)))
     }
 }
 
-impl TryFrom<String> for MetricsListen {
+impl TryFrom<String> for OptionalListen {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -131,8 +135,8 @@ impl TryFrom<String> for MetricsListen {
     }
 }
 
-impl From<MetricsListen> for Option<SocketAddr> {
-    fn from(MetricsListen(address): MetricsListen) -> Self {
+impl From<OptionalListen> for Option<SocketAddr> {
+    fn from(OptionalListen(address): OptionalListen) -> Self {
         address
     }
 }
@@ -209,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn a_metrics_address_is_an_address_or_off_and_is_refused_with_its_value() {
-        assert_eq!("off".parse(), Ok(MetricsListen(None)));
-        let refused = "here".parse::<MetricsListen>().unwrap_err();
+    fn an_address_that_may_be_left_out_is_an_address_or_off_and_is_refused_with_its_value() {
+        assert_eq!("off".parse(), Ok(OptionalListen(None)));
+        let refused = "here".parse::<OptionalListen>().unwrap_err();
         assert!(refused.contains("\"here\""), "{refused}");
     }
 }

@@ -53,7 +53,7 @@ impl NodeContext {
                     missing: node
                         .silence
                         .is_some_and(|silence| silence.lasts > missing_after),
-                    build: self.build_of(node.id),
+                    build: self.introduction_of(node.id).map(|told| told.build),
                 })
                 .collect(),
         }

@@ -1,26 +1,26 @@
-//! The connections of a port: accepts them up to a limit, closes idle ones, and ends the others gracefully
-//! when the node stops.
+//! The HTTP connections of a port: closes idle ones, and ends the others gracefully when the node stops.
 //!
-//! Invariant: a silent connection is closed within the limits below, and no connection delays the accepting of
-//! the next one.
+//! Invariant: a silent connection is closed within the limits below.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
-    time::{Instant, timeout},
+    time::timeout,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tonic::{body::Body, codegen::Service};
 
-use super::calls::{CallBody, Calls};
+use super::{
+    accept::{Limits, accept},
+    calls::{CallBody, Calls},
+};
 
 /// How many calls of one connection may be in progress. Further ones wait at the client.
 const CALLS_MAX: u32 = 1_024;
@@ -36,12 +36,6 @@ const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
-/// at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// At most one warning about refused connections is logged in this time.
-const WARNING_EVERY: Duration = Duration::from_secs(10);
-
 /// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -54,88 +48,34 @@ pub enum Protocol {
     Http1,
 }
 
-/// The limits for the connections of one port, and its metrics.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// The port's name, for the log.
-    pub port: &'static str,
-    /// The port's protocol.
-    pub protocol: Protocol,
-    /// How many connections may be open at a time.
-    pub connections_max: u64,
-    /// How long a connection without a call in progress is kept; it may be kept up to twice as long.
-    pub idle: Duration,
-    /// How many connections are open.
-    pub connections: Gauge,
-    /// How many connections were refused because of the limit.
-    pub refused: Counter,
-}
-
 /// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
 /// the calls in progress are answered. `service` must always be ready: `poll_ready` is not called.
-pub async fn serve<S>(listener: TcpListener, service: S, limits: Limits, stop: CancellationToken)
-where
+pub async fn serve<S>(
+    listener: TcpListener,
+    service: S,
+    protocol: Protocol,
+    limits: Limits,
+    stop: CancellationToken,
+) where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
 {
-    let (serving, protocol) = (TaskTracker::new(), http_builder(limits.protocol));
-    let mut warned: Option<Instant> = None;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let why = match accepted {
-            Ok((stream, from)) => match Slot::take(&limits) {
-                Some(slot) => {
-                    let (service, protocol) = (service.clone(), protocol.clone());
-                    let (limits, stop) = (limits.clone(), stop.clone());
-                    serving.spawn(async move {
-                        let _slot = slot;
-                        let served = serve_connection(stream, service, protocol, &limits, stop);
-                        if let Err(error) = served.await {
-                            tracing::debug!(port = limits.port, %from, error, "a connection failed");
-                        }
-                    });
-                    continue;
-                }
-                None => refuse(&limits, from),
-            },
-            Err(error) if is_callers_fault(&error) => continue,
-            Err(error) => {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                format!("cannot accept connections: {error}")
-            }
-        };
-        if warned.is_none_or(|at: Instant| at.elapsed() > WARNING_EVERY) {
-            warned = Some(Instant::now());
-            tracing::warn!(port = limits.port, "{why}");
-        }
-    }
-    drop(listener);
-    serving.close();
-    serving.wait().await;
-}
-
-/// Counts a refused connection. Returns the warning for the log.
-fn refuse(limits: &Limits, from: SocketAddr) -> String {
-    limits.refused.inc();
-    format!(
-        "refused a connection from {from}: the limit of {} connections is reached",
-        limits.connections_max
-    )
-}
-
-/// True if an accept failed because of the other end; then the next accept needs no pause.
-fn is_callers_fault(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted | WouldBlock
-    )
+    let (builder, idle) = (http_builder(protocol), limits.idle);
+    let of_connection = stop.clone();
+    accept(listener, limits, stop, |stream| {
+        let (service, builder) = (service.clone(), builder.clone());
+        serve_connection(
+            stream,
+            service,
+            builder,
+            protocol,
+            idle,
+            of_connection.clone(),
+        )
+    })
+    .await;
 }
 
 /// The HTTP settings of a port.
@@ -166,8 +106,9 @@ fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
 async fn serve_connection<S>(
     stream: TcpStream,
     service: S,
-    protocol: auto::Builder<TokioExecutor>,
-    limits: &Limits,
+    builder: auto::Builder<TokioExecutor>,
+    protocol: Protocol,
+    idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String>
 where
@@ -176,10 +117,7 @@ where
         + Send
         + 'static,
 {
-    let greeting = timeout(
-        PREFACE_TIME_MAX.min(limits.idle),
-        read_preface(stream, limits.protocol),
-    );
+    let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream, protocol));
     let stream = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
@@ -197,11 +135,11 @@ where
             Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
         }
     });
-    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
-        () = calls.idle_for(limits.idle) => {}
+        () = calls.idle_for(idle) => {}
     }
     // Tells the other end to begin no further calls. Those in progress are answered.
     connection.as_mut().graceful_shutdown();
@@ -232,24 +170,4 @@ async fn read_preface(
         read = PREFACE;
     }
     Ok(tokio::io::join(read.chain(reading), writing))
-}
-
-/// One of a port's `connections_max` connections. Free again when dropped.
-struct Slot(Gauge);
-
-impl Slot {
-    /// Takes a slot; `None` if all are taken. Not atomic: one task accepts all connections of a port.
-    fn take(limits: &Limits) -> Option<Slot> {
-        let taken = limits.connections.get().unsigned_abs();
-        (taken < limits.connections_max).then(|| {
-            limits.connections.inc();
-            Slot(limits.connections.clone())
-        })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }

@@ -11,6 +11,7 @@ pub struct Listeners {
     pub client: TcpListener,
     pub peer: TcpListener,
     pub metrics: Option<TcpListener>,
+    pub resp: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -22,10 +23,8 @@ impl Listeners {
         Ok(Listeners {
             client: bind("listen", config.listen).await?,
             peer: bind("peer_listen", config.peer_listen).await?,
-            metrics: match config.metrics_listen {
-                Some(address) => Some(bind("metrics_listen", address).await?),
-                None => None,
-            },
+            metrics: bind_if_wanted("metrics_listen", config.metrics_listen).await?,
+            resp: bind_if_wanted("resp_listen", config.resp_listen).await?,
         })
     }
 
@@ -37,12 +36,23 @@ impl Listeners {
         Ok(Addresses {
             client: self.client.local_addr()?,
             peer: self.peer.local_addr()?,
-            metrics: self
-                .metrics
-                .as_ref()
-                .map(TcpListener::local_addr)
-                .transpose()?,
+            metrics: address_of(self.metrics.as_ref())?,
+            resp: address_of(self.resp.as_ref())?,
         })
+    }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> std::io::Result<Option<SocketAddr>> {
+    listener.map(TcpListener::local_addr).transpose()
+}
+
+async fn bind_if_wanted(
+    field: &'static str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, StartError> {
+    match address {
+        Some(address) => bind(field, address).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! From a socket to a number:
 //!
-//! 1. `listeners.rs` binds the ports. `connections.rs` accepts a connection, if the port's limit allows it,
-//!    and serves its calls; `calls.rs` knows when it is idle.
+//! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if the limit allows it. `connections.rs`
+//!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
 //! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
@@ -12,8 +12,11 @@
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
+//! `resp.rs` is the same for Redis clients: it parses their commands into the same requests to the node.
+//!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
+mod accept;
 mod admin;
 mod calls;
 mod connections;
@@ -25,6 +28,7 @@ mod health;
 mod listeners;
 mod metrics;
 mod peer;
+mod resp;
 mod sequencer;
 mod stream;
 mod unfinished;
@@ -38,8 +42,9 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
 
+use accept::Limits;
 use admin::AdminService;
-use connections::{Limits, Protocol, serve};
+use connections::{Protocol, serve};
 use health::HealthService;
 use listeners::Listeners;
 pub use peer::PeerService;
@@ -79,7 +84,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         .addresses()
         .map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
-    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, "listening");
+    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, redis = ?at.resp, "listening");
     let server = Server {
         context: node.context().clone(),
         stop: node.stopping(),
@@ -90,6 +95,9 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         "client port",
         server.clone().serve_clients(listeners.client),
     );
+    if let Some(listener) = listeners.resp {
+        node.run("redis port", server.clone().serve_resp(listener));
+    }
     if let Some(listener) = listeners.metrics {
         node.run("metrics port", server.serve_metrics(listener));
     }
@@ -115,15 +123,16 @@ impl Server {
                     .fail(format!("cannot create the reflection service: {error}"));
             }
         };
-        let metrics = &self.context.metrics;
-        let limits = Limits {
-            connections: metrics.client_connections.clone(),
-            refused: metrics.client_connections_refused.clone(),
-            ..self.limits("client", Protocol::Http2, self.client_connections_max)
-        };
+        let limits = self.client_limits("client");
         let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
-        let routes = errors::counting(metrics.clone()).layer(routes);
-        serve(listener, routes, limits, self.stop).await;
+        let routes = errors::counting(self.context.metrics.clone()).layer(routes);
+        serve(listener, routes, Protocol::Http2, limits, self.stop).await;
+    }
+
+    /// Serves the port for Redis clients.
+    async fn serve_resp(self, listener: TcpListener) {
+        let limits = self.client_limits("redis");
+        resp::serve(listener, self.context, limits, self.stop).await;
     }
 
     /// The services of the client port.
@@ -157,22 +166,45 @@ impl Server {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
-        let limits = self.limits("peer", Protocol::Http2, PEER_CONNECTIONS_MAX);
-        serve(listener, routes.prepare(), limits, self.stop).await;
+        let limits = self.limits("peer", PEER_CONNECTIONS_MAX);
+        serve(
+            listener,
+            routes.prepare(),
+            Protocol::Http2,
+            limits,
+            self.stop,
+        )
+        .await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
-        let limits = self.limits("metrics", Protocol::Http1, METRICS_CONNECTIONS_MAX);
-        let routes = metrics::routes(self.context.clone());
-        serve(listener, Routes::from(routes).prepare(), limits, self.stop).await;
+        let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX);
+        let routes = Routes::from(metrics::routes(self.context.clone()));
+        serve(
+            listener,
+            routes.prepare(),
+            Protocol::Http1,
+            limits,
+            self.stop,
+        )
+        .await;
+    }
+
+    /// The limits of a port for clients. All of these together have `client_connections_max` connections.
+    fn client_limits(&self, port: &'static str) -> Limits {
+        let metrics = &self.context.metrics;
+        Limits {
+            connections: metrics.client_connections.clone(),
+            refused: metrics.client_connections_refused.clone(),
+            ..self.limits(port, self.client_connections_max)
+        }
     }
 
     /// The limits of a port whose connections have no metrics.
-    fn limits(&self, port: &'static str, protocol: Protocol, connections_max: u64) -> Limits {
+    fn limits(&self, port: &'static str, connections_max: u64) -> Limits {
         Limits {
             port,
-            protocol,
             connections_max,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
             connections: Gauge::default(),

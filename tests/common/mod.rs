@@ -59,6 +59,11 @@ pub fn with_metrics(config: &mut ratchet::node::Config) {
     config.metrics_listen = Some((config.listen.ip(), 0).into());
 }
 
+/// Has the node serve Redis clients.
+pub fn with_resp(config: &mut ratchet::node::Config) {
+    config.resp_listen = Some((config.listen.ip(), 0).into());
+}
+
 /// A loopback address that no other test on this machine uses at this time: it contains the process id.
 /// So ports of it that the system chose stay free until they are used.
 pub fn own_ip() -> IpAddr {

@@ -49,6 +49,7 @@ pub struct Place {
     pub listen: SocketAddr,
     pub peer_listen: SocketAddr,
     pub metrics_listen: SocketAddr,
+    pub resp_listen: SocketAddr,
 }
 
 /// A cluster of processes. Dropping it kills them.
@@ -64,11 +65,12 @@ impl Processes {
     pub async fn start(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
-                let [listen, peer_listen, metrics_listen] = free_ports(own_ip());
+                let [listen, peer_listen, metrics_listen, resp_listen] = free_ports(own_ip());
                 let place = Place {
                     listen,
                     peer_listen,
                     metrics_listen,
+                    resp_listen,
                 };
                 (id, place)
             })
@@ -107,6 +109,7 @@ impl Processes {
             .args(["--listen", &place.listen.to_string()])
             .args(["--peer-listen", &place.peer_listen.to_string()])
             .args(["--metrics-listen", &place.metrics_listen.to_string()])
+            .args(["--resp-listen", &place.resp_listen.to_string()])
             .args(["--peers", &peers.join(",")])
             .arg("--data-dir")
             .arg(self.dir.path().join(id.to_string()))

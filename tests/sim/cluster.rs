@@ -139,6 +139,7 @@ impl World {
             listen: client_address(id),
             peer_listen: peer_address(id),
             metrics_listen: None,
+            resp_listen: None,
             join: !founding,
             peers: match founding {
                 true => (1..=self.founders).map(address).collect(),
@@ -169,6 +170,7 @@ impl World {
             client: client_address(id),
             peer: peer_address(id),
             metrics: None,
+            resp: None,
         };
         let ended = match Node::start(config, seams, addresses).await {
             Ok(node) => self.clone().serve(id, node).await,

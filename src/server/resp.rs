@@ -1,0 +1,47 @@
+//! The door for Redis clients: RESP2 and RESP3 over TCP. A key is written as namespace:key, and INCR takes its next
+//! number.
+//!
+//! From a socket to a number: `connection.rs` reads what has arrived, `reader.rs` finds the commands in it, `table.rs`
+//! knows them, `session.rs` has each answered in its order, `run.rs` takes numbers from the node, and `replies.rs`
+//! writes the replies.
+//!
+//! Invariant: everything that one read of the socket brought is answered before the next read. So a client that does
+//! not read its replies is not read either, and what a connection holds is bounded.
+
+mod cluster;
+mod connection;
+mod info;
+mod key;
+mod reader;
+mod refused;
+mod replies;
+mod run;
+mod session;
+mod table;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::accept::{Limits, accept};
+use crate::node::NodeContext;
+
+/// Serves the connections of `listener` until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    context: Arc<NodeContext>,
+    limits: Limits,
+    stop: CancellationToken,
+) {
+    let (last_id, idle) = (AtomicU64::new(0), limits.idle);
+    let of_connection = stop.clone();
+    accept(listener, limits, stop, move |stream| {
+        let id = last_id.fetch_add(1, Relaxed) + 1;
+        connection::serve(stream, context.clone(), id, idle, of_connection.clone())
+    })
+    .await;
+}

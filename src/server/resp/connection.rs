@@ -1,0 +1,227 @@
+//! One connection: reads commands, has them answered, and writes the replies.
+//!
+//! Invariant: a connection that nobody uses holds no buffer.
+
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{
+    reader::{CommandReader, Commands},
+    refused::Refused,
+    replies::Replies,
+    session::Session,
+};
+use crate::node::{NodeContext, Reservation};
+
+/// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.
+const READ_BYTES: usize = 16 << 10;
+/// With more bytes of replies, they are sent before the next command is answered.
+const REPLY_BYTES_MAX: usize = 64 << 10;
+/// How often a connection is looked at: whether anybody uses it.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the commands that still arrive are refused, when the node stops, before the connection is closed.
+const REFUSING_TIME: Duration = Duration::from_millis(500);
+
+/// A connection.
+struct Connection<'a> {
+    context: &'a NodeContext,
+    reading: ReadHalf<'a>,
+    writing: WriteHalf<'a>,
+    reader: CommandReader,
+    commands: Commands,
+    session: Session,
+    replies: Replies,
+    /// For the bytes of an unfinished command.
+    reservation: Option<Reservation>,
+    /// How long a client may neither send nor read.
+    idle: Duration,
+}
+
+/// Serves connection number `id` until the client closes it, is idle for `idle`, or the node stops.
+///
+/// # Errors
+/// A text if the connection breaks, or what arrives is no command.
+pub async fn serve(
+    mut stream: TcpStream,
+    context: Arc<NodeContext>,
+    id: u64,
+    idle: Duration,
+    stop: CancellationToken,
+) -> Result<(), String> {
+    stream
+        .set_nodelay(true)
+        .map_err(|error| error.to_string())?;
+    let (reading, writing) = stream.split();
+    let mut connection = Connection {
+        context: &context,
+        reading,
+        writing,
+        reader: CommandReader::default(),
+        commands: Commands::default(),
+        session: Session::new(context.clone(), id),
+        replies: Replies::default(),
+        reservation: None,
+        idle,
+    };
+    let serving = connection.serve(stop);
+    serving.await.map_err(|error| error.to_string())
+}
+
+impl Connection<'_> {
+    async fn serve(&mut self, stop: CancellationToken) -> io::Result<()> {
+        let mut stopped = pin!(stop.cancelled());
+        let look_every = LOOK_EVERY.min(self.idle);
+        let mut look = pin!(sleep(look_every));
+        let mut used = Instant::now();
+        let mut is_used = false;
+        while !self.session.ended() {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return self.refuse_the_rest().await,
+                read = self.read() => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    is_used = true;
+                    self.answer().await?;
+                }
+                () = &mut look => {
+                    let now = Instant::now();
+                    if is_used {
+                        used = now;
+                    } else if now - used >= self.idle {
+                        return Ok(());
+                    } else {
+                        self.reader.release();
+                        self.commands = Commands::default();
+                        self.replies.clear(0);
+                    }
+                    is_used = false;
+                    look.as_mut().reset(now + look_every);
+                }
+            }
+        }
+        self.writing.shutdown().await
+    }
+
+    /// Reads what has arrived: at most [`READ_BYTES`]. Returns how many bytes; 0 at the end.
+    async fn read(&mut self) -> io::Result<usize> {
+        let buffer = self.reader.buffer();
+        if buffer.capacity() == 0 {
+            self.reading.readable().await?;
+        }
+        buffer.reserve(READ_BYTES);
+        self.reading.read_buf(buffer).await
+    }
+
+    /// Answers the commands that have arrived in full.
+    async fn answer(&mut self) -> io::Result<()> {
+        let read = self.reader.read(&mut self.commands);
+        for command in self.commands.iter() {
+            self.session.answer(command, &mut self.replies).await;
+            if self.replies.bytes().len() > REPLY_BYTES_MAX {
+                send(
+                    &mut self.writing,
+                    &mut self.replies,
+                    self.context,
+                    self.idle,
+                )
+                .await?;
+            }
+            if self.session.ended() {
+                break;
+            }
+        }
+        self.session.finish(&mut self.replies).await;
+        self.commands.clear();
+        self.reservation = None;
+        let mut malformed = Ok(());
+        if let Err(error) = read {
+            self.replies.give_up(&error);
+            malformed = Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        } else if self.reader.unfinished() >= READ_BYTES {
+            match self
+                .context
+                .request_memory
+                .reserve(self.reader.unfinished())
+            {
+                Ok(reservation) => self.reservation = Some(reservation),
+                Err(status) => {
+                    let refused = Refused::from(status);
+                    self.replies.refuse(&refused, 1, &self.context.metrics);
+                    malformed = Err(io::Error::new(io::ErrorKind::OutOfMemory, refused.why));
+                }
+            }
+        }
+        send(
+            &mut self.writing,
+            &mut self.replies,
+            self.context,
+            self.idle,
+        )
+        .await?;
+        malformed
+    }
+
+    /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.
+    async fn refuse_the_rest(&mut self) -> io::Result<()> {
+        let node = self.context.config.node_id;
+        let refused = Refused::from(Status::unavailable(format!(
+            "node {node} stops; connect to another one"
+        )));
+        let refusing = async {
+            loop {
+                if self.read().await? == 0 || self.reader.read(&mut self.commands).is_err() {
+                    return Ok::<_, io::Error>(());
+                }
+                let commands = self.commands.iter().count();
+                self.replies
+                    .refuse(&refused, commands, &self.context.metrics);
+                self.commands.clear();
+                self.writing.write_all(self.replies.bytes()).await?;
+                self.replies.clear(0);
+            }
+        };
+        if let Ok(done) = timeout(REFUSING_TIME, refusing).await {
+            done?;
+        }
+        self.writing.shutdown().await
+    }
+}
+
+/// Sends the replies. If the client does not read them, their memory is counted meanwhile.
+async fn send(
+    writing: &mut WriteHalf<'_>,
+    replies: &mut Replies,
+    context: &NodeContext,
+    patience: Duration,
+) -> io::Result<()> {
+    if replies.bytes().is_empty() {
+        return Ok(());
+    }
+    let sent = match writing.try_write(replies.bytes()) {
+        Ok(sent) => sent,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        Err(error) => return Err(error),
+    };
+    let rest = &replies.bytes()[sent..];
+    if !rest.is_empty() {
+        let reserved = context.request_memory.reserve(rest.len());
+        let _reserved = reserved.map_err(|status| {
+            io::Error::new(io::ErrorKind::OutOfMemory, status.message().to_owned())
+        })?;
+        timeout(patience, writing.write_all(rest)).await??;
+    }
+    replies.clear(REPLY_BYTES_MAX);
+    Ok(())
+}

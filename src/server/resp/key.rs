@@ -1,0 +1,125 @@
+//! Keys as Redis clients write them, namespace:key, and which numbers were handed out for them.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
+
+use super::refused::Refused;
+use crate::{
+    node::{Current, KnownRoute, NodeContext, Origin, invalid_key},
+    sequence::{Key, KeyKind, OwnedKey},
+    server::{deadline::budget, errors::to_client},
+};
+
+/// How many of a command's keys are asked for at a time.
+const READS_AT_ONCE: usize = 64;
+/// How many characters of a key an error shows.
+const SHOWN_MAX: usize = 64;
+
+/// A key and its namespace, as they were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenKey<'a> {
+    /// The namespace's name: what comes before the first colon.
+    pub namespace: &'a str,
+    /// The rest.
+    pub key: &'a [u8],
+}
+
+impl<'a> WrittenKey<'a> {
+    /// Parses an argument.
+    ///
+    /// # Errors
+    /// If it has no colon, or what comes before it is no text.
+    pub fn parse(argument: &'a [u8]) -> Result<Self, Refused> {
+        let colon = argument.iter().position(|byte| *byte == b':');
+        let (namespace, key) = colon
+            .and_then(|at| {
+                Some((
+                    std::str::from_utf8(&argument[..at]).ok()?,
+                    &argument[at + 1..],
+                ))
+            })
+            .ok_or_else(|| {
+                Refused::invalid(format!(
+                    "key '{}' names no namespace; write it as namespace:key, as in INCR book:42",
+                    shown(argument)
+                ))
+            })?;
+        Ok(WrittenKey { namespace, key })
+    }
+
+    /// The key as one of `kind`.
+    ///
+    /// # Errors
+    /// If it is none: not an integer, or too long a name.
+    pub fn as_key(&self, kind: KeyKind) -> Result<Key<'a>, Refused> {
+        if kind == KeyKind::Name {
+            return Key::name(self.key).map_err(|invalid| invalid_key(invalid).into());
+        }
+        let id = std::str::from_utf8(self.key)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        id.map(Key::Id).ok_or_else(|| {
+            Refused::invalid(format!(
+                "namespace '{}' takes ids from 0 to {} as keys, not '{}'",
+                self.namespace,
+                u64::MAX,
+                shown(self.key)
+            ))
+        })
+    }
+
+    /// The kind of the namespace's keys. Of a namespace that is not known here, the leader may know more: then what the
+    /// key looks like counts, and the leader checks it.
+    pub fn kind(&self, context: &NodeContext) -> KeyKind {
+        context.key_kind(self.namespace).unwrap_or_else(|| {
+            match !self.key.is_empty() && self.key.iter().all(u8::is_ascii_digit) {
+                true => KeyKind::Id,
+                false => KeyKind::Name,
+            }
+        })
+    }
+}
+
+/// The last numbers handed out for keys, in their order; `None` for one of which none was.
+///
+/// # Errors
+/// If one is no key, or the node cannot tell.
+pub async fn last_numbers(
+    context: &Arc<NodeContext>,
+    keys: impl Iterator<Item = &[u8]>,
+) -> Result<Vec<Option<u64>>, Refused> {
+    let arrived = Instant::now();
+    let deadline = arrived + budget(None, &context.config);
+    let requests: Vec<Current> = keys
+        .map(|argument| {
+            let written = WrittenKey::parse(argument)?;
+            let key = written.as_key(written.kind(context))?;
+            Ok(Current {
+                namespace: written.namespace.to_owned(),
+                key: OwnedKey::from(key),
+                known: KnownRoute::UNWANTED,
+            })
+        })
+        .collect::<Result<_, Refused>>()?;
+    let asked = requests.len() as u64;
+    let answers = stream::iter(requests).map(|request| async {
+        let answered = context.serve(request, Origin::Client, deadline).await;
+        let answered = answered.map_err(|failure| Refused::from(to_client(failure)))?;
+        Ok::<_, Refused>(answered.answer)
+    });
+    let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
+    context
+        .metrics
+        .request_seconds
+        .observe(arrived.elapsed(), asked);
+    answers
+}
+
+/// The beginning of what a client wrote, for an error.
+pub fn shown(bytes: &[u8]) -> String {
+    let rest = if bytes.len() > SHOWN_MAX { "..." } else { "" };
+    let part = &bytes[..bytes.len().min(SHOWN_MAX)];
+    format!("{}{rest}", part.escape_ascii())
+}

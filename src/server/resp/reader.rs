@@ -1,0 +1,247 @@
+//! Reads commands out of the bytes of a connection: arrays of bulk strings, as Redis clients send them, and inline
+//! commands, as somebody types them into telnet.
+//!
+//! Invariant: a byte is looked at once, in however many parts a command arrives, and reading a command allocates
+//! nothing. A command beyond the limits is refused as soon as it says how long it is.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+
+/// The most bytes of a command, with all its arguments.
+pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// The most arguments of a command, with its name.
+pub const ARGUMENTS_MAX: usize = 16_384;
+/// The most bytes of a line: of a length, or of an inline command.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// Why bytes are no command. What follows them cannot be read any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+/// Commands that have arrived in full.
+#[derive(Debug, Default)]
+pub struct Commands {
+    bytes: Bytes,
+    /// Where the arguments are in `bytes`, those of all commands one after the other.
+    arguments: Vec<Range<usize>>,
+    /// Where the arguments of each command end in `arguments`.
+    ends: Vec<usize>,
+}
+
+/// One command: its name, and what follows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Command<'a> {
+    bytes: &'a Bytes,
+    arguments: &'a [Range<usize>],
+}
+
+/// Reads commands.
+#[derive(Debug, Default)]
+pub struct CommandReader {
+    /// Begins with the command that has not arrived in full.
+    buffer: BytesMut,
+    /// Up to here the buffer was looked at.
+    position: usize,
+    /// The arguments of the unfinished command, as far as they are here.
+    arguments: Vec<Range<usize>>,
+    /// How many arguments it lacks.
+    lacks: usize,
+    /// The length of the next argument, if it was told.
+    length: Option<usize>,
+}
+
+impl Commands {
+    /// The commands, in the order in which they were sent.
+    pub fn iter(&self) -> impl Iterator<Item = Command<'_>> {
+        let begins = std::iter::once(&0).chain(&self.ends);
+        begins.zip(&self.ends).map(|(&begin, &end)| Command {
+            bytes: &self.bytes,
+            arguments: &self.arguments[begin..end],
+        })
+    }
+
+    /// Gives the bytes back to the reader.
+    pub fn clear(&mut self) {
+        self.bytes = Bytes::new();
+        self.arguments.clear();
+        self.ends.clear();
+    }
+}
+
+impl<'a> Command<'a> {
+    /// The command's name, as it was sent.
+    pub fn name(&self) -> &'a [u8] {
+        self.at(0).unwrap_or_default()
+    }
+
+    /// How many arguments follow the name.
+    pub fn len(&self) -> usize {
+        self.arguments.len() - 1
+    }
+
+    /// Argument number `place`, from 1 on; 0 is the name.
+    pub fn at(&self, place: usize) -> Option<&'a [u8]> {
+        Some(&self.bytes[self.arguments.get(place)?.clone()])
+    }
+
+    /// The arguments after the name.
+    pub fn rest(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes: &'a [u8] = self.bytes;
+        let rest = self.arguments.iter().skip(1);
+        rest.map(move |range| &bytes[range.clone()])
+    }
+
+    /// A part of an argument, for keeps. It shares the memory of the commands.
+    pub fn share(&self, part: &[u8]) -> Bytes {
+        self.bytes.slice_ref(part)
+    }
+}
+
+impl CommandReader {
+    /// Where the bytes that arrive are added.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// Gives memory back if nothing is in it.
+    pub fn release(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+            self.arguments = Vec::new();
+        }
+    }
+
+    /// How many bytes of an unfinished command are held.
+    pub fn unfinished(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Replaces `commands` by those that have arrived in full since the last call.
+    ///
+    /// # Errors
+    /// [`Malformed`] if what follows `commands` is no command, or one beyond the limits.
+    pub fn read(&mut self, commands: &mut Commands) -> Result<(), Malformed> {
+        commands.clear();
+        let mut finished = 0;
+        let ended = loop {
+            match self.step(finished) {
+                Ok(true) if self.lacks == 0 => {
+                    finished = self.position;
+                    if !self.arguments.is_empty() {
+                        commands.arguments.append(&mut self.arguments);
+                        commands.ends.push(commands.arguments.len());
+                    }
+                }
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(malformed) => break Err(malformed),
+            }
+        };
+        commands.bytes = self.buffer.split_to(finished).freeze();
+        self.position -= finished;
+        for Range { start, end } in &mut self.arguments {
+            *start -= finished;
+            *end -= finished;
+        }
+        ended
+    }
+
+    /// Reads the next part: the beginning of a command, or the length of an argument, or an argument. False if it has
+    /// not arrived in full. The command begins at `begin`.
+    fn step(&mut self, begin: usize) -> Result<bool, Malformed> {
+        if let Some(length) = self.length {
+            let end = self.position + length;
+            let Some(after) = self.buffer.get(end..end + 2) else {
+                return Ok(false);
+            };
+            if after != b"\r\n" {
+                return Err(Malformed(format!(
+                    "an argument of {length} bytes does not end there"
+                )));
+            }
+            self.arguments.push(self.position..end);
+            self.position = end + 2;
+            self.length = None;
+            self.lacks -= 1;
+            return Ok(true);
+        }
+        let Some(line) = self.line()? else {
+            return Ok(false);
+        };
+        let (first, number) = match &self.buffer[line.clone()] {
+            [] => (None, &[][..]),
+            [first, number @ ..] => (Some(*first), number),
+        };
+        match (self.lacks, first) {
+            // Null and empty arrays are passed over, as Redis does.
+            (0, Some(b'*')) if number.starts_with(b"-") => {}
+            (0, Some(b'*')) => self.lacks = length_in(number, ARGUMENTS_MAX, "arguments")?,
+            (0, _) => self.split(line),
+            (_, Some(b'$')) => {
+                let left = COMMAND_BYTES_MAX.saturating_sub(self.position - begin);
+                self.length = Some(length_in(number, left, "bytes")?);
+            }
+            (_, _) => {
+                let found = first.unwrap_or(b'\n').escape_ascii();
+                return Err(Malformed(format!(
+                    "expected '$', the length of an argument, got '{found}'"
+                )));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next line without its end. `None` if it has not arrived in full.
+    fn line(&mut self) -> Result<Option<Range<usize>>, Malformed> {
+        let rest = &self.buffer[self.position..];
+        let rest = &rest[..rest.len().min(LINE_BYTES_MAX)];
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            return match rest.len() < LINE_BYTES_MAX {
+                true => Ok(None),
+                false => Err(Malformed(format!(
+                    "a line has more than {LINE_BYTES_MAX} bytes"
+                ))),
+            };
+        };
+        let begin = self.position;
+        self.position += end + 1;
+        let end = begin + end;
+        Ok(Some(match end > begin && self.buffer[end - 1] == b'\r' {
+            true => begin..end - 1,
+            false => begin..end,
+        }))
+    }
+
+    /// Takes the words of an inline command as its arguments.
+    fn split(&mut self, line: Range<usize>) {
+        let text = &self.buffer[line.clone()];
+        let mut at = line.start;
+        for word in text.split(u8::is_ascii_whitespace) {
+            if !word.is_empty() {
+                self.arguments.push(at..at + word.len());
+            }
+            at += word.len() + 1;
+        }
+    }
+}
+
+/// A length from 0 to `most`.
+fn length_in(digits: &[u8], most: usize, of: &str) -> Result<usize, Malformed> {
+    let text = std::str::from_utf8(digits).ok();
+    match text.and_then(|text| text.parse::<u64>().ok()) {
+        Some(length) if length <= most as u64 => Ok(length as usize),
+        Some(length) => Err(Malformed(format!(
+            "{length} {of} are too many; a command has at most {ARGUMENTS_MAX} arguments and \
+             {COMMAND_BYTES_MAX} bytes"
+        ))),
+        None => Err(Malformed(format!(
+            "'{}' is no number of {of}",
+            digits.escape_ascii()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

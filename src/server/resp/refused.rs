@@ -1,0 +1,37 @@
+//! Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
+//! again, and a text.
+
+use tonic::{Code, Status};
+
+/// Why a command is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The first word of the reply. Redis clients send a command again by themselves after LOADING (the node cannot
+    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice.
+    pub word: &'static str,
+    /// As gRPC calls it. The metrics count by it.
+    pub code: Code,
+    /// What was wrong, and what to do.
+    pub why: String,
+}
+
+impl Refused {
+    /// A command that makes no sense.
+    pub fn invalid(why: impl Into<String>) -> Self {
+        Refused::from(Status::invalid_argument(why))
+    }
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Refused {
+            word: match status.code() {
+                Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
+                Code::ResourceExhausted | Code::DeadlineExceeded => "TRYAGAIN",
+                _ => "ERR",
+            },
+            code: status.code(),
+            why: status.message().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Writes replies in RESP2 or RESP3.
+//!
+//! Invariant: whatever a text holds, what is written is one reply.
+
+use super::{reader::Malformed, refused::Refused};
+use crate::metrics::Metrics;
+
+/// The version of the protocol that a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// What every connection begins with.
+    #[default]
+    Resp2,
+    /// What a client asks for with HELLO 3.
+    Resp3,
+}
+
+impl Version {
+    /// Its number.
+    pub fn number(self) -> u64 {
+        match self {
+            Version::Resp2 => 2,
+            Version::Resp3 => 3,
+        }
+    }
+}
+
+/// Replies that are to be sent.
+#[derive(Debug, Default)]
+pub struct Replies {
+    bytes: Vec<u8>,
+    /// The version of the protocol from here on.
+    pub version: Version,
+}
+
+impl Replies {
+    /// What was written since the last [`Replies::clear`].
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets what was sent. Memory beyond `kept` bytes is given back.
+    pub fn clear(&mut self, kept: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(kept);
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: u64) {
+        self.head(b':', number);
+    }
+
+    /// An integer of any sign.
+    pub fn integer(&mut self, number: i64) {
+        match u64::try_from(number) {
+            Ok(number) => self.number(number),
+            Err(_) => self.line(b':', itoa::Buffer::new().format(number)),
+        }
+    }
+
+    /// A short text that needs no quotes, as OK.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text);
+    }
+
+    /// The error of `commands` commands, which is counted.
+    pub fn refuse(&mut self, refused: &Refused, commands: usize, metrics: &Metrics) {
+        metrics.errors.add(refused.code, commands as u64);
+        let text = format!("{} {}", refused.word, refused.why);
+        for _ in 0..commands {
+            self.line(b'-', &text);
+        }
+    }
+
+    /// The last reply of a connection: what arrived cannot be read.
+    pub fn give_up(&mut self, malformed: &Malformed) {
+        self.line(b'-', &format!("ERR Protocol error: {malformed}"));
+    }
+
+    /// A text or bytes.
+    pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.head(b'$', bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Nothing.
+    pub fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.version {
+            Version::Resp2 => b"$-1\r\n",
+            Version::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// An array; `length` replies follow, which are its items.
+    pub fn array(&mut self, length: usize) {
+        self.head(b'*', length as u64);
+    }
+
+    /// A map; twice `length` replies follow: a key, its value, and so on. In RESP2 an array of these.
+    pub fn map(&mut self, length: usize) {
+        match self.version {
+            Version::Resp2 => self.array(2 * length),
+            Version::Resp3 => self.head(b'%', length as u64),
+        }
+    }
+
+    fn head(&mut self, kind: u8, number: u64) {
+        self.bytes.push(kind);
+        self.bytes
+            .extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A reply of one line. Whatever would end the line becomes a space.
+    fn line(&mut self, kind: u8, text: &str) {
+        self.bytes.push(kind);
+        let letters = text.bytes().map(|byte| match byte {
+            b'\r' | b'\n' => b' ',
+            other => other,
+        });
+        self.bytes.extend(letters);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}

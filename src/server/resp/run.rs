@@ -1,0 +1,123 @@
+//! Commands that take numbers of one namespace and follow one another: one request to the node.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{key::WrittenKey, reader::Command, refused::Refused, replies::Replies};
+use crate::{
+    node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
+    sequence::{Key, KeyKind},
+    server::{deadline::budget, errors::to_client},
+};
+
+/// Commands that were not answered yet.
+pub struct Run {
+    context: Arc<NodeContext>,
+    namespace: String,
+    kind: KeyKind,
+    ids: Vec<u64>,
+    names: Vec<Bytes>,
+    /// How many numbers each wants.
+    counts: Vec<u64>,
+}
+
+impl Run {
+    /// An empty run of commands for the node.
+    pub fn new(context: Arc<NodeContext>) -> Self {
+        Run {
+            context,
+            namespace: String::new(),
+            kind: KeyKind::Id,
+            ids: Vec::new(),
+            names: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
+    /// them.
+    pub async fn add(
+        &mut self,
+        command: Command<'_>,
+        written: WrittenKey<'_>,
+        count: u64,
+        replies: &mut Replies,
+    ) {
+        if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
+            self.finish(replies).await;
+        }
+        if self.counts.is_empty() {
+            self.namespace.clear();
+            self.namespace.push_str(written.namespace);
+            self.kind = written.kind(&self.context);
+        }
+        match written.as_key(self.kind) {
+            Ok(Key::Id(id)) => self.ids.push(id),
+            Ok(Key::Name(name)) => self.names.push(command.share(name)),
+            Err(refused) => {
+                self.finish(replies).await;
+                replies.refuse(&refused, 1, &self.context.metrics);
+                return;
+            }
+        }
+        self.counts.push(count);
+    }
+
+    /// Takes the numbers and answers the commands.
+    pub async fn finish(&mut self, replies: &mut Replies) {
+        if self.counts.is_empty() {
+            return;
+        }
+        let arrived = Instant::now();
+        let counts = std::mem::take(&mut self.counts);
+        let taken = self.take(&counts, arrived).await;
+        let metrics = &self.context.metrics;
+        metrics
+            .request_seconds
+            .observe(arrived.elapsed(), counts.len() as u64);
+        match taken {
+            Ok(ranges) => {
+                let why = ranges
+                    .exhausted
+                    .as_ref()
+                    .map(|exhausted| exhausted.why.clone());
+                for (first, count) in ranges.firsts.iter().zip(&counts) {
+                    match first {
+                        0 => {
+                            let why = why.clone().map(Refused::from);
+                            replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
+                        }
+                        first => replies.number(first + (count - 1) * ranges.increment),
+                    }
+                }
+            }
+            Err(refused) => replies.refuse(&refused, counts.len(), metrics),
+        }
+        self.counts = counts;
+        self.counts.clear();
+    }
+
+    async fn take(&mut self, counts: &[u64], arrived: Instant) -> Result<ManyRanges, Refused> {
+        let keys = match self.kind {
+            KeyKind::Id => Keys::Ids(std::mem::take(&mut self.ids)),
+            KeyKind::Name => Keys::Names(std::mem::take(&mut self.names)),
+        };
+        let counts = match counts.iter().all(|count| *count == 1) {
+            true => Vec::new(),
+            false => counts.to_vec(),
+        };
+        let request = NextMany::new(self.namespace.clone(), keys, counts, KnownRoute::UNWANTED)?;
+        let deadline = arrived + budget(None, &self.context.config);
+        let answered = self.context.serve(request, Origin::Client, deadline).await;
+        Ok(answered.map_err(to_client)?.answer)
+    }
+}
+
+fn nothing_taken() -> Refused {
+    Refused::from(Status::internal(
+        "the key got no number, and the node does not say why",
+    ))
+}

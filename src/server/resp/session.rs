@@ -1,0 +1,264 @@
+//! What a connection's commands are answered. Those that take numbers of one namespace and follow one another are one
+//! request to the node (`run.rs`): it looks at the fence once for all of them.
+//!
+//! Invariant: each command gets one reply, in the order of the commands.
+
+use std::sync::Arc;
+
+use super::{
+    cluster, info,
+    key::{WrittenKey, last_numbers, shown},
+    reader::Command,
+    refused::Refused,
+    replies::{Replies, Version},
+    run::Run,
+    table::{self, Action},
+};
+use crate::{node::NodeContext, version};
+
+/// The most keys of a command that reads.
+const READ_KEYS_MAX: usize = 1_024;
+
+/// One connection's state.
+pub struct Session {
+    context: Arc<NodeContext>,
+    /// The number of this connection at this node.
+    id: u64,
+    /// The name that the client gave it.
+    name: Vec<u8>,
+    run: Run,
+    /// True once the client asked for the end of the connection.
+    ended: bool,
+}
+
+impl Session {
+    /// The state of a new connection, number `id`.
+    pub fn new(context: Arc<NodeContext>, id: u64) -> Self {
+        Session {
+            run: Run::new(context.clone()),
+            context,
+            id,
+            name: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// True once the connection is to be closed, after the replies were sent.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Answers one command, or puts it off until [`Session::finish`].
+    pub async fn answer(&mut self, command: Command<'_>, replies: &mut Replies) {
+        let answered = match self.check(command) {
+            Ok(Asked::Numbers(key, count)) => {
+                return self.run.add(command, key, count, replies).await;
+            }
+            Ok(Asked::Other(action)) => {
+                self.finish(replies).await;
+                self.answer_other(action, command, replies).await
+            }
+            Err(refused) => {
+                self.finish(replies).await;
+                Err(refused)
+            }
+        };
+        if let Err(refused) = answered {
+            replies.refuse(&refused, 1, &self.context.metrics);
+        }
+    }
+
+    /// Answers the commands that were put off.
+    pub async fn finish(&mut self, replies: &mut Replies) {
+        self.run.finish(replies).await;
+    }
+
+    /// What a command asks for.
+    fn check<'a>(&self, command: Command<'a>) -> Result<Asked<'a>, Refused> {
+        let entry = table::find(command.name()).ok_or_else(|| why_unknown(command))?;
+        if !entry.takes(command.len()) {
+            let name = entry.name;
+            return Err(Refused::invalid(format!(
+                "wrong number of arguments for '{name}'; see COMMAND DOCS {name}"
+            )));
+        }
+        let count = match entry.action {
+            Action::Incr => 1,
+            Action::IncrBy => self.count_of(command.at(2).unwrap_or_default())?,
+            other => return Ok(Asked::Other(other)),
+        };
+        let key = WrittenKey::parse(command.at(1).unwrap_or_default())?;
+        Ok(Asked::Numbers(key, count))
+    }
+
+    /// How many numbers INCRBY asks for.
+    fn count_of(&self, argument: &[u8]) -> Result<u64, Refused> {
+        let most = self.context.config.count_max;
+        let text = std::str::from_utf8(argument).ok();
+        let count = text.and_then(|text| text.parse::<u64>().ok());
+        count.filter(|count| (1..=most).contains(count)).ok_or_else(|| {
+            Refused::invalid(format!(
+                "value is not an integer or out of range: the increment is {}; it tells how many numbers to take, \
+                 between 1 and {most}",
+                shown(argument)
+            ))
+        })
+    }
+
+    async fn answer_other(
+        &mut self,
+        action: Action,
+        command: Command<'_>,
+        replies: &mut Replies,
+    ) -> Result<(), Refused> {
+        match action {
+            Action::Incr | Action::IncrBy => unreachable!("they are put off"),
+            Action::Get | Action::MGet | Action::Exists | Action::Type => {
+                return self.read(action, command, replies).await;
+            }
+            Action::Ping => match command.at(1) {
+                Some(message) => replies.bulk(message),
+                None => replies.simple("PONG"),
+            },
+            Action::Echo => replies.bulk(command.at(1).unwrap_or_default()),
+            Action::Hello => return self.hello(command, replies),
+            Action::Auth => return Err(no_passwords()),
+            Action::Select => match command.at(1) {
+                Some(b"0") => replies.simple("OK"),
+                _ => {
+                    return Err(Refused::invalid(
+                        "DB index is out of range: there is one database, number 0",
+                    ));
+                }
+            },
+            Action::Client => return self.client(command, replies),
+            Action::Command => return info::commands(command, replies),
+            Action::Cluster => return cluster::answer(&self.context, command, replies),
+            Action::ReadOnly => replies.simple("OK"),
+            Action::Info => replies.bulk(info::text(&self.context)),
+            Action::Quit => {
+                self.ended = true;
+                replies.simple("OK");
+            }
+            Action::Reset => {
+                replies.version = Version::default();
+                self.name.clear();
+                replies.simple("RESET");
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(
+        &self,
+        action: Action,
+        command: Command<'_>,
+        replies: &mut Replies,
+    ) -> Result<(), Refused> {
+        if command.len() > READ_KEYS_MAX {
+            return Err(Refused::invalid(format!(
+                "the command has {} keys; give at most {READ_KEYS_MAX}",
+                command.len()
+            )));
+        }
+        let last = last_numbers(&self.context, command.rest()).await?;
+        let write = |last: &Option<u64>, replies: &mut Replies| match last {
+            Some(number) => replies.bulk(number.to_string()),
+            None => replies.null(),
+        };
+        match action {
+            Action::Exists => replies.number(last.iter().flatten().count() as u64),
+            Action::Type => replies.simple(match last.first() {
+                Some(Some(_)) => "string",
+                _ => "none",
+            }),
+            Action::MGet => {
+                replies.array(last.len());
+                last.iter().for_each(|last| write(last, replies));
+            }
+            _ => last.iter().for_each(|last| write(last, replies)),
+        }
+        Ok(())
+    }
+
+    /// HELLO [version [AUTH user password] [SETNAME name]].
+    fn hello(&mut self, command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
+        let mut version = replies.version;
+        let mut words = command.rest();
+        if let Some(asked) = words.next() {
+            version = match asked {
+                b"2" => Version::Resp2,
+                b"3" => Version::Resp3,
+                _ => {
+                    return Err(Refused {
+                        word: "NOPROTO",
+                        ..Refused::invalid("unsupported protocol version: 2 and 3 are spoken")
+                    });
+                }
+            };
+        }
+        while let Some(option) = words.next() {
+            match option.to_ascii_lowercase().as_slice() {
+                b"auth" => return Err(no_passwords()),
+                b"setname" => self.name = words.next().unwrap_or_default().to_owned(),
+                _ => {
+                    return Err(Refused::invalid(format!(
+                        "syntax error in HELLO option '{}'",
+                        shown(option)
+                    )));
+                }
+            }
+        }
+        replies.version = version;
+        info::greet(&self.context, self.id, replies);
+        Ok(())
+    }
+
+    fn client(&mut self, command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
+        let subcommand = command.at(1).unwrap_or_default();
+        match (subcommand.to_ascii_lowercase().as_slice(), command.len()) {
+            (b"id", 1) => replies.number(self.id),
+            (b"getname", 1) if self.name.is_empty() => replies.null(),
+            (b"getname", 1) => replies.bulk(&self.name),
+            (b"setname", 2) => {
+                self.name = command.at(2).unwrap_or_default().to_owned();
+                replies.simple("OK");
+            }
+            // What library the client is: nobody asks.
+            (b"setinfo", 3) => replies.simple("OK"),
+            _ => {
+                return Err(Refused::invalid(format!(
+                    "unknown subcommand or wrong number of arguments for 'client {}'; there are ID, GETNAME, SETNAME \
+                     and SETINFO",
+                    shown(subcommand)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a command asks for.
+enum Asked<'a> {
+    /// So many numbers of a key.
+    Numbers(WrittenKey<'a>, u64),
+    Other(Action),
+}
+
+fn no_passwords() -> Refused {
+    Refused::invalid(
+        "AUTH was called, and there are no passwords here; whoever reaches the port may ask",
+    )
+}
+
+fn why_unknown(command: Command<'_>) -> Refused {
+    let name = shown(command.name());
+    Refused::invalid(match table::why_refused(command.name()) {
+        Some(why) => format!("'{name}' is refused: {why}"),
+        None => format!(
+            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, MGET, EXISTS, TYPE and those that \
+             COMMAND LIST names",
+            version::VERSION
+        ),
+    })
+}

@@ -1,0 +1,235 @@
+//! The commands of the Redis door: their names, what they do, and what COMMAND tells of them.
+
+use super::replies::Replies;
+
+/// What a command does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Incr,
+    IncrBy,
+    Get,
+    MGet,
+    Type,
+    Exists,
+    Ping,
+    Echo,
+    Hello,
+    Auth,
+    Select,
+    Client,
+    Command,
+    Info,
+    Cluster,
+    ReadOnly,
+    Quit,
+    Reset,
+}
+
+/// A command.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// What it does.
+    pub action: Action,
+    /// The fewest and the most arguments that follow the name.
+    arguments: (usize, usize),
+    /// How the arguments are called.
+    usage: &'static str,
+    /// The places of the keys: the first, and the last; -1 is the last argument, 0 is none.
+    keys: (i64, i64),
+    flags: &'static [&'static str],
+    group: &'static str,
+    summary: &'static str,
+}
+
+macro_rules! commands {
+    ($($action:ident $name:literal $arguments:expr, $usage:literal, $keys:expr, $flags:expr, $group:literal: $summary:literal;)*) => {
+        /// All commands. Those that are asked for most often come first.
+        pub const ALL: &[Entry] = &[$(Entry {
+            name: $name,
+            action: Action::$action,
+            arguments: $arguments,
+            usage: $usage,
+            keys: $keys,
+            flags: &$flags,
+            group: $group,
+            summary: $summary,
+        }),*];
+    };
+}
+
+const MANY: usize = usize::MAX;
+
+commands! {
+    Incr "incr" (1, 1), "key", (1, 1), ["write", "fast"], "string":
+        "Takes the next number of a key, namespace:key. It is greater than every number that anyone got of the key before.";
+    IncrBy "incrby" (2, 2), "key increment", (1, 1), ["write", "fast"], "string":
+        "Takes the next so many numbers of a key. Answers the last of them; the others lie right below it.";
+    Get "get" (1, 1), "key", (1, 1), ["readonly", "fast"], "string":
+        "The last number handed out for a key, or nothing before the first one.";
+    MGet "mget" (1, MANY), "key", (1, -1), ["readonly", "fast"], "string":
+        "The last numbers handed out for keys.";
+    Type "type" (1, 1), "key", (1, 1), ["readonly", "fast"], "generic":
+        "string, or none before the first number.";
+    Exists "exists" (1, MANY), "key", (1, -1), ["readonly", "fast"], "generic":
+        "How many of the keys have numbers.";
+    Ping "ping" (0, 1), "message", (0, 0), ["fast"], "connection":
+        "Answers PONG, or the message.";
+    Echo "echo" (1, 1), "message", (0, 0), ["fast"], "connection":
+        "Answers the message.";
+    Hello "hello" (0, MANY), "protover", (0, 0), ["fast"], "connection":
+        "Chooses the version of the protocol, 2 or 3, and tells what answers.";
+    Auth "auth" (1, 2), "password", (0, 0), ["fast"], "connection":
+        "Refused: there are no passwords.";
+    Select "select" (1, 1), "index", (0, 0), ["fast"], "connection":
+        "There is one database, number 0.";
+    Client "client" (1, MANY), "subcommand", (0, 0), [], "connection":
+        "ID, GETNAME, SETNAME and SETINFO of this connection.";
+    Command "command" (0, MANY), "subcommand", (0, 0), [], "server":
+        "COUNT, DOCS, INFO and LIST of the commands.";
+    Info "info" (0, MANY), "section", (0, 0), [], "server":
+        "The node in lines of name:value.";
+    Cluster "cluster" (1, MANY), "subcommand", (0, 0), [], "cluster":
+        "SLOTS, SHARDS, NODES, INFO, MYID and KEYSLOT: one shard, whose master is the leader.";
+    ReadOnly "readonly" (0, 0), "", (0, 0), ["fast"], "cluster":
+        "Accepted: every node answers as the leader does.";
+    ReadOnly "readwrite" (0, 0), "", (0, 0), ["fast"], "cluster":
+        "Accepted: every node answers as the leader does.";
+    Quit "quit" (0, MANY), "", (0, 0), ["fast"], "connection":
+        "Closes the connection.";
+    Reset "reset" (0, 0), "", (0, 0), ["fast"], "connection":
+        "Makes the connection as a new one.";
+}
+
+/// The command of this name, in any case.
+pub fn find(name: &[u8]) -> Option<&'static Entry> {
+    ALL.iter()
+        .find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+impl Entry {
+    /// True if the command takes as many arguments.
+    pub fn takes(&self, arguments: usize) -> bool {
+        (self.arguments.0..=self.arguments.1).contains(&arguments)
+    }
+
+    /// How many words it has, its name among them; negative if it may have more.
+    fn arity(&self) -> i64 {
+        let least = self.arguments.0 as i64 + 1;
+        match self.arguments.0 == self.arguments.1 {
+            true => least,
+            false => -least,
+        }
+    }
+
+    /// What COMMAND INFO tells of it.
+    pub fn write_info(&self, replies: &mut Replies) {
+        replies.array(6);
+        replies.bulk(self.name);
+        replies.integer(self.arity());
+        replies.array(self.flags.len());
+        self.flags.iter().for_each(|flag| replies.simple(flag));
+        replies.integer(self.keys.0);
+        replies.integer(self.keys.1);
+        replies.integer(i64::from(self.keys.0 != 0));
+    }
+
+    /// What COMMAND DOCS tells of it.
+    pub fn write_docs(&self, replies: &mut Replies) {
+        let words = self.usage.split_whitespace();
+        replies.bulk(self.name);
+        replies.map(4);
+        for (name, value) in [
+            ("summary", self.summary),
+            ("since", "1.0.0"),
+            ("group", self.group),
+        ] {
+            replies.bulk(name);
+            replies.bulk(value);
+        }
+        replies.bulk("arguments");
+        replies.array(words.clone().count());
+        for word in words {
+            let kind = match word {
+                "key" => "key",
+                "increment" | "index" | "protover" => "integer",
+                _ => "string",
+            };
+            replies.map(3);
+            for (name, value) in [("name", word), ("type", kind), ("display_text", word)] {
+                replies.bulk(name);
+                replies.bulk(value);
+            }
+        }
+    }
+}
+
+/// Why a command that Redis has is none here; `None` if Redis does not have it either.
+pub fn why_refused(name: &[u8]) -> Option<&'static str> {
+    const WRITES: &[&str] = &[
+        "set",
+        "setnx",
+        "setex",
+        "psetex",
+        "getset",
+        "getdel",
+        "getex",
+        "mset",
+        "msetnx",
+        "append",
+        "del",
+        "unlink",
+        "decr",
+        "decrby",
+        "incrbyfloat",
+        "rename",
+        "renamenx",
+        "copy",
+        "restore",
+        "flushdb",
+        "flushall",
+    ];
+    const EXPIRY: &[&str] = &[
+        "expire",
+        "pexpire",
+        "expireat",
+        "pexpireat",
+        "persist",
+        "ttl",
+        "pttl",
+    ];
+    const TRANSACTIONS: &[&str] = &[
+        "multi", "exec", "discard", "watch", "unwatch", "eval", "evalsha", "fcall", "script",
+    ];
+    const SETTINGS: &[&str] = &[
+        "config",
+        "acl",
+        "debug",
+        "save",
+        "bgsave",
+        "bgrewriteaof",
+        "shutdown",
+    ];
+    let is_in = |names: &[&str]| {
+        names
+            .iter()
+            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    };
+    if is_in(WRITES) {
+        return Some(
+            "numbers only grow: nobody can set, lower or delete one; take the next with INCR or INCRBY",
+        );
+    }
+    if is_in(EXPIRY) {
+        return Some("numbers are kept for ever, they do not expire");
+    }
+    if is_in(TRANSACTIONS) {
+        return Some(
+            "there are no transactions and no scripts; send the commands one after the other, as a pipeline \
+             without a transaction",
+        );
+    }
+    is_in(SETTINGS)
+        .then_some("settings are those of `ratchet start`; they are not changed over this door")
+}
