@@ -42,6 +42,7 @@ impl Bench {
             listen: ([127, 0, 0, 1], 0).into(),
             peer_listen: ([127, 0, 0, 1], 0).into(),
             metrics_listen: None,
+            http_listen: None,
             resp_listen: None,
             ..Config::default()
         };

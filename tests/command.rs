@@ -174,7 +174,11 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
             "--peer-listen",
             &free[1],
         ];
-        let off = ["--metrics-listen", "off", "--resp-listen", "off"];
+        let off = [
+            "--metrics-listen=off",
+            "--http-listen=off",
+            "--resp-listen=off",
+        ];
         run(&[&args[..], &off, more].concat())
     };
     failed(

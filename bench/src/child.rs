@@ -171,6 +171,7 @@ fn spawn(
         .args(args)
         .env_remove("RATCHET_CONFIG")
         // Several nodes on one machine. An older build does not know a flag for it.
+        .env("RATCHET_HTTP_LISTEN", "off")
         .env("RATCHET_RESP_LISTEN", "off")
         .stdin(Stdio::null())
         .stdout(if piped { Stdio::piped() } else { out.into() })

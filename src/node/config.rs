@@ -106,6 +106,7 @@ impl Config {
             ("listen", Some(self.listen)),
             ("peer_listen", Some(self.peer_listen)),
             ("metrics_listen", self.metrics_listen),
+            ("http_listen", self.http_listen),
             ("resp_listen", self.resp_listen),
         ];
         for (at, (field, address)) in listeners.iter().enumerate() {

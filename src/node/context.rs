@@ -10,9 +10,8 @@ use super::{
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
-    introductions::Introductions,
+    introductions::{Introductions, resp_address},
     request_memory::RequestMemory,
-    resp_nodes::resp_address,
     seams::{Addresses, Seams},
 };
 use crate::{

@@ -60,6 +60,12 @@ impl Introductions {
     }
 }
 
+/// Where Redis clients reach this node: at the host of its address for clients, on its port for them.
+pub fn resp_address(client_address: &str, port: u16) -> String {
+    let host = client_address.rsplit_once(':');
+    format!("{}:{port}", host.map_or(client_address, |(host, _)| host))
+}
+
 /// What this node runs.
 pub fn this_build() -> Build {
     Build {
@@ -127,5 +133,11 @@ mod tests {
     fn of_what_a_peer_tells_printable_characters_are_kept() {
         let told = Introduction::told(None, &format!("a\r\nb {}", "x".repeat(300)));
         assert_eq!(told.resp_address, format!("ab{}", "x".repeat(254)));
+    }
+
+    #[test]
+    fn redis_clients_reach_a_node_at_the_host_where_others_do() {
+        assert_eq!(resp_address("one.example:7600", 7604), "one.example:7604");
+        assert_eq!(resp_address("[::1]:7600", 7604), "[::1]:7604");
     }
 }

@@ -214,6 +214,7 @@ mod tests {
             client: config.listen,
             peer: config.peer_listen,
             metrics: None,
+            http: None,
             resp: None,
         };
         loop {

@@ -37,20 +37,3 @@ impl NodeContext {
         nodes
     }
 }
-
-/// Where Redis clients reach this node: at the host of its address for clients, on its port for them.
-pub fn resp_address(client_address: &str, port: u16) -> String {
-    let host = client_address.rsplit_once(':');
-    format!("{}:{port}", host.map_or(client_address, |(host, _)| host))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redis_clients_reach_a_node_at_the_host_where_others_do() {
-        assert_eq!(resp_address("one.example:7600", 7604), "one.example:7604");
-        assert_eq!(resp_address("[::1]:7600", 7604), "[::1]:7604");
-    }
-}

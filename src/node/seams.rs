@@ -42,6 +42,8 @@ pub struct Addresses {
     pub peer: SocketAddr,
     /// For Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// For HTTP clients.
+    pub http: Option<SocketAddr>,
     /// For Redis clients.
     pub resp: Option<SocketAddr>,
 }

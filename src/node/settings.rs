@@ -31,6 +31,9 @@ macro_rules! for_each_setting {
             /// Where to serve /metrics, /livez and /readyz, or "off" [default: 127.0.0.1:7602]
             "RATCHET_METRICS_LISTEN" [] =>
                 metrics_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7602));
+            /// Where to listen for HTTP clients, or "off" [default: 127.0.0.1:7603]
+            "RATCHET_HTTP_LISTEN" [] =>
+                http_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7603));
             /// Where to listen for Redis clients, or "off" [default: 127.0.0.1:7604]
             "RATCHET_RESP_LISTEN" [] =>
                 resp_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7604));

@@ -11,6 +11,7 @@ pub struct Listeners {
     pub client: TcpListener,
     pub peer: TcpListener,
     pub metrics: Option<TcpListener>,
+    pub http: Option<TcpListener>,
     pub resp: Option<TcpListener>,
 }
 
@@ -24,6 +25,7 @@ impl Listeners {
             client: bind("listen", config.listen).await?,
             peer: bind("peer_listen", config.peer_listen).await?,
             metrics: bind_if_wanted("metrics_listen", config.metrics_listen).await?,
+            http: bind_if_wanted("http_listen", config.http_listen).await?,
             resp: bind_if_wanted("resp_listen", config.resp_listen).await?,
         })
     }
@@ -37,6 +39,7 @@ impl Listeners {
             client: self.client.local_addr()?,
             peer: self.peer.local_addr()?,
             metrics: address_of(self.metrics.as_ref())?,
+            http: address_of(self.http.as_ref())?,
             resp: address_of(self.resp.as_ref())?,
         })
     }

@@ -1,4 +1,4 @@
-//! The services of a node: gRPC for clients, the peer protocol, and HTTP for Prometheus and probes. They
+//! The doors of a node: gRPC, HTTP and RESP for clients, the peer protocol, and HTTP for Prometheus and probes. They
 //! translate between messages and the node's requests, and contain no logic of their own.
 //!
 //! From a socket to a number:
@@ -12,7 +12,8 @@
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
-//! `resp.rs` is the same for Redis clients: it parses their commands into the same requests to the node.
+//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both parse into the same requests to the
+//! node.
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
@@ -25,6 +26,7 @@ mod descriptors;
 mod errors;
 mod forwarded;
 mod health;
+mod http;
 mod listeners;
 mod metrics;
 mod peer;
@@ -49,7 +51,7 @@ use health::HealthService;
 use listeners::Listeners;
 pub use peer::PeerService;
 use sequencer::SequencerService;
-use unfinished::MeteredRoutes;
+use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -60,9 +62,6 @@ use crate::{
         v1::{admin_server::AdminServer, sequencer_server::SequencerServer},
     },
 };
-
-/// The largest message that a client may send, in bytes.
-const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// How many connections peers may open. Each peer opens up to three.
 const PEER_CONNECTIONS_MAX: u64 = 128;
@@ -84,7 +83,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         .addresses()
         .map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
-    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, redis = ?at.resp, "listening");
+    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
     let server = Server {
         context: node.context().clone(),
         stop: node.stopping(),
@@ -95,6 +94,9 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         "client port",
         server.clone().serve_clients(listeners.client),
     );
+    if let Some(listener) = listeners.http {
+        node.run("http port", server.clone().serve_http(listener));
+    }
     if let Some(listener) = listeners.resp {
         node.run("redis port", server.clone().serve_resp(listener));
     }
@@ -127,6 +129,20 @@ impl Server {
         let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, routes, Protocol::Http2, limits, self.stop).await;
+    }
+
+    /// Serves the port for HTTP.
+    async fn serve_http(self, listener: TcpListener) {
+        let limits = self.client_limits("http");
+        let routes = Routes::from(http::routes(self.context.clone()));
+        serve(
+            listener,
+            routes.prepare(),
+            Protocol::Http1,
+            limits,
+            self.stop,
+        )
+        .await;
     }
 
     /// Serves the port for Redis clients.

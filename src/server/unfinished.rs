@@ -21,6 +21,9 @@ use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::node::{RequestMemory, Reservation};
 
+/// The largest message that a client may send, in bytes.
+pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
+
 /// A gRPC message begins with a flag in one byte and its length in four.
 const HEADER_BYTES: usize = 5;
 /// A shorter part of a message is not metered: most messages are shorter than this, and arrive in one piece.

@@ -82,6 +82,7 @@ impl Cluster {
             listen,
             peer_listen,
             metrics_listen: None,
+            http_listen: None,
             resp_listen: None,
             ..Config::default()
         };

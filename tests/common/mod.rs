@@ -59,6 +59,11 @@ pub fn with_metrics(config: &mut ratchet::node::Config) {
     config.metrics_listen = Some((config.listen.ip(), 0).into());
 }
 
+/// Has the node serve HTTP clients.
+pub fn with_http(config: &mut ratchet::node::Config) {
+    config.http_listen = Some((config.listen.ip(), 0).into());
+}
+
 /// Has the node serve Redis clients.
 pub fn with_resp(config: &mut ratchet::node::Config) {
     config.resp_listen = Some((config.listen.ip(), 0).into());
@@ -256,10 +261,18 @@ pub struct Page {
 
 /// Fetches a page by HTTP/1.1.
 pub async fn http_get(address: SocketAddr, path: &str) -> Page {
+    http(address, &format!("GET {path}"), "", "").await
+}
+
+/// Asks by HTTP/1.1. `what` is the method and the path; each of `headers` ends its line.
+pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) -> Page {
     let asking = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let length = body.len();
+        let request = format!(
+            "{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+             {headers}\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

@@ -49,6 +49,7 @@ pub struct Place {
     pub listen: SocketAddr,
     pub peer_listen: SocketAddr,
     pub metrics_listen: SocketAddr,
+    pub http_listen: SocketAddr,
     pub resp_listen: SocketAddr,
 }
 
@@ -65,11 +66,18 @@ impl Processes {
     pub async fn start(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
-                let [listen, peer_listen, metrics_listen, resp_listen] = free_ports(own_ip());
+                let [
+                    listen,
+                    peer_listen,
+                    metrics_listen,
+                    http_listen,
+                    resp_listen,
+                ] = free_ports(own_ip());
                 let place = Place {
                     listen,
                     peer_listen,
                     metrics_listen,
+                    http_listen,
                     resp_listen,
                 };
                 (id, place)
@@ -109,6 +117,7 @@ impl Processes {
             .args(["--listen", &place.listen.to_string()])
             .args(["--peer-listen", &place.peer_listen.to_string()])
             .args(["--metrics-listen", &place.metrics_listen.to_string()])
+            .args(["--http-listen", &place.http_listen.to_string()])
             .args(["--resp-listen", &place.resp_listen.to_string()])
             .args(["--peers", &peers.join(",")])
             .arg("--data-dir")

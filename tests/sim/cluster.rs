@@ -139,6 +139,7 @@ impl World {
             listen: client_address(id),
             peer_listen: peer_address(id),
             metrics_listen: None,
+            http_listen: None,
             resp_listen: None,
             join: !founding,
             peers: match founding {
@@ -170,6 +171,7 @@ impl World {
             client: client_address(id),
             peer: peer_address(id),
             metrics: None,
+            http: None,
             resp: None,
         };
         let ended = match Node::start(config, seams, addresses).await {

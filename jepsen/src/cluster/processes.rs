@@ -180,6 +180,7 @@ impl Cluster {
             format!("--listen={}", self.address(id)),
             format!("--peer-listen={}", self.peer_address(id)),
             format!("--metrics-listen={metrics}"),
+            "--http-listen=off".to_owned(),
             "--resp-listen=off".to_owned(),
             format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),

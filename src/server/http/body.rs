@@ -1,0 +1,59 @@
+//! Reads the body of a request within limits of its size, of the time, and of the memory of all requests.
+
+use axum::body::{Body, Bytes};
+use bytes::{BufMut, BytesMut};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout_at;
+use tonic::Status;
+
+use super::request::Due;
+use crate::{
+    node::{NodeContext, Reservation},
+    server::unfinished::CLIENT_MESSAGE_BYTES_MAX,
+};
+
+/// A body of fewer bytes is not counted in the memory of requests.
+const METERED_BYTES_MIN: usize = 4_096;
+
+/// Reads a body as JSON of type `T`.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is larger than [`CLIENT_MESSAGE_BYTES_MAX`], or is not JSON of this type; RESOURCE_EXHAUSTED if
+/// other requests hold the memory; DEADLINE_EXCEEDED if it does not arrive in time; UNAVAILABLE if the connection breaks.
+pub async fn json<T: DeserializeOwned>(
+    context: &NodeContext,
+    body: Body,
+    due: Due,
+) -> Result<T, Status> {
+    let reading = timeout_at(due.deadline, read(context, body)).await;
+    let (bytes, _reserved) =
+        reading.map_err(|_| Status::deadline_exceeded("the body did not arrive in time"))??;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        Status::invalid_argument(format!("the body is not what is asked for: {error}"))
+    })
+}
+
+/// The bytes of a body, and the memory that is reserved for them.
+async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Status> {
+    let mut parts = body.into_data_stream();
+    let mut bytes = BytesMut::new();
+    let mut reserved = None;
+    while let Some(part) = parts.next().await {
+        let part =
+            part.map_err(|error| Status::unavailable(format!("the body ends early: {error}")))?;
+        let length = bytes.len() + part.len();
+        if length > CLIENT_MESSAGE_BYTES_MAX {
+            return Err(Status::invalid_argument(format!(
+                "the body has more than {CLIENT_MESSAGE_BYTES_MAX} bytes; send several requests"
+            )));
+        }
+        // Released first: the new reservation contains the bytes of the old one.
+        drop(reserved.take());
+        if length >= METERED_BYTES_MIN {
+            reserved = Some(context.request_memory.reserve(length)?);
+        }
+        bytes.put(part);
+    }
+    Ok((bytes.freeze(), reserved))
+}

@@ -1,0 +1,77 @@
+//! How numbers are written: as strings, or as JSON's numbers if the caller asks for that.
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The form in which a caller wants numbers: `?numbers=...`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// "9007199254740993".
+    #[default]
+    String,
+    /// 9007199254740993.
+    Number,
+}
+
+/// What follows the question mark where nothing but the form of numbers can be chosen.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// The form of numbers in the answer.
+    #[serde(default)]
+    pub numbers: Form,
+}
+
+/// A number in the form that the caller wants.
+#[derive(Debug, Clone, Copy)]
+pub struct Number(pub u64, pub Form);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.1 {
+            Form::String => serializer.serialize_str(itoa::Buffer::new().format(self.0)),
+            Form::Number => serializer.serialize_u64(self.0),
+        }
+    }
+}
+
+/// A number as callers may give it: as a string, or as JSON's number.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Given {
+    /// As JSON's number.
+    Number(u64),
+    /// As a string.
+    Text(String),
+}
+
+impl Given {
+    /// The number.
+    ///
+    /// # Errors
+    /// The text, if it is none.
+    pub fn number(&self) -> Result<u64, &str> {
+        match self {
+            Given::Number(number) => Ok(*number),
+            Given::Text(text) => text.parse().map_err(|_| text.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_strings_unless_asked_for_as_numbers_and_may_be_given_as_either() {
+        let big = (1 << 53) + 1;
+        let written = |form| serde_json::to_string(&Number(big, form)).unwrap();
+        assert_eq!(written(Form::String), "\"9007199254740993\"");
+        assert_eq!(written(Form::Number), "9007199254740993");
+        for json in ["\"9007199254740993\"", "9007199254740993"] {
+            let given: Given = serde_json::from_str(json).unwrap();
+            assert_eq!(given.number(), Ok(big));
+        }
+        assert_eq!(Given::Text("-1".to_owned()).number(), Err("-1"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Numbers: the next ones of a key, or of many keys, and the last one handed out.
+
+use std::sync::Arc;
+
+use axum::{Json, body::Body, extract::State};
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+use super::{
+    body,
+    number::{Form, Given, Number},
+    problem::Problem,
+    request::{Due, InPath, InQuery, Node, in_path, in_query},
+};
+use crate::{
+    node::{
+        Current, Keys, KnownRoute, Next, NextMany, NodeContext, Origin, SequenceRequest,
+        invalid_key,
+    },
+    sequence::{Key, KeyKind, OwnedKey},
+    server::errors::to_client,
+};
+
+/// What may follow the question mark.
+const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
+
+/// What a path ends with that takes numbers.
+const NEXT: &str = ":next";
+
+/// What follows the question mark.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// How many numbers; 1 unless given.
+    count: Option<u64>,
+    /// The form of numbers in the answer.
+    #[serde(default)]
+    numbers: Form,
+}
+
+/// Consecutive numbers of a key.
+#[derive(Debug, Serialize)]
+pub struct Range {
+    first: Number,
+    last: Number,
+    increment: Number,
+}
+
+/// The last number handed out for a key.
+#[derive(Debug, Serialize)]
+pub struct Last {
+    /// `None` before the first one.
+    last: Option<Number>,
+}
+
+/// The keys whose numbers are asked for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManyAsked {
+    keys: Vec<Given>,
+    /// Empty: one number of each key.
+    #[serde(default)]
+    counts: Vec<u64>,
+}
+
+/// The numbers of many keys, in their order.
+#[derive(Debug, Serialize)]
+pub struct Many {
+    /// `None` for a key that has too few numbers left.
+    ranges: Vec<Option<Range>>,
+    /// Why some keys got none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exhausted: Option<String>,
+}
+
+/// `POST /v1/namespaces/{namespace}/keys/{key}:next?count=N`.
+pub async fn next(
+    State(context): Node,
+    due: Due,
+    path: InPath<(String, String)>,
+    options: InQuery<Options>,
+) -> Result<Json<Range>, Problem> {
+    let taken = async {
+        let (namespace, written) = in_path(path)?;
+        let options = in_query(options, ALLOWED)?;
+        let written = written.strip_suffix(NEXT).ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "the path ends with '{written}'; to take a number it must end with '{NEXT}'"
+            ))
+        })?;
+        let request = Next {
+            key: key(&context, &namespace, written)?,
+            namespace,
+            count: options.count.unwrap_or(1),
+            known: KnownRoute::UNWANTED,
+        };
+        let range = serve(&context, request, due).await?;
+        Ok(Json(Range {
+            first: Number(range.first, options.numbers),
+            last: Number(range.last, options.numbers),
+            increment: Number(range.increment, options.numbers),
+        }))
+    };
+    answer(&context, due, taken).await
+}
+
+/// `POST /v1/namespaces/{namespace}:next`.
+pub async fn next_many(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    options: InQuery<Options>,
+    body: Body,
+) -> Result<Json<Many>, Problem> {
+    let taken = async {
+        let written = in_path(path)?;
+        let options = in_query(options, ALLOWED)?;
+        let namespace = written.strip_suffix(NEXT).ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "the path ends with '{written}'; to take numbers of many keys it must end with '{NEXT}'"
+            ))
+        })?;
+        if options.count.is_some() {
+            return Err(Status::invalid_argument(
+                "count is for one key; for many keys give \"counts\" in the body",
+            ));
+        }
+        let asked: ManyAsked = body::json(&context, body, due).await?;
+        let keys = keys(&context, namespace, &asked.keys)?;
+        let counts = asked.counts.clone();
+        let request = NextMany::new(namespace.to_owned(), keys, counts, KnownRoute::UNWANTED)?;
+        let ranges = serve(&context, request, due).await?;
+        let form = options.numbers;
+        let range = |(place, first): (usize, u64)| {
+            let count = asked.counts.get(place).copied().unwrap_or(1);
+            (first > 0).then(|| Range {
+                first: Number(first, form),
+                last: Number(first + (count - 1) * ranges.increment, form),
+                increment: Number(ranges.increment, form),
+            })
+        };
+        let firsts = ranges.firsts.iter().copied().enumerate();
+        Ok(Json(Many {
+            ranges: firsts.map(range).collect(),
+            exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
+        }))
+    };
+    answer(&context, due, taken).await
+}
+
+/// `GET /v1/namespaces/{namespace}/keys/{key}`.
+pub async fn current(
+    State(context): Node,
+    due: Due,
+    path: InPath<(String, String)>,
+    options: InQuery<Options>,
+) -> Result<Json<Last>, Problem> {
+    let read = async {
+        let (namespace, written) = in_path(path)?;
+        let options = in_query(options, ALLOWED)?;
+        let request = Current {
+            key: key(&context, &namespace, &written)?,
+            namespace,
+            known: KnownRoute::UNWANTED,
+        };
+        let last = serve(&context, request, due).await?;
+        Ok(Json(Last {
+            last: last.map(|last| Number(last, options.numbers)),
+        }))
+    };
+    answer(&context, due, read).await
+}
+
+async fn serve<Q: SequenceRequest>(
+    context: &Arc<NodeContext>,
+    request: Q,
+    due: Due,
+) -> Result<Q::Answer, Status> {
+    let answered = context.serve(request, Origin::Client, due.deadline).await;
+    Ok(answered.map_err(to_client)?.answer)
+}
+
+/// Waits for the answer, and records how long it took and whether it failed.
+async fn answer<A>(
+    context: &NodeContext,
+    due: Due,
+    answering: impl Future<Output = Result<A, Status>>,
+) -> Result<A, Problem> {
+    let answer = answering.await;
+    due.observe(context);
+    answer.map_err(|status| Problem::new(context, status))
+}
+
+/// A key in a path. Of a namespace that is not known here, the leader may know more: then what the key looks like counts,
+/// and the leader checks it.
+fn key(context: &NodeContext, namespace: &str, written: &str) -> Result<OwnedKey, Status> {
+    let is_number = || !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
+    match context.key_kind(namespace) {
+        Some(KeyKind::Name) => {}
+        Some(KeyKind::Id) => return id(namespace, written).map(OwnedKey::Id),
+        None if is_number() => return id(namespace, written).map(OwnedKey::Id),
+        None => {}
+    }
+    let name = Key::name(written.as_bytes()).map_err(invalid_key)?;
+    Ok(name.into())
+}
+
+fn id(namespace: &str, written: &str) -> Result<u64, Status> {
+    written.parse().map_err(|_| {
+        Status::invalid_argument(format!(
+            "namespace {namespace:?} takes ids from 0 to {} as keys, not {written:?}",
+            u64::MAX
+        ))
+    })
+}
+
+/// The keys in a body.
+fn keys(context: &NodeContext, namespace: &str, given: &[Given]) -> Result<Keys, Status> {
+    let are_ids = match context.key_kind(namespace) {
+        Some(kind) => kind == KeyKind::Id,
+        None => given.iter().all(|key| key.number().is_ok()),
+    };
+    if are_ids {
+        let ids = given.iter().map(|key| match key.number() {
+            Ok(number) => Ok(number),
+            Err(text) => id(namespace, text),
+        });
+        return ids.collect::<Result<_, _>>().map(Keys::Ids);
+    }
+    let names = given.iter().map(|key| match key {
+        Given::Text(name) => Ok(bytes::Bytes::copy_from_slice(name.as_bytes())),
+        Given::Number(number) => Err(Status::invalid_argument(format!(
+            "namespace {namespace:?} takes names as keys, which are strings, not {number}"
+        ))),
+    });
+    names.collect::<Result<_, _>>().map(Keys::Names)
+}

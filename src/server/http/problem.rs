@@ -1,0 +1,84 @@
+//! What went wrong, as RFC 9457 has it: `application/problem+json`.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use tonic::{Code, Status};
+
+use crate::{
+    metrics::Label,
+    node::{NodeContext, RETRY_AFTER_MS},
+};
+
+/// After how many seconds a caller may try again.
+const RETRY_AFTER_SECONDS: u64 = RETRY_AFTER_MS.div_ceil(1_000);
+
+/// What went wrong.
+#[derive(Debug)]
+pub struct Problem(Status);
+
+/// A problem as it is sent.
+#[derive(Debug, Serialize)]
+struct Details<'a> {
+    /// What the HTTP status means.
+    title: &'a str,
+    /// The HTTP status.
+    status: u16,
+    /// gRPC's name for it. Programs go by this.
+    code: &'a str,
+    /// What was wrong, with which value, and what to do.
+    detail: &'a str,
+}
+
+impl Problem {
+    /// Counts an error, and makes a problem of it.
+    pub fn new(context: &NodeContext, status: Status) -> Self {
+        context.metrics.errors.add(status.code(), 1);
+        Problem(status)
+    }
+
+    /// The HTTP status of a gRPC code, as Google's gateway chooses it.
+    fn status(&self) -> StatusCode {
+        match self.0.code() {
+            Code::Ok => StatusCode::OK,
+            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
+                StatusCode::BAD_REQUEST
+            }
+            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Code::PermissionDenied => StatusCode::FORBIDDEN,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
+            Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+            Code::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
+            Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let code = self.0.code();
+        let details = Details {
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            code: Code::VALUES[code.place()],
+            detail: self.0.message(),
+        };
+        let mut response = (status, Json(details)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Code::ResourceExhausted | Code::Unavailable = code {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        }
+        response
+    }
+}

@@ -1,0 +1,93 @@
+//! What every request has: a deadline, a path, and what follows the question mark.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    extract::{
+        FromRequestParts, Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+    http::request::Parts,
+};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::problem::Problem;
+use crate::{node::NodeContext, server::deadline::budget};
+
+/// How long the caller waits for the answer, in milliseconds.
+const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
+
+/// What every handler is given.
+pub type Node = State<Arc<NodeContext>>;
+
+/// What is in the path, or why it cannot be read.
+pub type InPath<T> = Result<Path<T>, PathRejection>;
+/// What follows the question mark, or why it cannot be read.
+pub type InQuery<T> = Result<Query<T>, QueryRejection>;
+
+/// When a request is to be answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Due {
+    /// When it arrived.
+    pub arrived: Instant,
+    /// When it is to be answered.
+    pub deadline: Instant,
+}
+
+impl FromRequestParts<Arc<NodeContext>> for Due {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        context: &Arc<NodeContext>,
+    ) -> Result<Self, Problem> {
+        let arrived = Instant::now();
+        let patience = parts.headers.get(TIMEOUT_HEADER).map(|value| {
+            let text = value.to_str().ok();
+            let millis = text.and_then(|text| text.parse::<u64>().ok());
+            millis.filter(|millis| *millis > 0).ok_or_else(|| {
+                let value = value.as_bytes().escape_ascii();
+                Problem::new(
+                    context,
+                    Status::invalid_argument(format!(
+                        "{TIMEOUT_HEADER} is '{value}'; give milliseconds, at least 1"
+                    )),
+                )
+            })
+        });
+        let patience = patience.transpose()?.map(Duration::from_millis);
+        Ok(Due {
+            arrived,
+            deadline: arrived + budget(patience, &context.config),
+        })
+    }
+}
+
+impl Due {
+    /// Records how long the request took.
+    pub fn observe(self, context: &NodeContext) {
+        let spans = &context.metrics.request_seconds;
+        spans.observe(self.arrived.elapsed(), 1);
+    }
+}
+
+/// What is in the path.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is no text.
+pub fn in_path<T>(path: InPath<T>) -> Result<T, Status> {
+    let invalid = |error: PathRejection| Status::invalid_argument(error.body_text());
+    path.map(|Path(path)| path).map_err(invalid)
+}
+
+/// What follows the question mark.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is something else than `allowed`.
+pub fn in_query<T>(query: InQuery<T>, allowed: &str) -> Result<T, Status> {
+    let invalid = |error: QueryRejection| {
+        Status::invalid_argument(format!("{}; there is {allowed}", error.body_text()))
+    };
+    query.map(|Query(query)| query).map_err(invalid)
+}

@@ -1,0 +1,398 @@
+//! The door for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Page, cluster::Cluster, http, in_time, other_than, unhurried, until, with_http};
+use ratchet::node::Config;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+async fn start(n: u64, change: impl Fn(&mut Config)) -> Cluster {
+    Cluster::start(n, |config| {
+        with_http(config);
+        unhurried(config);
+        change(config);
+    })
+    .await
+}
+
+/// Asks node `node`. `what` is the method and the path.
+async fn ask(cluster: &Cluster, node: u64, what: &str, body: &str) -> Page {
+    let address = cluster.nodes[&node].addresses().http.expect("a port");
+    http(address, what, "", body).await
+}
+
+/// As [`ask`], for an answer in JSON that is no problem.
+async fn json(cluster: &Cluster, node: u64, what: &str, body: &str) -> Value {
+    let page = ask(cluster, node, what, body).await;
+    assert!(page.status < 300, "{what}: {} {}", page.status, page.body);
+    assert!(page.head.contains("application/json"), "{}", page.head);
+    serde_json::from_str(&page.body).expect("JSON")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_str().expect("a string").parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_hands_out_numbers_as_strings_or_as_numbers() {
+    let cluster = start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let other = other_than(leader);
+    let path = "/v1/namespaces/book/keys/42";
+    let one = json(&cluster, leader, &format!("POST {path}:next"), "").await;
+    let first = number(&one["first"]);
+    assert_eq!(
+        one,
+        json!({"first": first.to_string(), "last": first.to_string(), "increment": "1"})
+    );
+    let more = json(
+        &cluster,
+        other,
+        &format!("POST {path}:next?count=10&numbers=number"),
+        "",
+    )
+    .await;
+    assert_eq!(
+        more,
+        json!({"first": first + 1, "last": first + 10, "increment": 1})
+    );
+    let last = json(&cluster, other, &format!("GET {path}"), "").await;
+    assert_eq!(last, json!({"last": (first + 10).to_string()}));
+    let none = json(&cluster, other, "GET /v1/namespaces/book/keys/43", "").await;
+    assert_eq!(none, json!({"last": null}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_takes_numbers_of_many_keys() {
+    let cluster = start(1, |_| {}).await;
+    let what = "POST /v1/namespaces/book:next?numbers=number";
+    let given = r#"{"keys": ["1", 2, "1"], "counts": [1, 5, 2]}"#;
+    let range = |first: u64, last: u64| json!({"first": first, "last": last, "increment": 1});
+    let taken = json(&cluster, 1, what, given).await;
+    assert_eq!(
+        taken,
+        json!({"ranges": [range(1, 1), range(1, 5), range(2, 3)]})
+    );
+    let taken = json(&cluster, 1, what, r#"{"keys": ["2"]}"#).await;
+    assert_eq!(taken, json!({"ranges": [range(6, 6)]}));
+    let short = r#"{"name": "short", "max": "3"}"#;
+    json(&cluster, 1, "POST /v1/namespaces", short).await;
+    let what = "POST /v1/namespaces/short:next?numbers=number";
+    let taken = json(&cluster, 1, what, r#"{"keys": [1, 2], "counts": [4, 3]}"#).await;
+    assert_eq!(taken["ranges"], json!([null, range(1, 3)]));
+    let why = taken["exhausted"].as_str().expect("why");
+    assert!(why.contains("max 3 of namespace"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_created_shown_and_changed() {
+    let cluster = start(1, |_| {}).await;
+    let created =
+        r#"{"name": "chat", "key_kind": "name", "start": "100", "increment": 100, "step": 5}"#;
+    let created = json(&cluster, 1, "POST /v1/namespaces", created).await;
+    let expected = json!({
+        "name": "chat", "key_kind": "name", "step": "5", "step_min": "5", "step_max": "5", "increment": "100",
+        "start": "100", "max": i64::MAX.to_string(), "section_size": "1",
+    });
+    assert_eq!(created, expected);
+    assert_eq!(
+        json(&cluster, 1, "GET /v1/namespaces/chat", "").await,
+        expected
+    );
+    let list = json(&cluster, 1, "GET /v1/namespaces", "").await;
+    let names: Vec<&str> = list["namespaces"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names, ["book", "uid", "chat"]);
+    let changed = json(
+        &cluster,
+        1,
+        "PATCH /v1/namespaces/chat?numbers=number",
+        r#"{"step": 7}"#,
+    )
+    .await;
+    assert_eq!(
+        (&changed["step"], &changed["start"]),
+        (&json!(7), &json!(100))
+    );
+    // Names may hold what a path may not: it is encoded.
+    let taken = json(
+        &cluster,
+        1,
+        "POST /v1/namespaces/chat/keys/a%2Fb%3A%20c:next",
+        "",
+    )
+    .await;
+    assert_eq!(taken["first"], json!("100"));
+    let last = json(&cluster, 1, "GET /v1/namespaces/chat/keys/a%2Fb%3A%20c", "").await;
+    assert_eq!(last["last"], json!("100"));
+    let status = json(&cluster, 1, "GET /v1/status", "").await;
+    assert_eq!(
+        (&status["leader"], &status["serving"]),
+        (&json!(1), &json!(true))
+    );
+    assert_eq!(status["nodes"][0]["role"], json!("leader"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_says_what_was_wrong_and_is_counted() {
+    let cluster = start(1, |config| config.count_max = 1_000).await;
+    let key = "/v1/namespaces/book/keys/42";
+    let large = format!(r#"{{"keys": ["{}"]}}"#, "1".repeat(1 << 20));
+    let errors = &cluster.nodes[&1].context().metrics.errors;
+    let invalid = tonic::Code::InvalidArgument;
+    for (what, body, status, code, says) in [
+        (
+            format!("POST {key}:next?count=0"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "count is 0",
+        ),
+        (
+            format!("POST {key}:next?count=1001"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "between 1 and 1000",
+        ),
+        (
+            format!("POST {key}:next?count=-1"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "there is count=N",
+        ),
+        (
+            format!("POST {key}:next?size=1"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "unknown field `size`",
+        ),
+        (
+            format!("POST {key}:next?numbers=hex"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "numbers=string",
+        ),
+        (
+            format!("POST {key}"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "it must end with ':next'",
+        ),
+        (
+            "POST /v1/namespaces/book/keys/x:next".to_owned(),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "not \"x\"",
+        ),
+        (
+            "POST /v1/namespaces/book/keys/%FF:next".to_owned(),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "UTF-8",
+        ),
+        (
+            "POST /v1/namespaces/none/keys/1:next".to_owned(),
+            "",
+            404,
+            "NOT_FOUND",
+            "create it with",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "the body is not",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"keys\":[]}",
+            400,
+            "INVALID_ARGUMENT",
+            "0 keys",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"keys\":[1],\"x\":1}",
+            400,
+            "INVALID_ARGUMENT",
+            "`x`",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"keys\":[-1]}",
+            400,
+            "INVALID_ARGUMENT",
+            "the body is not",
+        ),
+        (
+            "POST /v1/namespaces/book:next?count=2".to_owned(),
+            "{\"keys\":[1]}",
+            400,
+            "INVALID_ARGUMENT",
+            "\"counts\"",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            &large,
+            400,
+            "INVALID_ARGUMENT",
+            "more than 1048576 bytes",
+        ),
+        (
+            "POST /v1/namespaces".to_owned(),
+            "{\"name\":\"book\"}",
+            409,
+            "ALREADY_EXISTS",
+            "book",
+        ),
+        (
+            "POST /v1/namespaces".to_owned(),
+            "{\"name\":\"a b\"}",
+            400,
+            "INVALID_ARGUMENT",
+            "a b",
+        ),
+        (
+            "POST /v1/namespaces".to_owned(),
+            "{\"name\":\"c\",\"step\":\"x\"}",
+            400,
+            "INVALID_ARGUMENT",
+            "step is \"x\"",
+        ),
+        (
+            "GET /v1/namespaces/none".to_owned(),
+            "",
+            404,
+            "NOT_FOUND",
+            "none",
+        ),
+        (
+            "GET /v2".to_owned(),
+            "",
+            404,
+            "NOT_FOUND",
+            "/v2 does not exist",
+        ),
+        (
+            format!("DELETE {key}"),
+            "",
+            405,
+            "UNIMPLEMENTED",
+            "does not take DELETE",
+        ),
+    ] {
+        let before = errors.get(invalid);
+        let page = ask(&cluster, 1, &what, body).await;
+        let problem: Value =
+            serde_json::from_str(&page.body).unwrap_or_else(|_| panic!("{what}: {}", page.body));
+        assert!(
+            page.head.contains("application/problem+json"),
+            "{}",
+            page.head
+        );
+        assert_eq!(
+            (page.status, &problem["status"]),
+            (status, &json!(status)),
+            "{what}: {problem}"
+        );
+        assert_eq!(problem["code"], json!(code), "{what}");
+        let detail = problem["detail"].as_str().expect("a text");
+        assert!(detail.contains(says), "{what}: {detail}");
+        assert_eq!(
+            errors.get(invalid) - before,
+            u64::from(code == "INVALID_ARGUMENT"),
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_answered_within_the_time_that_its_header_says() {
+    let mut cluster = Cluster::configured(3, |config| {
+        with_http(config);
+        unhurried(config);
+    });
+    // Alone it has no leader.
+    cluster.start_node(2).await;
+    let address = cluster.nodes[&2].addresses().http.expect("a port");
+    let what = "POST /v1/namespaces/book/keys/1:next";
+    let page = http(address, what, "ratchet-timeout-ms: 100\r\n", "").await;
+    assert_eq!(page.status, 503, "{}", page.body);
+    assert!(page.head.contains("retry-after: 1"), "{}", page.head);
+    for value in ["0", "-1", "soon"] {
+        let page = http(
+            address,
+            what,
+            &format!("ratchet-timeout-ms: {value}\r\n"),
+            "",
+        )
+        .await;
+        assert_eq!(page.status, 400, "{}", page.body);
+        assert!(
+            page.body
+                .contains(&format!("ratchet-timeout-ms is '{value}'")),
+            "{}",
+            page.body
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_never_ends_is_counted_and_given_up() {
+    let cluster = start(1, |config| {
+        (config.request_timeout_ms, config.request_timeout_max_ms) = (1_000, 1_000);
+    })
+    .await;
+    let context = cluster.nodes[&1].context().clone();
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let head =
+        "POST /v1/namespaces/book:next HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    stream.write_all(&[b' '; 50_000]).await.expect("sent");
+    until("its bytes are counted", || {
+        context.metrics.request_bytes.get() >= 50_000
+    })
+    .await;
+    let mut answer = vec![0; 1_024];
+    let read = in_time("an answer", stream.read(&mut answer))
+        .await
+        .expect("bytes");
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
+    until("nothing is held any more", || {
+        context.metrics.request_bytes.get() == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_stops_although_connections_are_open_and_answers_what_is_under_way() {
+    let mut cluster = start(1, |_| {}).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let mut idle = TcpStream::connect(address).await.expect("a connection");
+    idle.write_all(b"POST /v1/names").await.expect("sent");
+    let node = cluster.nodes.remove(&1).expect("a node");
+    in_time("the end of the node", node.stop()).await;
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(10), idle.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the connection is closed");
+}
