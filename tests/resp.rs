@@ -252,6 +252,9 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("AUTH secret", "there are no passwords"),
         ("HELLO 4", "-NOPROTO"),
         ("HELLO 3 AUTH default secret", "there are no passwords"),
+        ("INCR book:+5", "takes ids from 0 to"),
+        ("INCRBY book:1 +5", "the increment is +5"),
+        ("INCR a/b:1", "a/b"),
         ("CLIENT KILL 1", "-ERR unknown subcommand"),
         ("COMMAND GETKEYS", "-ERR unknown subcommand 'GETKEYS'"),
     ] {
@@ -261,6 +264,9 @@ async fn what_is_refused_says_why_and_what_to_do() {
             "{command}: {reply}"
         );
     }
+    let name = "x".repeat(300);
+    let reply = redis.ask(&format!("CLIENT SETNAME {name}")).await;
+    assert!(reply.contains("give at most 256 bytes"), "{reply}");
     assert!(
         redis.number("INCR book:1").await < most as u64,
         "the connection still serves"

@@ -1,10 +1,20 @@
 //! Administration of namespaces, by the leader.
 
+use std::sync::Arc;
+
+use tokio::time::Instant;
 use tonic::Status;
 
-use super::{NodeContext, error::proposal_failed};
+use super::{
+    NodeContext,
+    error::proposal_failed,
+    leader_search::{Failure, Origin},
+};
 use crate::{
-    proto::{peer::administer_reply::Reply, v1},
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request},
+        v1,
+    },
     sequence::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, Outcome,
         check_steps,
@@ -12,11 +22,29 @@ use crate::{
 };
 
 impl NodeContext {
-    /// The kind of a namespace's keys, as far as this node knows the namespace. A follower may know less than the
-    /// leader.
-    pub fn key_kind(&self, namespace: &str) -> Option<KeyKind> {
-        let namespaces = self.group.view().namespaces();
-        Some(namespaces.by_name(namespace)?.config.key_kind)
+    /// The kind of a namespace's keys. It never changes. Of a namespace that this node does not know the leader is
+    /// asked, which may know more.
+    ///
+    /// # Errors
+    /// NOT_FOUND if there is no such namespace, and those of [`NodeContext::administer`].
+    pub async fn key_kind(
+        self: &Arc<Self>,
+        namespace: &str,
+        deadline: Instant,
+    ) -> Result<KeyKind, Failure> {
+        if let Some(known) = self.group.view().namespaces().by_name(namespace) {
+            return Ok(known.config.key_kind);
+        }
+        let get = Request::GetNamespace(v1::GetNamespaceRequest {
+            name: namespace.to_owned(),
+        });
+        match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
+            Reply::Namespace(found) => Ok(match found.key_kind() {
+                v1::KeyKind::Name => KeyKind::Name,
+                v1::KeyKind::Id | v1::KeyKind::Unspecified => KeyKind::Id,
+            }),
+            _ => Err(Status::internal("the leader's reply does not match the request").into()),
+        }
     }
 
     pub(super) async fn create_namespace(

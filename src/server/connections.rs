@@ -2,7 +2,13 @@
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io::{self, Cursor},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -30,7 +36,9 @@ const CALLS_MAX: u32 = 1_024;
 /// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
 /// small messages that were not processed.
 const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
-/// How long a new connection may take to send HTTP/2's preface, or the headers of an HTTP/1 request.
+/// The most bytes of the head of an HTTP/1 request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long a new connection may take to send HTTP/2's preface, or the first byte of an HTTP/1 request.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -62,7 +70,8 @@ pub async fn serve<S>(
         + Send
         + 'static,
 {
-    let (builder, idle) = (http_builder(protocol), limits.idle);
+    let idle = limits.idle;
+    let builder = http_builder(protocol, idle);
     let of_connection = stop.clone();
     accept(listener, limits, stop, |stream| {
         let (service, builder) = (service.clone(), builder.clone());
@@ -79,7 +88,7 @@ pub async fn serve<S>(
 }
 
 /// The HTTP settings of a port.
-fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
+fn http_builder(protocol: Protocol, idle: Duration) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = match protocol {
         Protocol::Http2 => builder.http2_only(),
@@ -95,7 +104,8 @@ fn http_builder(protocol: Protocol) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(PREFACE_TIME_MAX);
+        .max_buf_size(HEAD_BYTES_MAX)
+        .header_read_timeout(idle);
     builder
 }
 
@@ -149,7 +159,8 @@ where
     }
 }
 
-/// Reads HTTP/2's preface on a port that speaks it. The stream that is returned begins with it again.
+/// Reads HTTP/2's preface on a port that speaks it, or else the first byte. The stream that is returned begins with them
+/// again.
 ///
 /// # Errors
 /// A text if the stream ends first, or begins with anything else.
@@ -160,14 +171,16 @@ async fn read_preface(
     let failed = |error: io::Error| error.to_string();
     stream.set_nodelay(true).map_err(failed)?;
     let (mut reading, writing) = stream.into_split();
-    let mut read: &[u8] = &[];
-    if protocol == Protocol::Http2 {
-        let mut greeting = [0; PREFACE.len()];
-        reading.read_exact(&mut greeting).await.map_err(failed)?;
-        if greeting != PREFACE {
-            return Err("the other end does not speak HTTP/2".to_owned());
+    let mut read = vec![
+        0;
+        match protocol {
+            Protocol::Http2 => PREFACE.len(),
+            Protocol::Http1 => 1,
         }
-        read = PREFACE;
+    ];
+    reading.read_exact(&mut read).await.map_err(failed)?;
+    if protocol == Protocol::Http2 && read != PREFACE {
+        return Err("the other end does not speak HTTP/2".to_owned());
     }
-    Ok(tokio::io::join(read.chain(reading), writing))
+    Ok(tokio::io::join(Cursor::new(read).chain(reading), writing))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
 use serde::{Deserialize, Serialize};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{
     body,
@@ -20,6 +20,9 @@ use crate::{
     sequence::{Key, KeyKind, OwnedKey},
     server::errors::to_client,
 };
+
+/// The most keys of a request. Its answer has some 100 bytes for each.
+const KEYS_MAX: usize = 4_096;
 
 /// What may follow the question mark.
 const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
@@ -60,7 +63,7 @@ struct ManyAsked {
     keys: Vec<Given>,
     /// Empty: one number of each key.
     #[serde(default)]
-    counts: Vec<u64>,
+    counts: Vec<Given>,
 }
 
 /// The numbers of many keys, in their order.
@@ -89,7 +92,7 @@ pub async fn next(
             ))
         })?;
         let request = Next {
-            key: key(&context, &namespace, written)?,
+            key: key(&context, &namespace, written, due).await?,
             namespace,
             count: options.count.unwrap_or(1),
             known: KnownRoute::UNWANTED,
@@ -126,13 +129,28 @@ pub async fn next_many(
             ));
         }
         let asked: ManyAsked = body::json(&context, body, due).await?;
-        let keys = keys(&context, namespace, &asked.keys)?;
-        let counts = asked.counts.clone();
-        let request = NextMany::new(namespace.to_owned(), keys, counts, KnownRoute::UNWANTED)?;
+        let most = asked.keys.len();
+        if most > KEYS_MAX {
+            return Err(Status::invalid_argument(format!(
+                "the body has {most} keys; give at most {KEYS_MAX}"
+            )));
+        }
+        let keys = keys(&context, namespace, &asked.keys, due).await?;
+        let counts = counts(&asked.counts)?;
+        let request = NextMany::new(
+            namespace.to_owned(),
+            keys,
+            counts.clone(),
+            KnownRoute::UNWANTED,
+        )?;
         let ranges = serve(&context, request, due).await?;
+        if let Some(exhausted) = &ranges.exhausted {
+            let keys = exhausted.places.len() as u64;
+            context.metrics.errors.add(Code::OutOfRange, keys);
+        }
         let form = options.numbers;
         let range = |(place, first): (usize, u64)| {
-            let count = asked.counts.get(place).copied().unwrap_or(1);
+            let count = counts.get(place).copied().unwrap_or(1);
             (first > 0).then(|| Range {
                 first: Number(first, form),
                 last: Number(first + (count - 1) * ranges.increment, form),
@@ -159,7 +177,7 @@ pub async fn current(
         let (namespace, written) = in_path(path)?;
         let options = in_query(options, ALLOWED)?;
         let request = Current {
-            key: key(&context, &namespace, &written)?,
+            key: key(&context, &namespace, &written, due).await?,
             namespace,
             known: KnownRoute::UNWANTED,
         };
@@ -191,22 +209,24 @@ async fn answer<A>(
     answer.map_err(|status| Problem::new(context, status))
 }
 
-/// A key in a path. Of a namespace that is not known here, the leader may know more: then what the key looks like counts,
-/// and the leader checks it.
-fn key(context: &NodeContext, namespace: &str, written: &str) -> Result<OwnedKey, Status> {
-    let is_number = || !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
-    match context.key_kind(namespace) {
-        Some(KeyKind::Name) => {}
-        Some(KeyKind::Id) => return id(namespace, written).map(OwnedKey::Id),
-        None if is_number() => return id(namespace, written).map(OwnedKey::Id),
-        None => {}
+/// A key in a path.
+async fn key(
+    context: &Arc<NodeContext>,
+    namespace: &str,
+    written: &str,
+    due: Due,
+) -> Result<OwnedKey, Status> {
+    let kind = context.key_kind(namespace, due.deadline).await;
+    match kind.map_err(to_client)? {
+        KeyKind::Id => id(namespace, written).map(OwnedKey::Id),
+        KeyKind::Name => Ok(Key::name(written.as_bytes()).map_err(invalid_key)?.into()),
     }
-    let name = Key::name(written.as_bytes()).map_err(invalid_key)?;
-    Ok(name.into())
 }
 
 fn id(namespace: &str, written: &str) -> Result<u64, Status> {
-    written.parse().map_err(|_| {
+    let are_digits = written.bytes().all(|byte| byte.is_ascii_digit());
+    let id = written.parse().ok().filter(|_| are_digits);
+    id.ok_or_else(|| {
         Status::invalid_argument(format!(
             "namespace {namespace:?} takes ids from 0 to {} as keys, not {written:?}",
             u64::MAX
@@ -214,12 +234,25 @@ fn id(namespace: &str, written: &str) -> Result<u64, Status> {
     })
 }
 
+/// How many numbers of each key a body asks for.
+fn counts(given: &[Given]) -> Result<Vec<u64>, Status> {
+    let counts = given.iter().map(|count| {
+        count.number().map_err(|text| {
+            Status::invalid_argument(format!("count is {text:?}; give an integer from 1 on"))
+        })
+    });
+    counts.collect()
+}
+
 /// The keys in a body.
-fn keys(context: &NodeContext, namespace: &str, given: &[Given]) -> Result<Keys, Status> {
-    let are_ids = match context.key_kind(namespace) {
-        Some(kind) => kind == KeyKind::Id,
-        None => given.iter().all(|key| key.number().is_ok()),
-    };
+async fn keys(
+    context: &Arc<NodeContext>,
+    namespace: &str,
+    given: &[Given],
+    due: Due,
+) -> Result<Keys, Status> {
+    let kind = context.key_kind(namespace, due.deadline).await;
+    let are_ids = kind.map_err(to_client)? == KeyKind::Id;
     if are_ids {
         let ids = given.iter().map(|key| match key.number() {
             Ok(number) => Ok(number),

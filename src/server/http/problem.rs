@@ -16,6 +16,9 @@ use crate::{
 /// After how many seconds a caller may try again.
 const RETRY_AFTER_SECONDS: u64 = RETRY_AFTER_MS.div_ceil(1_000);
 
+/// The most bytes of the text that says what was wrong.
+const DETAIL_BYTES_MAX: usize = 1_024;
+
 /// What went wrong.
 #[derive(Debug)]
 pub struct Problem(Status);
@@ -40,7 +43,7 @@ impl Problem {
         Problem(status)
     }
 
-    /// The HTTP status of a gRPC code, as Google's gateway chooses it.
+    /// The HTTP status of a gRPC code.
     fn status(&self) -> StatusCode {
         match self.0.code() {
             Code::Ok => StatusCode::OK,
@@ -60,6 +63,13 @@ impl Problem {
     }
 }
 
+/// The beginning of a text: a caller's own may be long.
+fn beginning(text: &str) -> &str {
+    let end = (0..=text.len().min(DETAIL_BYTES_MAX)).rev();
+    let end = end.into_iter().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
@@ -68,7 +78,7 @@ impl IntoResponse for Problem {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
             code: Code::VALUES[code.place()],
-            detail: self.0.message(),
+            detail: beginning(self.0.message()),
         };
         let mut response = (status, Json(details)).into_response();
         let headers = response.headers_mut();

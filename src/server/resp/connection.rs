@@ -4,6 +4,7 @@
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
+use bytes::BufMut;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -21,7 +22,10 @@ use super::{
     replies::Replies,
     session::Session,
 };
-use crate::node::{NodeContext, Reservation};
+use crate::{
+    node::{NodeContext, Reservation},
+    server::deadline::budget,
+};
 
 /// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.
 const READ_BYTES: usize = 16 << 10;
@@ -30,7 +34,9 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 /// How often a connection is looked at: whether anybody uses it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the commands that still arrive are refused, when the node stops, before the connection is closed.
-const REFUSING_TIME: Duration = Duration::from_millis(500);
+const REFUSING_TIME: Duration = Duration::from_millis(250);
+/// How long a new connection may take to send its first byte.
+const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection.
 struct Connection<'a> {
@@ -80,6 +86,12 @@ pub async fn serve(
 impl Connection<'_> {
     async fn serve(&mut self, stop: CancellationToken) -> io::Result<()> {
         let mut stopped = pin!(stop.cancelled());
+        let greeting = timeout(GREETING_TIME_MAX.min(self.idle), self.reading.readable());
+        tokio::select! {
+            biased;
+            () = &mut stopped => return self.refuse_the_rest().await,
+            greeted = greeting => greeted??,
+        }
         let look_every = LOOK_EVERY.min(self.idle);
         let mut look = pin!(sleep(look_every));
         let mut used = Instant::now();
@@ -121,14 +133,18 @@ impl Connection<'_> {
             self.reading.readable().await?;
         }
         buffer.reserve(READ_BYTES);
-        self.reading.read_buf(buffer).await
+        self.reading.read_buf(&mut buffer.limit(READ_BYTES)).await
     }
 
     /// Answers the commands that have arrived in full.
     async fn answer(&mut self) -> io::Result<()> {
+        // One deadline for all: a client that waits for the first reply waits for no other meanwhile.
+        let deadline = Instant::now() + budget(None, &self.context.config);
         let read = self.reader.read(&mut self.commands);
         for command in self.commands.iter() {
-            self.session.answer(command, &mut self.replies).await;
+            let answering = self.session.answer(command, deadline, &mut self.replies);
+            answering.await;
+            tokio::task::consume_budget().await;
             if self.replies.bytes().len() > REPLY_BYTES_MAX {
                 send(
                     &mut self.writing,
@@ -142,12 +158,14 @@ impl Connection<'_> {
                 break;
             }
         }
-        self.session.finish(&mut self.replies).await;
+        self.session.finish(deadline, &mut self.replies).await;
         self.commands.clear();
         self.reservation = None;
         let mut malformed = Ok(());
-        if let Err(error) = read {
-            self.replies.give_up(&error);
+        if self.session.ended() {
+            // What follows QUIT is not answered.
+        } else if let Err(error) = read {
+            self.replies.give_up(&error, &self.context.metrics);
             malformed = Err(io::Error::new(io::ErrorKind::InvalidData, error));
         } else if self.reader.unfinished() >= READ_BYTES {
             match self

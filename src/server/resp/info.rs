@@ -14,6 +14,9 @@ use crate::{node::NodeContext, version};
 /// The release of Redis whose commands and replies these are. Clients choose by it what they may ask.
 const REDIS_VERSION: &str = "7.0.0";
 
+/// Clients ask no replica for numbers, and every node answers: a follower asks the leader.
+const ROLE: &str = "master";
+
 /// What INFO tells.
 pub fn text(context: &NodeContext) -> String {
     let (config, metrics) = (&context.config, &context.metrics);
@@ -21,7 +24,7 @@ pub fn text(context: &NodeContext) -> String {
     // Writing to a String cannot fail.
     let _ = write!(
         text,
-        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:ratchet\r\n\
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:cluster\r\nserver_name:ratchet\r\n\
          ratchet_version:{}\r\nratchet_cluster:{}\r\nratchet_node:{}\r\n\r\n\
          # Replication\r\nrole:{}\r\nratchet_term:{}\r\n\r\n\
          # Stats\r\nratchet_numbers:{}\r\nratchet_answers:{}\r\n\r\n\
@@ -29,7 +32,7 @@ pub fn text(context: &NodeContext) -> String {
         version::VERSION,
         config.cluster,
         config.node_id,
-        role(context),
+        ROLE,
         metrics.term.get(),
         metrics.numbers.get(),
         metrics.answers.get(),
@@ -38,7 +41,7 @@ pub fn text(context: &NodeContext) -> String {
 }
 
 /// What HELLO tells connection number `id`.
-pub fn greet(context: &NodeContext, id: u64, replies: &mut Replies) {
+pub fn greet(id: u64, replies: &mut Replies) {
     let version = replies.version;
     replies.map(7);
     for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -49,7 +52,7 @@ pub fn greet(context: &NodeContext, id: u64, replies: &mut Replies) {
     replies.number(version.number());
     replies.bulk("id");
     replies.number(id);
-    for (name, value) in [("mode", "standalone"), ("role", role(context))] {
+    for (name, value) in [("mode", "cluster"), ("role", ROLE)] {
         replies.bulk(name);
         replies.bulk(value);
     }
@@ -104,12 +107,4 @@ pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refus
         }
     }
     Ok(())
-}
-
-/// A follower answers as the leader does: it asks the leader.
-fn role(context: &NodeContext) -> &'static str {
-    match context.metrics.leads.get() {
-        1 => "master",
-        _ => "replica",
-    }
 }

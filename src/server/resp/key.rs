@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::refused::Refused;
 use crate::{
     node::{Current, KnownRoute, NodeContext, Origin, invalid_key},
-    sequence::{Key, KeyKind, OwnedKey},
-    server::{deadline::budget, errors::to_client},
+    sequence::{Key, KeyKind, OwnedKey, check_name},
+    server::errors::to_client,
 };
 
 /// How many of a command's keys are asked for at a time.
@@ -30,10 +30,11 @@ impl<'a> WrittenKey<'a> {
     /// Parses an argument.
     ///
     /// # Errors
-    /// If it has no colon, or what comes before it is no text.
+    /// If it has no colon, or what comes before it is no name.
     pub fn parse(argument: &'a [u8]) -> Result<Self, Refused> {
         let colon = argument.iter().position(|byte| *byte == b':');
         let (namespace, key) = colon
+            .filter(|at| *at <= SHOWN_MAX)
             .and_then(|at| {
                 Some((
                     std::str::from_utf8(&argument[..at]).ok()?,
@@ -46,6 +47,7 @@ impl<'a> WrittenKey<'a> {
                     shown(argument)
                 ))
             })?;
+        check_name(namespace).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
         Ok(WrittenKey { namespace, key })
     }
 
@@ -57,9 +59,7 @@ impl<'a> WrittenKey<'a> {
         if kind == KeyKind::Name {
             return Key::name(self.key).map_err(|invalid| invalid_key(invalid).into());
         }
-        let id = std::str::from_utf8(self.key)
-            .ok()
-            .and_then(|text| text.parse().ok());
+        let id = integer(self.key);
         id.map(Key::Id).ok_or_else(|| {
             Refused::invalid(format!(
                 "namespace '{}' takes ids from 0 to {} as keys, not '{}'",
@@ -69,40 +69,29 @@ impl<'a> WrittenKey<'a> {
             ))
         })
     }
-
-    /// The kind of the namespace's keys. Of a namespace that is not known here, the leader may know more: then what the
-    /// key looks like counts, and the leader checks it.
-    pub fn kind(&self, context: &NodeContext) -> KeyKind {
-        context.key_kind(self.namespace).unwrap_or_else(|| {
-            match !self.key.is_empty() && self.key.iter().all(u8::is_ascii_digit) {
-                true => KeyKind::Id,
-                false => KeyKind::Name,
-            }
-        })
-    }
 }
 
-/// The last numbers handed out for keys, in their order; `None` for one of which none was.
+/// The last numbers handed out for keys, in their order; `None` for one of which none was. Asks until `deadline`.
 ///
 /// # Errors
 /// If one is no key, or the node cannot tell.
 pub async fn last_numbers(
     context: &Arc<NodeContext>,
     keys: impl Iterator<Item = &[u8]>,
+    deadline: Instant,
 ) -> Result<Vec<Option<u64>>, Refused> {
     let arrived = Instant::now();
-    let deadline = arrived + budget(None, &context.config);
-    let requests: Vec<Current> = keys
-        .map(|argument| {
-            let written = WrittenKey::parse(argument)?;
-            let key = written.as_key(written.kind(context))?;
-            Ok(Current {
-                namespace: written.namespace.to_owned(),
-                key: OwnedKey::from(key),
-                known: KnownRoute::UNWANTED,
-            })
-        })
-        .collect::<Result<_, Refused>>()?;
+    let mut requests = Vec::new();
+    for argument in keys {
+        let written = WrittenKey::parse(argument)?;
+        let kind = context.key_kind(written.namespace, deadline).await;
+        let key = written.as_key(kind.map_err(to_client)?)?;
+        requests.push(Current {
+            namespace: written.namespace.to_owned(),
+            key: OwnedKey::from(key),
+            known: KnownRoute::UNWANTED,
+        });
+    }
     let asked = requests.len() as u64;
     let answers = stream::iter(requests).map(|request| async {
         let answered = context.serve(request, Origin::Client, deadline).await;
@@ -115,6 +104,13 @@ pub async fn last_numbers(
         .request_seconds
         .observe(arrived.elapsed(), asked);
     answers
+}
+
+/// An unsigned integer, in digits alone.
+pub fn integer(bytes: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| are_digits)
 }
 
 /// The beginning of what a client wrote, for an error.

@@ -12,8 +12,12 @@ use bytes::{Bytes, BytesMut};
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 /// The most arguments of a command, with its name.
 pub const ARGUMENTS_MAX: usize = 16_384;
-/// The most bytes of a line: of a length, or of an inline command.
+/// The most bytes of a line, with its end.
 const LINE_BYTES_MAX: usize = 1_024;
+/// The most digits of a length.
+const DIGITS_MAX: usize = 20;
+/// A buffer that held more is replaced.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Why bytes are no command. What follows them cannot be read any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,12 +109,13 @@ impl CommandReader {
         &mut self.buffer
     }
 
-    /// Gives memory back if nothing is in it.
+    /// Gives back the memory that no unfinished command needs.
     pub fn release(&mut self) {
-        if self.buffer.is_empty() {
-            self.buffer = BytesMut::new();
-            self.arguments = Vec::new();
-        }
+        self.buffer = match self.buffer.is_empty() {
+            true => BytesMut::new(),
+            false => BytesMut::from(&self.buffer[..]),
+        };
+        self.arguments.shrink_to_fit();
     }
 
     /// How many bytes of an unfinished command are held.
@@ -139,7 +144,11 @@ impl CommandReader {
                 Err(malformed) => break Err(malformed),
             }
         };
+        let grown = finished + self.buffer.capacity() > KEPT_BYTES;
         commands.bytes = self.buffer.split_to(finished).freeze();
+        if grown && self.buffer.len() < KEPT_BYTES / 4 {
+            self.buffer = BytesMut::from(&self.buffer[..]);
+        }
         self.position -= finished;
         for Range { start, end } in &mut self.arguments {
             *start -= finished;
@@ -151,6 +160,11 @@ impl CommandReader {
     /// Reads the next part: the beginning of a command, or the length of an argument, or an argument. False if it has
     /// not arrived in full. The command begins at `begin`.
     fn step(&mut self, begin: usize) -> Result<bool, Malformed> {
+        if self.position - begin > COMMAND_BYTES_MAX {
+            return Err(Malformed(format!(
+                "the command is longer than {COMMAND_BYTES_MAX} bytes"
+            )));
+        }
         if let Some(length) = self.length {
             let end = self.position + length;
             let Some(after) = self.buffer.get(end..end + 2) else {
@@ -229,7 +243,8 @@ impl CommandReader {
 
 /// A length from 0 to `most`.
 fn length_in(digits: &[u8], most: usize, of: &str) -> Result<usize, Malformed> {
-    let text = std::str::from_utf8(digits).ok();
+    let are_digits = digits.len() <= DIGITS_MAX && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| are_digits);
     match text.and_then(|text| text.parse::<u64>().ok()) {
         Some(length) if length <= most as u64 => Ok(length as usize),
         Some(length) => Err(Malformed(format!(

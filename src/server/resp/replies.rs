@@ -2,6 +2,8 @@
 //!
 //! Invariant: whatever a text holds, what is written is one reply.
 
+use tonic::Code;
+
 use super::{reader::Malformed, refused::Refused};
 use crate::metrics::Metrics;
 
@@ -73,7 +75,8 @@ impl Replies {
     }
 
     /// The last reply of a connection: what arrived cannot be read.
-    pub fn give_up(&mut self, malformed: &Malformed) {
+    pub fn give_up(&mut self, malformed: &Malformed, metrics: &Metrics) {
+        metrics.errors.add(Code::InvalidArgument, 1);
         self.line(b'-', &format!("ERR Protocol error: {malformed}"));
     }
 

@@ -10,8 +10,11 @@ use super::{key::WrittenKey, reader::Command, refused::Refused, replies::Replies
 use crate::{
     node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
     sequence::{Key, KeyKind},
-    server::{deadline::budget, errors::to_client},
+    server::errors::to_client,
 };
+
+/// Room for so many counts is kept.
+const COUNTS_KEPT: usize = 1_024;
 
 /// Commands that were not answered yet.
 pub struct Run {
@@ -44,21 +47,26 @@ impl Run {
         command: Command<'_>,
         written: WrittenKey<'_>,
         count: u64,
+        deadline: Instant,
         replies: &mut Replies,
     ) {
         if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
-            self.finish(replies).await;
+            self.finish(deadline, replies).await;
         }
         if self.counts.is_empty() {
+            let kind = self.context.key_kind(written.namespace, deadline).await;
+            match kind.map_err(|failure| Refused::from(to_client(failure))) {
+                Ok(kind) => self.kind = kind,
+                Err(refused) => return replies.refuse(&refused, 1, &self.context.metrics),
+            }
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
-            self.kind = written.kind(&self.context);
         }
         match written.as_key(self.kind) {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
-                self.finish(replies).await;
+                self.finish(deadline, replies).await;
                 replies.refuse(&refused, 1, &self.context.metrics);
                 return;
             }
@@ -66,14 +74,14 @@ impl Run {
         self.counts.push(count);
     }
 
-    /// Takes the numbers and answers the commands.
-    pub async fn finish(&mut self, replies: &mut Replies) {
+    /// Takes the numbers and answers the commands, at the latest at `deadline`.
+    pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
         if self.counts.is_empty() {
             return;
         }
         let arrived = Instant::now();
         let counts = std::mem::take(&mut self.counts);
-        let taken = self.take(&counts, arrived).await;
+        let taken = self.take(&counts, deadline).await;
         let metrics = &self.context.metrics;
         metrics
             .request_seconds
@@ -98,9 +106,11 @@ impl Run {
         }
         self.counts = counts;
         self.counts.clear();
+        self.counts.shrink_to(COUNTS_KEPT);
     }
 
-    async fn take(&mut self, counts: &[u64], arrived: Instant) -> Result<ManyRanges, Refused> {
+    async fn take(&mut self, counts: &[u64], deadline: Instant) -> Result<ManyRanges, Refused> {
+        let asked = counts.len();
         let keys = match self.kind {
             KeyKind::Id => Keys::Ids(std::mem::take(&mut self.ids)),
             KeyKind::Name => Keys::Names(std::mem::take(&mut self.names)),
@@ -110,9 +120,13 @@ impl Run {
             false => counts.to_vec(),
         };
         let request = NextMany::new(self.namespace.clone(), keys, counts, KnownRoute::UNWANTED)?;
-        let deadline = arrived + budget(None, &self.context.config);
         let answered = self.context.serve(request, Origin::Client, deadline).await;
-        Ok(answered.map_err(to_client)?.answer)
+        let ranges = answered.map_err(to_client)?.answer;
+        match ranges.firsts.len() == asked {
+            true => Ok(ranges),
+            // A reply to each command, or the client takes one for another.
+            false => Err(nothing_taken()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     cluster, info,
-    key::{WrittenKey, last_numbers, shown},
+    key::{WrittenKey, integer, last_numbers, shown},
     reader::Command,
     refused::Refused,
     replies::{Replies, Version},
@@ -15,9 +15,13 @@ use super::{
     table::{self, Action},
 };
 use crate::{node::NodeContext, version};
+use tokio::time::Instant;
 
 /// The most keys of a command that reads.
 const READ_KEYS_MAX: usize = 1_024;
+
+/// The most bytes of the name that a client gives its connection.
+const NAME_BYTES_MAX: usize = 256;
 
 /// One connection's state.
 pub struct Session {
@@ -48,18 +52,18 @@ impl Session {
         self.ended
     }
 
-    /// Answers one command, or puts it off until [`Session::finish`].
-    pub async fn answer(&mut self, command: Command<'_>, replies: &mut Replies) {
+    /// Answers one command by `deadline`, or puts it off until [`Session::finish`].
+    pub async fn answer(&mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies) {
         let answered = match self.check(command) {
             Ok(Asked::Numbers(key, count)) => {
-                return self.run.add(command, key, count, replies).await;
+                return self.run.add(command, key, count, deadline, replies).await;
             }
             Ok(Asked::Other(action)) => {
-                self.finish(replies).await;
-                self.answer_other(action, command, replies).await
+                self.finish(deadline, replies).await;
+                self.answer_other(action, command, deadline, replies).await
             }
             Err(refused) => {
-                self.finish(replies).await;
+                self.finish(deadline, replies).await;
                 Err(refused)
             }
         };
@@ -68,9 +72,9 @@ impl Session {
         }
     }
 
-    /// Answers the commands that were put off.
-    pub async fn finish(&mut self, replies: &mut Replies) {
-        self.run.finish(replies).await;
+    /// Answers the commands that were put off, by `deadline`.
+    pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
+        self.run.finish(deadline, replies).await;
     }
 
     /// What a command asks for.
@@ -94,8 +98,7 @@ impl Session {
     /// How many numbers INCRBY asks for.
     fn count_of(&self, argument: &[u8]) -> Result<u64, Refused> {
         let most = self.context.config.count_max;
-        let text = std::str::from_utf8(argument).ok();
-        let count = text.and_then(|text| text.parse::<u64>().ok());
+        let count = integer(argument);
         count.filter(|count| (1..=most).contains(count)).ok_or_else(|| {
             Refused::invalid(format!(
                 "value is not an integer or out of range: the increment is {}; it tells how many numbers to take, \
@@ -109,12 +112,13 @@ impl Session {
         &mut self,
         action: Action,
         command: Command<'_>,
+        deadline: Instant,
         replies: &mut Replies,
     ) -> Result<(), Refused> {
         match action {
             Action::Incr | Action::IncrBy => unreachable!("they are put off"),
             Action::Get | Action::MGet | Action::Exists | Action::Type => {
-                return self.read(action, command, replies).await;
+                return self.read(action, command, deadline, replies).await;
             }
             Action::Ping => match command.at(1) {
                 Some(message) => replies.bulk(message),
@@ -153,6 +157,7 @@ impl Session {
         &self,
         action: Action,
         command: Command<'_>,
+        deadline: Instant,
         replies: &mut Replies,
     ) -> Result<(), Refused> {
         if command.len() > READ_KEYS_MAX {
@@ -161,7 +166,7 @@ impl Session {
                 command.len()
             )));
         }
-        let last = last_numbers(&self.context, command.rest()).await?;
+        let last = last_numbers(&self.context, command.rest(), deadline).await?;
         let write = |last: &Option<u64>, replies: &mut Replies| match last {
             Some(number) => replies.bulk(number.to_string()),
             None => replies.null(),
@@ -200,7 +205,7 @@ impl Session {
         while let Some(option) = words.next() {
             match option.to_ascii_lowercase().as_slice() {
                 b"auth" => return Err(no_passwords()),
-                b"setname" => self.name = words.next().unwrap_or_default().to_owned(),
+                b"setname" => self.name = name_of(words.next().unwrap_or_default())?,
                 _ => {
                     return Err(Refused::invalid(format!(
                         "syntax error in HELLO option '{}'",
@@ -210,7 +215,7 @@ impl Session {
             }
         }
         replies.version = version;
-        info::greet(&self.context, self.id, replies);
+        info::greet(self.id, replies);
         Ok(())
     }
 
@@ -221,7 +226,7 @@ impl Session {
             (b"getname", 1) if self.name.is_empty() => replies.null(),
             (b"getname", 1) => replies.bulk(&self.name),
             (b"setname", 2) => {
-                self.name = command.at(2).unwrap_or_default().to_owned();
+                self.name = name_of(command.at(2).unwrap_or_default())?;
                 replies.simple("OK");
             }
             // What library the client is: nobody asks.
@@ -243,6 +248,17 @@ enum Asked<'a> {
     /// So many numbers of a key.
     Numbers(WrittenKey<'a>, u64),
     Other(Action),
+}
+
+/// The name that a client gives its connection.
+fn name_of(given: &[u8]) -> Result<Vec<u8>, Refused> {
+    match given.len() <= NAME_BYTES_MAX && given.iter().all(u8::is_ascii_graphic) {
+        true => Ok(given.to_owned()),
+        false => Err(Refused::invalid(format!(
+            "the name '{}' is refused: give at most {NAME_BYTES_MAX} bytes, without spaces or special characters",
+            shown(given)
+        ))),
+    }
 }
 
 fn no_passwords() -> Refused {

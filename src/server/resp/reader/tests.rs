@@ -76,6 +76,8 @@ fn what_is_no_command_is_named_after_the_commands_before_it() {
         ),
         ("*1\r\n$-1\r\n", "'-1' is no number of bytes"),
         ("*1\r\n$+\r\n", "'+' is no number of bytes"),
+        ("*1\r\n$+4\r\n", "'+4' is no number of bytes"),
+        ("*1\r\n$000000000000000000004\r\n", "is no number of bytes"),
         ("*99999999999999999999\r\n", "is no number of arguments"),
         (
             "*1\r\n$2\r\nabcd\r\n",
@@ -100,6 +102,12 @@ fn the_limit_is_on_all_arguments_of_a_command_together() {
     assert!(found.is_empty());
     let why = outcome.expect_err("too long").to_string();
     assert!(why.contains("bytes are too many"), "{why}");
+    // What frames the arguments counts as well.
+    let all = vec![b'x'; COMMAND_BYTES_MAX - "*2\r\n$1048562\r\n".len()];
+    let (found, outcome) = read(&[&sent(&[all, Vec::new()])]);
+    assert!(found.is_empty());
+    let why = outcome.expect_err("too long").to_string();
+    assert!(why.contains("longer than"), "{why}");
     assert_eq!(
         read(&[&sent(std::slice::from_ref(&half))]),
         (vec![vec![half]], Ok(()))
@@ -114,6 +122,7 @@ fn a_reader_without_an_unfinished_command_gives_its_memory_back() {
     commands.clear();
     reader.release();
     assert_eq!(reader.unfinished(), 5, "it waits for the rest");
+    assert!(reader.buffer().capacity() < 1_024);
     reader.buffer().extend_from_slice(b"4\r\nPING\r\n");
     assert_eq!(reader.read(&mut commands), Ok(()));
     assert_eq!(commands.iter().count(), 1);
