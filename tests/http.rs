@@ -198,7 +198,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             "",
             400,
             "INVALID_ARGUMENT",
-            "not \"x\"",
+            "not 'x'",
         ),
         (
             "POST /v1/namespaces/book/keys/%FF:next".to_owned(),
@@ -206,6 +206,13 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             400,
             "INVALID_ARGUMENT",
             "UTF-8",
+        ),
+        (
+            format!("GET {key}?count=5"),
+            "",
+            400,
+            "INVALID_ARGUMENT",
+            "unknown field `count`",
         ),
         (
             "POST /v1/namespaces/none/keys/1:next".to_owned(),

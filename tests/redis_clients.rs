@@ -54,6 +54,17 @@ async fn run(program: &'static str, args: Vec<String>) -> String {
     printed
 }
 
+/// Runs a script with Debian's Python: another one on the PATH does not see Debian's packages.
+async fn python(script: &str, addresses: [SocketAddr; 2]) {
+    let addresses = addresses.iter().map(ToString::to_string);
+    let args = ["-c".to_owned(), script.to_owned()];
+    run(
+        "/usr/bin/python3",
+        args.into_iter().chain(addresses).collect(),
+    )
+    .await;
+}
+
 fn at(address: SocketAddr, more: &[&str]) -> Vec<String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let args = ["-h", &host, "-p", &port]
@@ -143,13 +154,7 @@ except redis.ResponseError as refused:
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_py_takes_numbers_in_pipelines_and_sees_errors() {
     let (_cluster, here, there) = start().await;
-    let args = [
-        "-c".to_owned(),
-        PYTHON.to_owned(),
-        here.to_string(),
-        there.to_string(),
-    ];
-    run("/usr/bin/python3", args.to_vec()).await;
+    python(PYTHON, [here, there]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,13 +217,7 @@ async fn a_client_of_redis_clusters_finds_the_leader_from_any_node() {
             .all(|node| node.context().resp_nodes().len() == 3)
     };
     until("all nodes know each other's ports", all_told).await;
-    let args = [
-        "-c".to_owned(),
-        PYTHON_CLUSTER.to_owned(),
-        there.to_string(),
-        here.to_string(),
-    ];
-    run("/usr/bin/python3", args.to_vec()).await;
+    python(PYTHON_CLUSTER, [there, here]).await;
     let nodes = run("redis-cli", at(there, &["CLUSTER", "NODES"])).await;
     assert_eq!(nodes.matches("master").count(), 1, "{nodes}");
     assert_eq!(nodes.matches("slave").count(), 2, "{nodes}");

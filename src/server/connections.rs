@@ -44,6 +44,7 @@ const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
 /// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

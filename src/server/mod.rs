@@ -34,6 +34,7 @@ mod resp;
 mod sequencer;
 mod stream;
 mod unfinished;
+mod written;
 
 use std::{sync::Arc, time::Duration};
 
@@ -134,15 +135,8 @@ impl Server {
     /// Serves the port for HTTP.
     async fn serve_http(self, listener: TcpListener) {
         let limits = self.client_limits("http");
-        let routes = Routes::from(http::routes(self.context.clone()));
-        serve(
-            listener,
-            routes.prepare(),
-            Protocol::Http1,
-            limits,
-            self.stop,
-        )
-        .await;
+        let routes = http::routes(self.context.clone());
+        self.serve_http1(listener, routes, limits).await;
     }
 
     /// Serves the port for Redis clients.
@@ -196,15 +190,13 @@ impl Server {
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX);
-        let routes = Routes::from(metrics::routes(self.context.clone()));
-        serve(
-            listener,
-            routes.prepare(),
-            Protocol::Http1,
-            limits,
-            self.stop,
-        )
-        .await;
+        let routes = metrics::routes(self.context.clone());
+        self.serve_http1(listener, routes, limits).await;
+    }
+
+    async fn serve_http1(self, listener: TcpListener, routes: axum::Router, limits: Limits) {
+        let routes = Routes::from(routes).prepare();
+        serve(listener, routes, Protocol::Http1, limits, self.stop).await;
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections.

@@ -299,7 +299,7 @@ fn descriptor(family: Family, cache: &Cache) -> ColumnFamilyDescriptor {
         tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
         options.set_memtable_whole_key_filtering(true);
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_SHARE);
-        // A lookup in a block compares one key instead of nine.
+        // A lookup finds the part of a block by a hash, instead of a binary search.
         tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
     }
     options.set_block_based_table_factory(&tables);

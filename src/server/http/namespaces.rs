@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::{
     body,
-    number::{Form, Given, Number, Shown},
+    number::{Form, Given, Number, SHOWN, Shown},
     problem::Problem,
     request::{Due, InPath, InQuery, Node, in_path, in_query},
 };
@@ -111,18 +111,19 @@ pub async fn list(
     due: Due,
     shown: InQuery<Shown>,
 ) -> Result<Json<Namespaces>, Problem> {
-    let form = form(&context, shown)?;
-    let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
-    match administer(&context, due, request).await? {
-        Reply::Namespaces(list) => Ok(Json(Namespaces {
-            namespaces: list
-                .namespaces
-                .into_iter()
-                .map(|one| shown_as(one, form))
-                .collect(),
-        })),
-        _ => Err(another_reply(&context)),
-    }
+    let listing = async {
+        let form = in_query(shown, SHOWN)?.numbers;
+        let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
+        match administer(&context, due, request).await? {
+            Reply::Namespaces(list) => Ok(Json(Namespaces {
+                namespaces: (list.namespaces.into_iter())
+                    .map(|one| shown_as(one, form))
+                    .collect(),
+            })),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, listing).await
 }
 
 /// `GET /v1/namespaces/{namespace}`.
@@ -132,10 +133,13 @@ pub async fn get(
     path: InPath<String>,
     shown: InQuery<Shown>,
 ) -> Result<Json<Namespace>, Problem> {
-    let form = form(&context, shown)?;
-    let name = in_path(path).map_err(|status| Problem::new(&context, status))?;
-    let request = Administer::GetNamespace(v1::GetNamespaceRequest { name });
-    namespace(&context, due, request, form).await
+    let getting = async {
+        let form = in_query(shown, SHOWN)?.numbers;
+        let name = in_path(path)?;
+        let request = Administer::GetNamespace(v1::GetNamespaceRequest { name });
+        namespace(&context, due, request, form).await
+    };
+    Problem::of(&context, getting).await
 }
 
 /// `POST /v1/namespaces`.
@@ -145,10 +149,10 @@ pub async fn create(
     shown: InQuery<Shown>,
     body: Body,
 ) -> Result<(StatusCode, Json<Namespace>), Problem> {
-    let form = form(&context, shown)?;
-    let read = async {
+    let creating = async {
+        let form = in_query(shown, SHOWN)?.numbers;
         let given: Create = body::json(&context, body, due).await?;
-        Ok::<_, Status>(v1::CreateNamespaceRequest {
+        let request = Administer::CreateNamespace(v1::CreateNamespaceRequest {
             name: given.name,
             key_kind: match given.key_kind {
                 Kind::Id => v1::KeyKind::Id.into(),
@@ -161,13 +165,11 @@ pub async fn create(
             start: number("start", given.start)?,
             max: number("max", given.max)?,
             section_size: number("section_size", given.section_size)?,
-        })
+        });
+        let created = namespace(&context, due, request, form).await?;
+        Ok((StatusCode::CREATED, created))
     };
-    let read = read
-        .await
-        .map_err(|status| Problem::new(&context, status))?;
-    let created = namespace(&context, due, Administer::CreateNamespace(read), form).await?;
-    Ok((StatusCode::CREATED, created))
+    Problem::of(&context, creating).await
 }
 
 /// `PATCH /v1/namespaces/{namespace}`.
@@ -178,31 +180,32 @@ pub async fn update(
     shown: InQuery<Shown>,
     body: Body,
 ) -> Result<Json<Namespace>, Problem> {
-    let form = form(&context, shown)?;
-    let read = async {
+    let updating = async {
+        let form = in_query(shown, SHOWN)?.numbers;
         let name = in_path(path)?;
         let given: Update = body::json(&context, body, due).await?;
-        Ok::<_, Status>(v1::UpdateNamespaceRequest {
+        let request = Administer::UpdateNamespace(v1::UpdateNamespaceRequest {
             name,
             step: number("step", given.step)?,
             step_min: number("step_min", given.step_min)?,
             step_max: number("step_max", given.step_max)?,
             max: number("max", given.max)?,
-        })
+        });
+        namespace(&context, due, request, form).await
     };
-    let read = read
-        .await
-        .map_err(|status| Problem::new(&context, status))?;
-    namespace(&context, due, Administer::UpdateNamespace(read), form).await
+    Problem::of(&context, updating).await
 }
 
 /// `GET /v1/status`.
 pub async fn status(State(context): Node, due: Due) -> Result<Json<ClusterStatus>, Problem> {
-    let request = Administer::Status(v1::StatusRequest {});
-    match administer(&context, due, request).await? {
-        Reply::Status(status) => Ok(Json(status.into())),
-        _ => Err(another_reply(&context)),
-    }
+    let asking = async {
+        let request = Administer::Status(v1::StatusRequest {});
+        match administer(&context, due, request).await? {
+            Reply::Status(status) => Ok(Json(status.into())),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, asking).await
 }
 
 async fn namespace(
@@ -210,18 +213,10 @@ async fn namespace(
     due: Due,
     request: Administer,
     form: Form,
-) -> Result<Json<Namespace>, Problem> {
+) -> Result<Json<Namespace>, Status> {
     match administer(context, due, request).await? {
         Reply::Namespace(namespace) => Ok(Json(shown_as(namespace, form))),
-        _ => Err(another_reply(context)),
-    }
-}
-
-/// The form in which the caller wants numbers.
-fn form(context: &NodeContext, shown: InQuery<Shown>) -> Result<Form, Problem> {
-    match in_query(shown, "numbers=string, or numbers=number") {
-        Ok(shown) => Ok(shown.numbers),
-        Err(status) => Err(Problem::new(context, status)),
+        _ => Err(another_reply()),
     }
 }
 
@@ -229,18 +224,13 @@ async fn administer(
     context: &Arc<NodeContext>,
     due: Due,
     request: Administer,
-) -> Result<Reply, Problem> {
-    let done = context
-        .administer(request, Origin::Client, due.deadline)
-        .await;
-    done.map_err(|failure| Problem::new(context, to_client(failure)))
+) -> Result<Reply, Status> {
+    let administering = context.administer(request, Origin::Client, due.deadline);
+    administering.await.map_err(to_client)
 }
 
-fn another_reply(context: &NodeContext) -> Problem {
-    Problem::new(
-        context,
-        Status::internal("the leader's reply does not match the request"),
-    )
+fn another_reply() -> Status {
+    Status::internal("the leader's reply does not match the request")
 }
 
 /// A setting of a namespace, if it was given.

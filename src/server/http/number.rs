@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::server::written::integer;
+
 /// The form in which a caller wants numbers: `?numbers=...`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -12,6 +14,9 @@ pub enum Form {
     /// 9007199254740993.
     Number,
 }
+
+/// What may follow the question mark where nothing but the form of numbers can be chosen.
+pub const SHOWN: &str = "numbers=string, or numbers=number";
 
 /// What follows the question mark where nothing but the form of numbers can be chosen.
 #[derive(Debug, Deserialize)]
@@ -53,7 +58,7 @@ impl Given {
     pub fn number(&self) -> Result<u64, &str> {
         match self {
             Given::Number(number) => Ok(*number),
-            Given::Text(text) => text.parse().map_err(|_| text.as_str()),
+            Given::Text(text) => integer(text.as_bytes()).ok_or(text),
         }
     }
 }

@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::{Json, body::Body, extract::State};
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::State,
+};
 use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
 
 use super::{
     body,
-    number::{Form, Given, Number},
+    number::{Form, Given, Number, SHOWN, Shown},
     problem::Problem,
     request::{Due, InPath, InQuery, Node, in_path, in_query},
 };
 use crate::{
-    node::{
-        Current, Keys, KnownRoute, Next, NextMany, NodeContext, Origin, SequenceRequest,
-        invalid_key,
-    },
-    sequence::{Key, KeyKind, OwnedKey},
-    server::errors::to_client,
+    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Origin, SequenceRequest},
+    sequence::{KeyKind, OwnedKey},
+    server::{errors::to_client, written},
 };
 
 /// The most keys of a request. Its answer has some 100 bytes for each.
@@ -171,11 +172,11 @@ pub async fn current(
     State(context): Node,
     due: Due,
     path: InPath<(String, String)>,
-    options: InQuery<Options>,
+    shown: InQuery<Shown>,
 ) -> Result<Json<Last>, Problem> {
     let read = async {
         let (namespace, written) = in_path(path)?;
-        let options = in_query(options, ALLOWED)?;
+        let form = in_query(shown, SHOWN)?.numbers;
         let request = Current {
             key: key(&context, &namespace, &written, due).await?,
             namespace,
@@ -183,7 +184,7 @@ pub async fn current(
         };
         let last = serve(&context, request, due).await?;
         Ok(Json(Last {
-            last: last.map(|last| Number(last, options.numbers)),
+            last: last.map(|last| Number(last, form)),
         }))
     };
     answer(&context, due, read).await
@@ -204,9 +205,9 @@ async fn answer<A>(
     due: Due,
     answering: impl Future<Output = Result<A, Status>>,
 ) -> Result<A, Problem> {
-    let answer = answering.await;
+    let answer = Problem::of(context, answering).await;
     due.observe(context);
-    answer.map_err(|status| Problem::new(context, status))
+    answer
 }
 
 /// A key in a path.
@@ -217,21 +218,8 @@ async fn key(
     due: Due,
 ) -> Result<OwnedKey, Status> {
     let kind = context.key_kind(namespace, due.deadline).await;
-    match kind.map_err(to_client)? {
-        KeyKind::Id => id(namespace, written).map(OwnedKey::Id),
-        KeyKind::Name => Ok(Key::name(written.as_bytes()).map_err(invalid_key)?.into()),
-    }
-}
-
-fn id(namespace: &str, written: &str) -> Result<u64, Status> {
-    let are_digits = written.bytes().all(|byte| byte.is_ascii_digit());
-    let id = written.parse().ok().filter(|_| are_digits);
-    id.ok_or_else(|| {
-        Status::invalid_argument(format!(
-            "namespace {namespace:?} takes ids from 0 to {} as keys, not {written:?}",
-            u64::MAX
-        ))
-    })
+    let key = written::key(kind.map_err(to_client)?, namespace, written.as_bytes());
+    key.map(OwnedKey::from)
 }
 
 /// How many numbers of each key a body asks for.
@@ -252,19 +240,22 @@ async fn keys(
     due: Due,
 ) -> Result<Keys, Status> {
     let kind = context.key_kind(namespace, due.deadline).await;
-    let are_ids = kind.map_err(to_client)? == KeyKind::Id;
-    if are_ids {
-        let ids = given.iter().map(|key| match key.number() {
-            Ok(number) => Ok(number),
-            Err(text) => id(namespace, text),
-        });
-        return ids.collect::<Result<_, _>>().map(Keys::Ids);
+    match kind.map_err(to_client)? {
+        KeyKind::Id => {
+            let ids = given.iter().map(|key| match key {
+                Given::Number(id) => Ok(*id),
+                Given::Text(text) => written::id(namespace, text.as_bytes()),
+            });
+            ids.collect::<Result<_, _>>().map(Keys::Ids)
+        }
+        KeyKind::Name => {
+            let names = given.iter().map(|key| match key {
+                Given::Text(name) => Ok(Bytes::copy_from_slice(name.as_bytes())),
+                Given::Number(number) => Err(Status::invalid_argument(format!(
+                    "namespace '{namespace}' takes names as keys, which are strings, not {number}"
+                ))),
+            });
+            names.collect::<Result<_, _>>().map(Keys::Names)
+        }
     }
-    let names = given.iter().map(|key| match key {
-        Given::Text(name) => Ok(bytes::Bytes::copy_from_slice(name.as_bytes())),
-        Given::Number(number) => Err(Status::invalid_argument(format!(
-            "namespace {namespace:?} takes names as keys, which are strings, not {number}"
-        ))),
-    });
-    names.collect::<Result<_, _>>().map(Keys::Names)
 }

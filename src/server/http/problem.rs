@@ -43,6 +43,15 @@ impl Problem {
         Problem(status)
     }
 
+    /// The answer, or the problem that a failure is.
+    pub async fn of<A>(
+        context: &NodeContext,
+        answering: impl Future<Output = Result<A, Status>>,
+    ) -> Result<A, Problem> {
+        let answer = answering.await;
+        answer.map_err(|status| Problem::new(context, status))
+    }
+
     /// The HTTP status of a gRPC code.
     fn status(&self) -> StatusCode {
         match self.0.code() {
@@ -65,8 +74,8 @@ impl Problem {
 
 /// The beginning of a text: a caller's own may be long.
 fn beginning(text: &str) -> &str {
-    let end = (0..=text.len().min(DETAIL_BYTES_MAX)).rev();
-    let end = end.into_iter().find(|end| text.is_char_boundary(*end));
+    let mut ends = (0..=text.len().min(DETAIL_BYTES_MAX)).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 

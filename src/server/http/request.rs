@@ -13,7 +13,13 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::problem::Problem;
-use crate::{node::NodeContext, server::deadline::budget};
+use crate::{
+    node::NodeContext,
+    server::{
+        deadline::budget,
+        written::{integer, shown},
+    },
+};
 
 /// How long the caller waits for the answer, in milliseconds.
 const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
@@ -44,10 +50,9 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     ) -> Result<Self, Problem> {
         let arrived = Instant::now();
         let patience = parts.headers.get(TIMEOUT_HEADER).map(|value| {
-            let text = value.to_str().ok();
-            let millis = text.and_then(|text| text.parse::<u64>().ok());
+            let millis = integer(value.as_bytes());
             millis.filter(|millis| *millis > 0).ok_or_else(|| {
-                let value = value.as_bytes().escape_ascii();
+                let value = shown(value.as_bytes());
                 Problem::new(
                     context,
                     Status::invalid_argument(format!(

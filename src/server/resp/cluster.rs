@@ -3,8 +3,11 @@
 
 use std::fmt::Write;
 
-use super::{key::shown, reader::Command, refused::Refused, replies::Replies};
-use crate::node::{NodeContext, RespNode};
+use super::{reader::Command, refused::Refused, replies::Replies};
+use crate::{
+    node::{NodeContext, RespNode},
+    server::written::shown,
+};
 
 /// The number of slots of a Redis cluster.
 const SLOTS: u64 = 16_384;
@@ -98,21 +101,13 @@ fn list(context: &NodeContext, nodes: &[RespNode]) -> String {
     let leader = nodes.first().map_or(0, |node| node.id);
     let mut text = String::new();
     for node in nodes {
-        let myself = if node.id == context.config.node_id {
-            "myself,"
-        } else {
-            ""
+        let (role, of, slots) = match node.leads {
+            true => ("master", "-".to_owned(), format!(" 0-{}", SLOTS - 1)),
+            false => ("slave", name(leader), String::new()),
         };
-        let role = if node.leads { "master" } else { "slave" };
-        let of = if node.leads {
-            "-".to_owned()
-        } else {
-            name(leader)
-        };
-        let slots = if node.leads {
-            format!(" 0-{}", SLOTS - 1)
-        } else {
-            String::new()
+        let myself = match node.id == context.config.node_id {
+            true => "myself,",
+            false => "",
         };
         // Writing to a String cannot fail.
         let _ = writeln!(

@@ -140,33 +140,29 @@ impl Connection<'_> {
     async fn answer(&mut self) -> io::Result<()> {
         // One deadline for all: a client that waits for the first reply waits for no other meanwhile.
         let deadline = Instant::now() + budget(None, &self.context.config);
-        let read = self.reader.read(&mut self.commands);
-        for command in self.commands.iter() {
+        let mut commands = std::mem::take(&mut self.commands);
+        let read = self.reader.read(&mut commands);
+        for command in commands.iter() {
             let answering = self.session.answer(command, deadline, &mut self.replies);
             answering.await;
             tokio::task::consume_budget().await;
             if self.replies.bytes().len() > REPLY_BYTES_MAX {
-                send(
-                    &mut self.writing,
-                    &mut self.replies,
-                    self.context,
-                    self.idle,
-                )
-                .await?;
+                self.send().await?;
             }
             if self.session.ended() {
                 break;
             }
         }
         self.session.finish(deadline, &mut self.replies).await;
-        self.commands.clear();
+        commands.clear();
+        self.commands = commands;
         self.reservation = None;
-        let mut malformed = Ok(());
+        let mut over = Ok(());
         if self.session.ended() {
             // What follows QUIT is not answered.
         } else if let Err(error) = read {
             self.replies.give_up(&error, &self.context.metrics);
-            malformed = Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            over = Err(io::Error::new(io::ErrorKind::InvalidData, error));
         } else if self.reader.unfinished() >= READ_BYTES {
             match self
                 .context
@@ -177,18 +173,12 @@ impl Connection<'_> {
                 Err(status) => {
                     let refused = Refused::from(status);
                     self.replies.refuse(&refused, 1, &self.context.metrics);
-                    malformed = Err(io::Error::new(io::ErrorKind::OutOfMemory, refused.why));
+                    over = Err(io::Error::new(io::ErrorKind::OutOfMemory, refused.why));
                 }
             }
         }
-        send(
-            &mut self.writing,
-            &mut self.replies,
-            self.context,
-            self.idle,
-        )
-        .await?;
-        malformed
+        self.send().await?;
+        over
     }
 
     /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.
@@ -215,31 +205,27 @@ impl Connection<'_> {
         }
         self.writing.shutdown().await
     }
-}
 
-/// Sends the replies. If the client does not read them, their memory is counted meanwhile.
-async fn send(
-    writing: &mut WriteHalf<'_>,
-    replies: &mut Replies,
-    context: &NodeContext,
-    patience: Duration,
-) -> io::Result<()> {
-    if replies.bytes().is_empty() {
-        return Ok(());
+    /// Sends the replies. If the client does not read them, their memory is counted meanwhile.
+    async fn send(&mut self) -> io::Result<()> {
+        let bytes = self.replies.bytes();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let sent = match self.writing.try_write(bytes) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        let rest = &bytes[sent..];
+        if !rest.is_empty() {
+            let reserved = self.context.request_memory.reserve(rest.len());
+            let _reserved = reserved.map_err(|status| {
+                io::Error::new(io::ErrorKind::OutOfMemory, status.message().to_owned())
+            })?;
+            timeout(self.idle, self.writing.write_all(rest)).await??;
+        }
+        self.replies.clear(REPLY_BYTES_MAX);
+        Ok(())
     }
-    let sent = match writing.try_write(replies.bytes()) {
-        Ok(sent) => sent,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-        Err(error) => return Err(error),
-    };
-    let rest = &replies.bytes()[sent..];
-    if !rest.is_empty() {
-        let reserved = context.request_memory.reserve(rest.len());
-        let _reserved = reserved.map_err(|status| {
-            io::Error::new(io::ErrorKind::OutOfMemory, status.message().to_owned())
-        })?;
-        timeout(patience, writing.write_all(rest)).await??;
-    }
-    replies.clear(REPLY_BYTES_MAX);
-    Ok(())
 }

@@ -3,13 +3,12 @@
 use std::fmt::Write;
 
 use super::{
-    key::shown,
     reader::Command,
     refused::Refused,
     replies::Replies,
     table::{self, Entry},
 };
-use crate::{node::NodeContext, version};
+use crate::{node::NodeContext, server::written::shown, version};
 
 /// The release of Redis whose commands and replies these are. Clients choose by it what they may ask.
 const REDIS_VERSION: &str = "7.0.0";

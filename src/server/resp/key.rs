@@ -7,15 +7,16 @@ use tokio::time::Instant;
 
 use super::refused::Refused;
 use crate::{
-    node::{Current, KnownRoute, NodeContext, Origin, invalid_key},
+    node::{Current, KnownRoute, NodeContext, Origin},
     sequence::{Key, KeyKind, OwnedKey, check_name},
-    server::errors::to_client,
+    server::{
+        errors::to_client,
+        written::{self, shown},
+    },
 };
 
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;
-/// How many characters of a key an error shows.
-const SHOWN_MAX: usize = 64;
 
 /// A key and its namespace, as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,6 @@ impl<'a> WrittenKey<'a> {
     pub fn parse(argument: &'a [u8]) -> Result<Self, Refused> {
         let colon = argument.iter().position(|byte| *byte == b':');
         let (namespace, key) = colon
-            .filter(|at| *at <= SHOWN_MAX)
             .and_then(|at| {
                 Some((
                     std::str::from_utf8(&argument[..at]).ok()?,
@@ -47,27 +47,21 @@ impl<'a> WrittenKey<'a> {
                     shown(argument)
                 ))
             })?;
-        check_name(namespace).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
+        check_name(namespace).map_err(|_| {
+            Refused::invalid(format!(
+                "'{}' is no name of a namespace: 1 to 64 characters out of A-Z a-z 0-9 . _ -",
+                shown(namespace.as_bytes())
+            ))
+        })?;
         Ok(WrittenKey { namespace, key })
     }
 
     /// The key as one of `kind`.
     ///
     /// # Errors
-    /// If it is none: not an integer, or too long a name.
+    /// As [`written::key`].
     pub fn as_key(&self, kind: KeyKind) -> Result<Key<'a>, Refused> {
-        if kind == KeyKind::Name {
-            return Key::name(self.key).map_err(|invalid| invalid_key(invalid).into());
-        }
-        let id = integer(self.key);
-        id.map(Key::Id).ok_or_else(|| {
-            Refused::invalid(format!(
-                "namespace '{}' takes ids from 0 to {} as keys, not '{}'",
-                self.namespace,
-                u64::MAX,
-                shown(self.key)
-            ))
-        })
+        Ok(written::key(kind, self.namespace, self.key)?)
     }
 }
 
@@ -104,18 +98,4 @@ pub async fn last_numbers(
         .request_seconds
         .observe(arrived.elapsed(), asked);
     answers
-}
-
-/// An unsigned integer, in digits alone.
-pub fn integer(bytes: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let are_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| are_digits)
-}
-
-/// The beginning of what a client wrote, for an error.
-pub fn shown(bytes: &[u8]) -> String {
-    let rest = if bytes.len() > SHOWN_MAX { "..." } else { "" };
-    let part = &bytes[..bytes.len().min(SHOWN_MAX)];
-    format!("{}{rest}", part.escape_ascii())
 }

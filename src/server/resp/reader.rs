@@ -1,12 +1,14 @@
 //! Reads commands out of the bytes of a connection: arrays of bulk strings, as Redis clients send them, and inline
 //! commands, as somebody types them into telnet.
 //!
-//! Invariant: a byte is looked at once, in however many parts a command arrives, and reading a command allocates
-//! nothing. A command beyond the limits is refused as soon as it says how long it is.
+//! Invariant: an argument is looked at once, and a line again with each part of it that arrives; reading a command
+//! allocates nothing. A command beyond the limits is refused as soon as it says how long it is.
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+
+use crate::server::written::{integer, shown};
 
 /// The most bytes of a command, with all its arguments.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
@@ -243,9 +245,8 @@ impl CommandReader {
 
 /// A length from 0 to `most`.
 fn length_in(digits: &[u8], most: usize, of: &str) -> Result<usize, Malformed> {
-    let are_digits = digits.len() <= DIGITS_MAX && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| are_digits);
-    match text.and_then(|text| text.parse::<u64>().ok()) {
+    let number = integer(digits).filter(|_| digits.len() <= DIGITS_MAX);
+    match number {
         Some(length) if length <= most as u64 => Ok(length as usize),
         Some(length) => Err(Malformed(format!(
             "{length} {of} are too many; a command has at most {ARGUMENTS_MAX} arguments and \
@@ -253,7 +254,7 @@ fn length_in(digits: &[u8], most: usize, of: &str) -> Result<usize, Malformed> {
         ))),
         None => Err(Malformed(format!(
             "'{}' is no number of {of}",
-            digits.escape_ascii()
+            shown(digits)
         ))),
     }
 }

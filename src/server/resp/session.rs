@@ -5,17 +5,22 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{
     cluster, info,
-    key::{WrittenKey, integer, last_numbers, shown},
+    key::{WrittenKey, last_numbers},
     reader::Command,
     refused::Refused,
     replies::{Replies, Version},
     run::Run,
     table::{self, Action},
 };
-use crate::{node::NodeContext, version};
-use tokio::time::Instant;
+use crate::{
+    node::NodeContext,
+    server::written::{integer, shown},
+    version,
+};
 
 /// The most keys of a command that reads.
 const READ_KEYS_MAX: usize = 1_024;

@@ -1,0 +1,72 @@
+//! What callers write as text, over HTTP and as Redis clients: integers and keys.
+
+use tonic::Status;
+
+use crate::{
+    node::invalid_key,
+    sequence::{Key, KeyKind},
+};
+
+/// How many bytes of what a caller wrote an error shows.
+const SHOWN_MAX: usize = 64;
+
+/// An unsigned integer, in digits alone.
+pub fn integer(bytes: &[u8]) -> Option<u64> {
+    let are_digits = bytes.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(bytes).ok().filter(|_| are_digits)?;
+    text.parse().ok()
+}
+
+/// A key of `kind`, as it was written.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is none: not an integer, or a name that is empty or too long.
+pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<'a>, Status> {
+    match kind {
+        KeyKind::Name => Key::name(written).map_err(invalid_key),
+        KeyKind::Id => id(namespace, written).map(Key::Id),
+    }
+}
+
+/// A key of a namespace of ids, as it was written.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is no integer from 0 to 2^64 - 1.
+pub fn id(namespace: &str, written: &[u8]) -> Result<u64, Status> {
+    integer(written).ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "namespace '{namespace}' takes ids from 0 to {} as keys, not '{}'",
+            u64::MAX,
+            shown(written)
+        ))
+    })
+}
+
+/// The beginning of what a caller wrote, for an error.
+pub fn shown(bytes: &[u8]) -> String {
+    let rest = if bytes.len() > SHOWN_MAX { "..." } else { "" };
+    let part = &bytes[..bytes.len().min(SHOWN_MAX)];
+    format!("{}{rest}", part.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integer_is_digits_alone_and_fits_64_bits() {
+        assert_eq!(integer(b"007"), Some(7));
+        assert_eq!(integer(u64::MAX.to_string().as_bytes()), Some(u64::MAX));
+        for none in [
+            "",
+            "+5",
+            "-5",
+            " 5",
+            "5x",
+            "18446744073709551616",
+            "\u{665}",
+        ] {
+            assert_eq!(integer(none.as_bytes()), None, "{none}");
+        }
+    }
+}
