@@ -10,7 +10,10 @@ use common::{
     rust_client::{assert_no_repeats, builder, client_of, take},
 };
 use futures::future::join_all;
-use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind};
+use ratchet::{
+    metrics::Door,
+    proto::v1::{CreateNamespaceRequest, KeyKind},
+};
 use ratchet_client::{Error, Key};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,7 +21,11 @@ async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() 
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
+    let requests = cluster.nodes[&leader]
+        .context()
+        .metrics
+        .request_seconds
+        .of(Door::grpc);
     let before = requests.count();
     let all = take(&client, 1_000, 20, 10).await;
     assert_no_repeats(&all);
@@ -34,7 +41,11 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
+    let requests = cluster.nodes[&leader]
+        .context()
+        .metrics
+        .request_seconds
+        .of(Door::grpc);
     let before = requests.count();
     // On a runtime of their own, where all of them wait before the client looks for the first time.
     let asking = tokio::task::spawn_blocking(move || {
@@ -153,7 +164,11 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = &cluster.nodes[&leader].context().metrics.request_seconds;
+    let requests = cluster.nodes[&leader]
+        .context()
+        .metrics
+        .request_seconds
+        .of(Door::grpc);
     let before = requests.count();
     let segments = [(); 2].map(|()| client.segment("book", 3, 100));
     let mut seen = BTreeSet::new();

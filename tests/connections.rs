@@ -15,7 +15,7 @@ use common::{
     processes::{Process, Processes},
     until,
 };
-use ratchet::proto::v1::NextManyRequest;
+use ratchet::{metrics::Door, proto::v1::NextManyRequest};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -72,7 +72,7 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     for stream in silent {
         ended(stream).await;
     }
-    let others_are_gone = || shared.metrics.client_connections.get() <= 1;
+    let others_are_gone = || shared.metrics.client_connections.of(Door::grpc).get() <= 1;
     until("places are free again", others_are_gone).await;
     messages.send(request).await.unwrap();
     let second = in_time("an answer", answers.message()).await;
@@ -87,12 +87,12 @@ async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let mut held = Vec::new();
-    while metrics.client_connections.get() < 4 {
+    while metrics.client_connections.of(Door::grpc).get() < 4 {
         held.push(connection(address, PREFACE).await);
         tokio::task::yield_now().await;
     }
     ended(connection(address, b"").await).await;
-    assert!(metrics.client_connections_refused.get() > 0);
+    assert!(metrics.client_connections_refused.get(Door::grpc) > 0);
     client
         .next(1)
         .await

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Page, cluster::Cluster, http, in_time, other_than, unhurried, until, with_http};
-use ratchet::node::Config;
+use ratchet::{metrics::Door, node::Config};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -148,7 +148,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
     let cluster = start(1, |config| config.count_max = 1_000).await;
     let key = "/v1/namespaces/book/keys/42";
     let large = format!(r#"{{"keys": ["{}"]}}"#, "1".repeat(1 << 20));
-    let errors = &cluster.nodes[&1].context().metrics.errors;
+    let errors = cluster.nodes[&1].context().metrics.errors.of(Door::http);
     let invalid = tonic::Code::InvalidArgument;
     for (what, body, status, code, says) in [
         (

@@ -9,6 +9,7 @@ use common::{
     PATIENCE, cluster::Cluster, eventually, in_time, other_than, unhurried, until, with_resp,
 };
 use ratchet::{
+    metrics::Door,
     node::Config,
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
@@ -382,7 +383,7 @@ async fn a_client_that_does_not_read_is_not_read_either_and_one_that_does_nothin
     half.send("*2\r\n$4\r\nINCR\r\n").await;
     assert_eq!(half.line().await, None, "half a command, then silence");
     until("places are free again", || {
-        metrics.client_connections.get() <= 1
+        metrics.client_connections.of(Door::redis).get() <= 1
     })
     .await;
     assert_eq!(

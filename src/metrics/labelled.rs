@@ -21,100 +21,116 @@ pub trait Label: fmt::Debug + Copy + Send + Sync + 'static {
     fn place(self) -> usize;
 }
 
-/// A counter for each value of a label. All are shown from the start. Clones share their counts.
+/// A metric for each value of a label. All are shown from the start. Clones share their values.
 #[derive(Debug)]
-pub struct Counters<L> {
-    each: Arc<[Counter]>,
+pub struct By<L, M> {
+    each: Arc<[M]>,
     label: PhantomData<L>,
+}
+
+/// A counter for each value of a label.
+pub type Counters<L> = By<L, Counter>;
+/// A gauge of seconds for each value of a label.
+pub type SecondsBy<L> = By<L, Seconds>;
+
+impl<L: Label, M> By<L, M> {
+    /// The metric of `value`.
+    pub fn of(&self, value: L) -> &M {
+        &self.each[value.place()]
+    }
 }
 
 impl<L: Label> Counters<L> {
     /// Adds `n` to the counter of `value`.
     pub fn add(&self, value: L, n: u64) {
-        self.each[value.place()].inc_by(n);
+        self.of(value).inc_by(n);
     }
 
     /// The counter of `value`.
     pub fn get(&self, value: L) -> u64 {
-        self.each[value.place()].get()
+        self.of(value).get()
     }
 }
 
-impl<L: Label> Default for Counters<L> {
+impl<L: Label> SecondsBy<L> {
+    /// Sets the gauge of `value`.
+    pub fn set(&self, value: L, seconds: f64) {
+        self.of(value).set(seconds);
+    }
+}
+
+impl<L: Label, M: Default> Default for By<L, M> {
     fn default() -> Self {
-        Counters {
-            each: L::VALUES.iter().map(|_| Counter::default()).collect(),
+        By {
+            each: L::VALUES.iter().map(|_| M::default()).collect(),
             label: PhantomData,
         }
     }
 }
 
-impl<L> Clone for Counters<L> {
+impl<L, M> Clone for By<L, M> {
     fn clone(&self) -> Self {
-        Counters {
+        By {
             each: self.each.clone(),
             label: PhantomData,
         }
     }
 }
 
-impl<L: Label> EncodeMetric for Counters<L> {
+impl<L, M> EncodeMetric for By<L, M>
+where
+    L: Label,
+    M: EncodeMetric + TypedMetric + fmt::Debug + 'static,
+{
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (value, counter) in L::VALUES.iter().zip(self.each.iter()) {
+        for (value, metric) in L::VALUES.iter().zip(self.each.iter()) {
             let labels = [(L::NAME, *value)];
-            counter.encode(encoder.encode_family(&labels)?)?;
+            metric.encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+}
+
+/// A counter for each pair of values of two labels. All are shown from the start. Clones share their counts.
+#[derive(Debug)]
+pub struct PairCounters<A, B>(By<A, Counters<B>>);
+
+impl<A: Label, B: Label> PairCounters<A, B> {
+    /// The counters of `first`.
+    pub fn of(&self, first: A) -> &Counters<B> {
+        self.0.of(first)
+    }
+}
+
+impl<A: Label, B: Label> Default for PairCounters<A, B> {
+    fn default() -> Self {
+        PairCounters(By::default())
+    }
+}
+
+impl<A, B> Clone for PairCounters<A, B> {
+    fn clone(&self) -> Self {
+        PairCounters(self.0.clone())
+    }
+}
+
+impl<A: Label, B: Label> EncodeMetric for PairCounters<A, B> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (first, counters) in A::VALUES.iter().zip(self.0.each.iter()) {
+            for (second, counter) in B::VALUES.iter().zip(counters.each.iter()) {
+                let labels = [(A::NAME, *first), (B::NAME, *second)];
+                counter.encode(encoder.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }
 
     fn metric_type(&self) -> MetricType {
         Counter::<u64>::TYPE
-    }
-}
-
-/// A gauge of seconds for each value of a label. All are shown from the start. Clones share their values.
-#[derive(Debug)]
-pub struct SecondsBy<L> {
-    each: Arc<[Seconds]>,
-    label: PhantomData<L>,
-}
-
-impl<L: Label> SecondsBy<L> {
-    /// Sets the gauge of `value`.
-    pub fn set(&self, value: L, seconds: f64) {
-        self.each[value.place()].set(seconds);
-    }
-}
-
-impl<L: Label> Default for SecondsBy<L> {
-    fn default() -> Self {
-        SecondsBy {
-            each: L::VALUES.iter().map(|_| Seconds::default()).collect(),
-            label: PhantomData,
-        }
-    }
-}
-
-impl<L> Clone for SecondsBy<L> {
-    fn clone(&self) -> Self {
-        SecondsBy {
-            each: self.each.clone(),
-            label: PhantomData,
-        }
-    }
-}
-
-impl<L: Label> EncodeMetric for SecondsBy<L> {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (value, gauge) in L::VALUES.iter().zip(self.each.iter()) {
-            let labels = [(L::NAME, *value)];
-            gauge.encode(encoder.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
     }
 }
 

@@ -24,10 +24,22 @@ use tonic::Code;
 use crate::version;
 
 pub use histogram::Histogram;
-pub use labelled::{Counters, Label, PeerGauges, SecondsBy};
+pub use labelled::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use process::PROCESS;
 pub use values::whole;
 use values::{Gauge, Seconds};
+
+label! {
+    /// The door through which a client came.
+    Door as "door" {
+        /// The public API: gRPC.
+        grpc,
+        /// JSON over HTTP.
+        http,
+        /// The protocol of Redis.
+        redis,
+    }
+}
 
 label! {
     /// Why numbers were skipped: they will never be handed out.
@@ -124,11 +136,11 @@ metrics! {
         answers: Counter,
         /// Numbers skipped, by cause; for leader_change an upper bound.
         numbers_skipped: Counters<SkipCause>,
-        /// Requests of callers that ended in an error, by gRPC code. In a NextMany call, each message
+        /// Requests of clients that ended in an error, by door and gRPC code. In a NextMany call, each message
         /// that failed as a whole and each key whose numbers are used up count as one.
-        errors: Counters<Code>,
-        /// Time from a request's arrival to its answer.
-        request_seconds: Histogram,
+        errors: PairCounters<Door, Code>,
+        /// Time from a client's request's arrival to its answer, by door.
+        request_seconds: By<Door, Histogram>,
 
         /// Ceilings raised by this node as leader.
         bumps: Counter,
@@ -151,6 +163,8 @@ metrics! {
         forward_batches: Counter,
         /// Time from a request's forwarding to its answer.
         forward_seconds: Histogram,
+        /// Time that requests which followers had forwarded to this node took here.
+        forwarded_request_seconds: Histogram,
 
         /// 1 while this node leads.
         leads: Gauge,
@@ -204,10 +218,10 @@ metrics! {
         /// Size of the last snapshot that this node sent.
         snapshot_bytes: Gauge,
 
-        /// Open connections of clients.
-        client_connections: Gauge,
-        /// Connections of clients that were refused because there were too many.
-        client_connections_refused: Counter,
+        /// Open connections of clients, by door.
+        client_connections: By<Door, Gauge>,
+        /// Connections of clients that were refused because there were too many, by door.
+        client_connections_refused: Counters<Door>,
         /// NextMany calls in progress.
         streams: Gauge,
         /// Memory held by waiting requests and by answers that are not sent yet.

@@ -2,7 +2,15 @@
 //!
 //! Invariant: no connection delays the accepting of the next one, and all doors for clients share one limit.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
@@ -22,11 +30,13 @@ const WARNING_EVERY: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// The port's name, for the log.
     pub port: &'static str,
-    /// How many connections may be open at a time, in all ports that share the gauge.
+    /// How many connections may be open at a time, in all ports that share `open`.
     pub connections_max: u64,
     /// How long a connection that is not used is kept; it may be kept up to twice as long.
     pub idle: Duration,
-    /// How many connections are open.
+    /// How many connections are open, in all ports that share this.
+    pub open: Arc<AtomicU64>,
+    /// How many connections of this port are open.
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
@@ -99,19 +109,27 @@ fn is_callers_fault(error: &io::Error) -> bool {
 }
 
 /// One of the connections that may be open. Free again when dropped.
-struct Slot(Gauge);
+struct Slot {
+    open: Arc<AtomicU64>,
+    connections: Gauge,
+}
 
 impl Slot {
     /// Takes a slot; `None` if all are taken.
     fn take(limits: &Limits) -> Option<Slot> {
-        let taken = limits.connections.inc().unsigned_abs();
-        let slot = Slot(limits.connections.clone());
+        let taken = limits.open.fetch_add(1, Relaxed);
+        limits.connections.inc();
+        let slot = Slot {
+            open: limits.open.clone(),
+            connections: limits.connections.clone(),
+        };
         (taken < limits.connections_max).then_some(slot)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.dec();
+        self.open.fetch_sub(1, Relaxed);
+        self.connections.dec();
     }
 }

@@ -12,7 +12,7 @@ use tonic::{
 use tower::util::MapResponseLayer;
 
 use crate::{
-    metrics::Metrics,
+    metrics::{Door, Metrics},
     node::{Failure, RETRY_AFTER_MS},
     proto::v1::NextManyResponse,
 };
@@ -76,6 +76,6 @@ pub fn count_response_errors(metrics: &Metrics, answer: &NextManyResponse) {
 
 fn count(metrics: &Metrics, code: Code, n: u64) {
     if code != Code::Ok {
-        metrics.errors.add(code, n);
+        metrics.errors.of(Door::grpc).add(code, n);
     }
 }

@@ -185,7 +185,7 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
         Failure::Status(status) => Reply::Error((&status).into()),
         Failure::NotLeader(now) => Reply::NotLeader(not_leader(&now)),
     });
-    let spans = &context.metrics.request_seconds;
+    let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
     let reply = ForwardReply {
         id: request.id,

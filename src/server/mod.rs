@@ -36,7 +36,10 @@ mod stream;
 mod unfinished;
 mod written;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
@@ -56,6 +59,7 @@ use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
+    metrics::Door,
     node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
@@ -88,6 +92,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     let server = Server {
         context: node.context().clone(),
         stop: node.stopping(),
+        client_connections: Arc::default(),
         client_connections_max,
     };
     node.run("peer port", server.clone().serve_peers(listeners.peer));
@@ -112,6 +117,8 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 struct Server {
     context: Arc<NodeContext>,
     stop: CancellationToken,
+    /// How many connections clients have open, through all doors.
+    client_connections: Arc<AtomicU64>,
     client_connections_max: u64,
 }
 
@@ -126,7 +133,7 @@ impl Server {
                     .fail(format!("cannot create the reflection service: {error}"));
             }
         };
-        let limits = self.client_limits("client");
+        let limits = self.client_limits("client", Door::grpc);
         let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, routes, Protocol::Http2, limits, self.stop).await;
@@ -134,14 +141,14 @@ impl Server {
 
     /// Serves the port for HTTP.
     async fn serve_http(self, listener: TcpListener) {
-        let limits = self.client_limits("http");
+        let limits = self.client_limits("http", Door::http);
         let routes = http::routes(self.context.clone());
         self.serve_http1(listener, routes, limits).await;
     }
 
     /// Serves the port for Redis clients.
     async fn serve_resp(self, listener: TcpListener) {
-        let limits = self.client_limits("redis");
+        let limits = self.client_limits("redis", Door::redis);
         resp::serve(listener, self.context, limits, self.stop).await;
     }
 
@@ -200,11 +207,12 @@ impl Server {
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections.
-    fn client_limits(&self, port: &'static str) -> Limits {
+    fn client_limits(&self, port: &'static str, door: Door) -> Limits {
         let metrics = &self.context.metrics;
         Limits {
-            connections: metrics.client_connections.clone(),
-            refused: metrics.client_connections_refused.clone(),
+            open: self.client_connections.clone(),
+            connections: metrics.client_connections.of(door).clone(),
+            refused: metrics.client_connections_refused.of(door).clone(),
             ..self.limits(port, self.client_connections_max)
         }
     }
@@ -215,6 +223,7 @@ impl Server {
             port,
             connections_max,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
+            open: Arc::default(),
             connections: Gauge::default(),
             refused: Counter::default(),
         }

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
+    metrics::Door,
     node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
     proto::v1::{
         CurrentRequest, CurrentResponse, NextManyRequest, NextRequest, NextResponse, Route,
@@ -41,7 +42,7 @@ impl SequencerService {
             Ok(request) => self.context.serve(request, Origin::Client, deadline).await,
             Err(status) => Err(status.into()),
         };
-        let spans = &self.context.metrics.request_seconds;
+        let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
         answer
             .map(|answer| Response::new(answer.into()))

@@ -28,6 +28,7 @@ use super::{
     errors::{count_response_errors, count_stream_error, to_client},
 };
 use crate::{
+    metrics::Door,
     node::{Failure, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextManyRequest, NextManyResponse},
 };
@@ -104,7 +105,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     /// Records how long the requests took that were answered at once.
     fn observe_immediate(&mut self) {
         if let Some(arrived) = self.immediate_since.take() {
-            let spans = &self.node.context.metrics.request_seconds;
+            let spans = self.node.context.metrics.request_seconds.of(Door::grpc);
             spans.observe(arrived.elapsed(), mem::take(&mut self.immediate));
         }
     }
@@ -171,7 +172,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let node = self.node.clone();
             let task = tokio::spawn(async move {
                 let answered = reply.await;
-                let spans = &node.context.metrics.request_seconds;
+                let spans = node.context.metrics.request_seconds.of(Door::grpc);
                 spans.observe(arrived.elapsed(), 1);
                 answered
             });

@@ -17,6 +17,7 @@ use super::{
     request::{Due, InPath, InQuery, Node, in_path, in_query},
 };
 use crate::{
+    metrics::Door,
     node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Origin, SequenceRequest},
     sequence::{KeyKind, OwnedKey},
     server::{errors::to_client, written},
@@ -147,7 +148,11 @@ pub async fn next_many(
         let ranges = serve(&context, request, due).await?;
         if let Some(exhausted) = &ranges.exhausted {
             let keys = exhausted.places.len() as u64;
-            context.metrics.errors.add(Code::OutOfRange, keys);
+            context
+                .metrics
+                .errors
+                .of(Door::http)
+                .add(Code::OutOfRange, keys);
         }
         let form = options.numbers;
         let range = |(place, first): (usize, u64)| {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 
 use crate::{
-    metrics::Label,
+    metrics::{Door, Label},
     node::{NodeContext, RETRY_AFTER_MS},
 };
 
@@ -39,7 +39,7 @@ struct Details<'a> {
 impl Problem {
     /// Counts an error, and makes a problem of it.
     pub fn new(context: &NodeContext, status: Status) -> Self {
-        context.metrics.errors.add(status.code(), 1);
+        context.metrics.errors.of(Door::http).add(status.code(), 1);
         Problem(status)
     }
 

@@ -14,6 +14,7 @@ use tonic::Status;
 
 use super::problem::Problem;
 use crate::{
+    metrics::Door,
     node::NodeContext,
     server::{
         deadline::budget,
@@ -72,7 +73,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
 impl Due {
     /// Records how long the request took.
     pub fn observe(self, context: &NodeContext) {
-        let spans = &context.metrics.request_seconds;
+        let spans = context.metrics.request_seconds.of(Door::http);
         spans.observe(self.arrived.elapsed(), 1);
     }
 }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::refused::Refused;
 use crate::{
+    metrics::Door,
     node::{Current, KnownRoute, NodeContext, Origin},
     sequence::{Key, KeyKind, OwnedKey, check_name},
     server::{
@@ -96,6 +97,7 @@ pub async fn last_numbers(
     context
         .metrics
         .request_seconds
+        .of(Door::redis)
         .observe(arrived.elapsed(), asked);
     answers
 }

@@ -5,7 +5,7 @@
 use tonic::Code;
 
 use super::{reader::Malformed, refused::Refused};
-use crate::metrics::Metrics;
+use crate::metrics::{Door, Metrics};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +67,10 @@ impl Replies {
 
     /// The error of `commands` commands, which is counted.
     pub fn refuse(&mut self, refused: &Refused, commands: usize, metrics: &Metrics) {
-        metrics.errors.add(refused.code, commands as u64);
+        metrics
+            .errors
+            .of(Door::redis)
+            .add(refused.code, commands as u64);
         let text = format!("{} {}", refused.word, refused.why);
         for _ in 0..commands {
             self.line(b'-', &text);
@@ -76,7 +79,7 @@ impl Replies {
 
     /// The last reply of a connection: what arrived cannot be read.
     pub fn give_up(&mut self, malformed: &Malformed, metrics: &Metrics) {
-        metrics.errors.add(Code::InvalidArgument, 1);
+        metrics.errors.of(Door::redis).add(Code::InvalidArgument, 1);
         self.line(b'-', &format!("ERR Protocol error: {malformed}"));
     }
 

@@ -8,6 +8,7 @@ use tonic::Status;
 
 use super::{key::WrittenKey, reader::Command, refused::Refused, replies::Replies};
 use crate::{
+    metrics::Door,
     node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
     sequence::{Key, KeyKind},
     server::errors::to_client,
@@ -85,6 +86,7 @@ impl Run {
         let metrics = &self.context.metrics;
         metrics
             .request_seconds
+            .of(Door::redis)
             .observe(arrived.elapsed(), counts.len() as u64);
         match taken {
             Ok(ranges) => {
