@@ -62,6 +62,7 @@ mod fence;
 mod gate;
 mod hasher;
 mod held;
+mod hot_keys;
 mod index;
 mod inheritance;
 mod key_table;
@@ -87,6 +88,7 @@ mod term;
 mod transcript;
 
 pub use fence::FenceKind;
+pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};

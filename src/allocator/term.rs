@@ -17,6 +17,7 @@ use super::{
     fence::{Fence, FenceKind},
     gate::Inside,
     held::{Delivery, Held, Taken},
+    hot_keys::HotKeys,
     inheritance::Inheritance,
     memory::{Asked, Memory, Need, Place},
     memory_reader::MemoryReader,
@@ -62,6 +63,7 @@ pub struct Term {
     bumper: mpsc::UnboundedSender<Request>,
     reader: mpsc::UnboundedSender<Place>,
     group: Arc<Group>,
+    hot_keys: HotKeys,
 }
 
 impl Term {
@@ -108,6 +110,7 @@ impl Term {
             bumper,
             reader,
             group,
+            hot_keys: HotKeys::default(),
         }
     }
 
@@ -119,6 +122,11 @@ impl Term {
     /// The lease of the term.
     pub fn lease(&self) -> &Arc<TermLease> {
         &self.lease
+    }
+
+    /// Which keys get the most numbers.
+    pub fn hot_keys(&self) -> &HotKeys {
+        &self.hot_keys
     }
 
     /// Hands out the next `count` (at least 1) numbers of a key.
@@ -135,6 +143,7 @@ impl Term {
         deadline: Instant,
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
+        self.hot_keys.note(namespace, key, count);
         let taken = match self.take(namespace, key, count) {
             Answer::Taken(taken) => taken,
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
@@ -170,6 +179,7 @@ impl Term {
         };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
+        self.hot_keys.note_many(namespace, keys, &ask);
         let asked = Asked { namespace, ask };
         let note = |place, count, taken| match taken {
             Answer::Taken(taken) => held.add(answer.note(place, taken, count)),

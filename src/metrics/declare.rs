@@ -55,6 +55,11 @@ macro_rules! label {
             $($(#[doc = $doc])+ $value,)*
         }
 
+        impl $label {
+            /// All values.
+            pub const ALL: &'static [$label] = &[$($label::$value),*];
+        }
+
         impl $crate::metrics::Label for $label {
             const NAME: &'static str = $name;
             const VALUES: &'static [&'static str] = &[$(stringify!($value)),*];

@@ -53,11 +53,61 @@ impl Histogram {
         self.0.buckets.iter().map(|count| count.load(Relaxed)).sum()
     }
 
+    /// The durations that were added so far.
+    pub fn read(&self) -> Reading {
+        Reading(std::array::from_fn(|bucket| {
+            self.0.buckets[bucket].load(Relaxed)
+        }))
+    }
+
     /// The upper bounds of the buckets, in seconds, and how many durations are in each.
     fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = (0..BUCKETS).map(bound);
         let counts = self.0.buckets.iter().map(|count| count.load(Relaxed));
         bounds.zip(counts).collect()
+    }
+}
+
+/// How many durations a histogram had in each bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading([u64; BUCKETS]);
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading([0; BUCKETS])
+    }
+}
+
+impl Reading {
+    /// Adds the durations of another histogram.
+    pub fn add(&mut self, other: &Reading) {
+        for (mine, others) in self.0.iter_mut().zip(&other.0) {
+            *mine += others;
+        }
+    }
+
+    /// The durations that were added since an earlier reading.
+    pub fn since(&self, earlier: &Reading) -> Reading {
+        Reading(std::array::from_fn(|bucket| {
+            self.0[bucket].saturating_sub(earlier.0[bucket])
+        }))
+    }
+
+    /// How many durations there are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The upper bound of the bucket below which `share` (0 to 1) of the durations lie; `None` if there are none.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = (self.count() as f64 * share).ceil().max(1.0);
+        let mut seen = 0;
+        let reached = self.0.iter().position(|count| {
+            seen += count;
+            seen as f64 >= wanted
+        });
+        // The last bucket has no bound; the one before it stands for it.
+        reached.map(|bucket| Duration::from_secs_f64(bound(bucket.min(BUCKETS - 2))))
     }
 }
 
@@ -122,6 +172,24 @@ mod tests {
                 "{nanos} ns"
             );
         }
+    }
+
+    #[test]
+    fn a_quantile_is_the_bound_of_the_bucket_that_holds_it() {
+        let histogram = Histogram::default();
+        assert_eq!(histogram.read().quantile(0.5), None);
+        histogram.observe(Duration::from_micros(100), 98);
+        let before = histogram.read();
+        assert_eq!(before.quantile(0.99), before.quantile(0.5));
+        histogram.observe(Duration::from_secs(100), 2);
+        let now = histogram.read();
+        let near = |span: Option<Duration>, seconds: f64| {
+            let ratio = span.expect("a duration").as_secs_f64() / seconds;
+            (1.0..1.5).contains(&ratio)
+        };
+        assert!(near(now.quantile(0.5), 100e-6));
+        assert!(near(now.quantile(0.99), 8.0));
+        assert_eq!(now.since(&before).count(), 2);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tonic::Code;
 
 use crate::version;
 
-pub use histogram::Histogram;
+pub use histogram::{Histogram, Reading};
 pub use labelled::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use process::PROCESS;
 pub use values::whole;

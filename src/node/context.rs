@@ -7,10 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
+    activity::Activity,
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
-    introductions::{Introductions, resp_address},
+    introductions::{Introductions, door_address},
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
 };
@@ -42,6 +43,8 @@ pub struct NodeContext {
     pub(super) peer_address: String,
     /// Where Redis clients reach this node. Empty if it does not serve them.
     pub(super) resp_address: String,
+    /// Where HTTP clients reach this node. Empty if it does not serve them.
+    pub(super) http_address: String,
     /// The allocator of the term that this node leads; empty if it does not lead.
     pub(super) allocator: ArcSwapOption<Term>,
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
@@ -53,6 +56,7 @@ pub struct NodeContext {
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) introductions: Introductions,
+    pub(super) activity: Activity,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
     pub(super) scrape_lock: Arc<tokio::sync::Mutex<()>>,
@@ -71,9 +75,10 @@ impl NodeContext {
             name.clone().unwrap_or_else(|| address.to_string())
         };
         let client_address = advertised(&config.advertise, addresses.client);
-        let of_resp = |at: SocketAddr| resp_address(&client_address, at.port());
+        let door = |at: SocketAddr| door_address(&client_address, at.port());
         NodeContext {
-            resp_address: addresses.resp.map(of_resp).unwrap_or_default(),
+            resp_address: addresses.resp.map(door).unwrap_or_default(),
+            http_address: addresses.http.map(door).unwrap_or_default(),
             client_address,
             peer_address: advertised(
                 &config
@@ -97,6 +102,7 @@ impl NodeContext {
             inheritance: HeldInheritance::default(),
             leaving: CancellationToken::new(),
             introductions: Introductions::default(),
+            activity: Activity::default(),
             scrape_lock: Arc::default(),
         }
     }

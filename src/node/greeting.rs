@@ -1,4 +1,4 @@
-//! The members tell each other which release they run, and where Redis clients reach them.
+//! The members tell each other which release they run, and where their doors are.
 //!
 //! A node greets every member until that member has answered. A node that was started again, as after an
 //! upgrade, remembers nothing and greets anew. So all know what each runs now.
@@ -19,13 +19,14 @@ const RETRY: Duration = Duration::from_secs(5);
 
 impl NodeContext {
     /// What a member told of itself, if it did.
-    pub(super) fn introduction_of(&self, node: NodeId) -> Option<Introduction> {
+    pub fn introduction_of(&self, node: NodeId) -> Option<Introduction> {
         if node != self.config.node_id {
             return self.introductions.of(node);
         }
         Some(Introduction {
             build: this_build(),
             resp_address: self.resp_address.clone(),
+            http_address: self.http_address.clone(),
         })
     }
 
@@ -57,7 +58,11 @@ impl NodeContext {
                             .hello(&member.peer_address, request, HELLO_TIMEOUT);
                     match hello.await {
                         Ok(hello) => {
-                            let told = Introduction::told(hello.build, &hello.resp_address);
+                            let told = Introduction::told(
+                                hello.build,
+                                &hello.resp_address,
+                                &hello.http_address,
+                            );
                             context.note(id, told);
                         }
                         Err(status) => tracing::debug!(peer = id, %status, "no greeting"),

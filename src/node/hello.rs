@@ -39,6 +39,7 @@ impl NodeContext {
     pub(super) fn greeting_to(&self, to: NodeId) -> HelloRequest {
         HelloRequest {
             resp_address: self.resp_address.clone(),
+            http_address: self.http_address.clone(),
             ..HelloRequest::from_node(&self.config, to)
         }
     }
@@ -89,7 +90,11 @@ impl NodeContext {
             self.check_acknowledged(request.from, acknowledged)?;
         }
         let formed = self.group.is_formed();
-        let told = Introduction::told(request.build.clone(), &request.resp_address);
+        let told = Introduction::told(
+            request.build.clone(),
+            &request.resp_address,
+            &request.http_address,
+        );
         self.note(request.from, told);
         let me = self.as_member();
         Ok(HelloResponse {
@@ -99,6 +104,7 @@ impl NodeContext {
             peer_address: me.peer_address,
             build: Some(this_build()),
             resp_address: self.resp_address.clone(),
+            http_address: self.http_address.clone(),
         })
     }
 

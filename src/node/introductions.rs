@@ -1,4 +1,4 @@
-//! What the other members told of themselves: which release they run, and where Redis clients reach them.
+//! What the other members told of themselves: which release they run, and where their doors are.
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 
@@ -18,6 +18,8 @@ pub struct Introduction {
     pub build: Build,
     /// Where Redis clients reach it, "host:port". Empty if it does not serve them.
     pub resp_address: String,
+    /// Where HTTP clients reach it, "host:port". Empty if it does not serve them.
+    pub http_address: String,
 }
 
 /// What the other members told of themselves.
@@ -26,7 +28,7 @@ pub struct Introductions(Mutex<BTreeMap<NodeId, Introduction>>);
 
 impl Introduction {
     /// As a peer told it. Of its texts, printable characters up to a limit are kept: operators and clients see them.
-    pub fn told(build: Option<Build>, resp_address: &str) -> Self {
+    pub fn told(build: Option<Build>, resp_address: &str, http_address: &str) -> Self {
         let build = build.unwrap_or_default();
         Introduction {
             build: Build {
@@ -34,6 +36,7 @@ impl Introduction {
                 commit: shown(&build.commit),
             },
             resp_address: shown(resp_address),
+            http_address: shown(http_address),
         }
     }
 }
@@ -60,8 +63,8 @@ impl Introductions {
     }
 }
 
-/// Where Redis clients reach this node: at the host of its address for clients, on its port for them.
-pub fn resp_address(client_address: &str, port: u16) -> String {
+/// Where clients reach a door of this node: at the host of its address for clients, on the door's port.
+pub fn door_address(client_address: &str, port: u16) -> String {
     let host = client_address.rsplit_once(':');
     format!("{}:{port}", host.map_or(client_address, |(host, _)| host))
 }
@@ -98,7 +101,7 @@ mod tests {
                 version: version.to_owned(),
                 commit: "c0ffee".to_owned(),
             };
-            Introduction::told(Some(build), resp_address)
+            Introduction::told(Some(build), resp_address, "")
         };
         let news = introductions.note(2, told("9.0.0", "")).expect("news");
         assert!(
@@ -113,7 +116,7 @@ mod tests {
             "another peer"
         );
         assert!(introductions.note(2, told("9.0.1", "")).is_some());
-        let same = Introduction::told(Some(this_build()), "");
+        let same = Introduction::told(Some(this_build()), "", "");
         assert_eq!(
             introductions.note(2, same.clone()),
             None,
@@ -124,20 +127,20 @@ mod tests {
             introductions.note(2, told("9.0.0", "")).is_some(),
             "changed again"
         );
-        let silent = introductions.note(4, Introduction::told(None, ""));
+        let silent = introductions.note(4, Introduction::told(None, "", ""));
         let silent = silent.expect("news");
         assert!(silent.contains("does not say"), "{silent}");
     }
 
     #[test]
     fn of_what_a_peer_tells_printable_characters_are_kept() {
-        let told = Introduction::told(None, &format!("a\r\nb {}", "x".repeat(300)));
+        let told = Introduction::told(None, &format!("a\r\nb {}", "x".repeat(300)), "");
         assert_eq!(told.resp_address, format!("ab{}", "x".repeat(254)));
     }
 
     #[test]
-    fn redis_clients_reach_a_node_at_the_host_where_others_do() {
-        assert_eq!(resp_address("one.example:7600", 7604), "one.example:7604");
-        assert_eq!(resp_address("[::1]:7600", 7604), "[::1]:7604");
+    fn all_clients_reach_a_node_at_the_same_host() {
+        assert_eq!(door_address("one.example:7600", 7604), "one.example:7604");
+        assert_eq!(door_address("[::1]:7600", 7604), "[::1]:7604");
     }
 }

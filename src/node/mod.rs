@@ -6,6 +6,7 @@
 //! A request comes in through `serve`, which answers it from the term's allocator if this node leads, and
 //! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
 
+mod activity;
 mod administer;
 mod awaited_answer;
 mod bequest;
@@ -44,10 +45,12 @@ mod status;
 mod takeover;
 mod wire;
 
+pub use activity::{HotKey, SECONDS_KEPT, Second};
 pub use config::Config;
 pub use context::NodeContext;
 pub use error::StartError;
 pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
+pub use introductions::Introduction;
 pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;

@@ -88,6 +88,14 @@ impl NodeContext {
         })
     }
 
+    /// The first `limit` namespaces in the order of their creation, as far as this node has applied it, and how many
+    /// there are in all.
+    pub fn first_namespaces(&self, limit: usize) -> (Vec<v1::Namespace>, usize) {
+        let namespaces = self.group.view().namespaces();
+        let first = namespaces.iter().take(limit).map(to_wire);
+        (first.collect(), namespaces.count())
+    }
+
     async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Status> {
         match self
             .group

@@ -6,19 +6,24 @@
 //! Invariant: a number is written as a string unless the caller asks for another form. In JavaScript, and wherever else
 //! numbers are floating, those above 2^53 would be rounded.
 
+mod administer;
 mod body;
+mod members;
 mod namespaces;
 mod number;
 mod numbers;
+mod openapi;
+mod page;
 mod problem;
 mod request;
+mod status;
 
 use std::sync::Arc;
 
 use axum::{
     Router,
     extract::{Request, State},
-    routing::get,
+    routing::{get, post},
 };
 use tonic::Status;
 
@@ -27,9 +32,14 @@ use request::Node;
 
 use crate::node::NodeContext;
 
-/// The routes of the port.
-pub fn routes(context: Arc<NodeContext>) -> Router {
+pub use page::Live;
+
+/// The routes of the port. `live` is what the status page shows.
+pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
+    let watch = |State(context): Node| async move { live.watch(&context) };
     Router::new()
+        .route("/", get(page::page))
+        .route("/events", get(watch))
         .route(
             "/v1/namespaces",
             get(namespaces::list).post(namespaces::create),
@@ -44,7 +54,16 @@ pub fn routes(context: Arc<NodeContext>) -> Router {
             "/v1/namespaces/{namespace}/keys/{key}",
             get(numbers::current).post(numbers::next),
         )
-        .route("/v1/status", get(namespaces::status))
+        .route("/v1/status", get(status::status))
+        .route("/v1/members", post(members::add))
+        .route(
+            "/v1/members/{id}",
+            post(members::promote)
+                .patch(members::update)
+                .delete(members::remove),
+        )
+        .route("/v1/leader:transfer", post(members::transfer))
+        .route("/openapi.json", get(openapi::document))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(context)

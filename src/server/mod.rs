@@ -142,8 +142,15 @@ impl Server {
     /// Serves the port for HTTP.
     async fn serve_http(self, listener: TcpListener) {
         let limits = self.client_limits("http", Door::http);
-        let routes = http::routes(self.context.clone());
-        self.serve_http1(listener, routes, limits).await;
+        let live = http::Live::new(self.stop.clone());
+        let routes = http::routes(self.context.clone(), live.clone());
+        let observing = self.context.clone().observe_activity();
+        let rendering = live.run(self.context.clone());
+        let serving = self.serve_http1(listener, routes, limits);
+        tokio::select! {
+            () = serving => {}
+            _ = futures::future::join(observing, rendering) => {}
+        }
     }
 
     /// Serves the port for Redis clients.

@@ -1,28 +1,29 @@
-//! Namespaces, and the status of the cluster.
+//! Namespaces: listed, read, created and changed.
 
 use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
+use utoipa::ToSchema;
 
 use super::{
+    administer::{administer, another_reply},
     body,
     number::{Form, Given, Number, SHOWN, Shown},
-    problem::Problem,
-    request::{Due, InPath, InQuery, Node, in_path, in_query},
+    problem::{Problem, Problems},
+    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
-    node::{NodeContext, Origin},
+    node::NodeContext,
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1,
     },
-    server::errors::to_client,
 };
 
 /// The kind of a namespace's keys.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     /// Unsigned 64-bit integers.
@@ -33,79 +34,77 @@ enum Kind {
 }
 
 /// A namespace.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Namespace {
+    /// The namespace's name.
     name: String,
+    /// The kind of its keys.
     key_kind: Kind,
+    /// By how many numbers a section's ceiling is raised, to begin with.
     step: Number,
+    /// The smallest step that is used.
     step_min: Number,
+    /// The largest step that is used.
     step_max: Number,
+    /// The distance between two neighbouring numbers of a key.
     increment: Number,
+    /// The first number of a key.
     start: Number,
+    /// The greatest number of a key.
     max: Number,
+    /// How many neighbouring ids share a ceiling.
     section_size: Number,
 }
 
 /// What a namespace is created with. What is left out is as `ratchet namespace create` has it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Create {
+pub struct Create {
+    /// The namespace's name: 1 to 64 of a-z, 0-9, "_", "-" and ".".
     name: String,
+    /// The kind of its keys.
     #[serde(default)]
     key_kind: Kind,
+    /// By how many numbers a section's ceiling is raised, to begin with.
     step: Option<Given>,
+    /// The smallest step that is used.
     step_min: Option<Given>,
+    /// The largest step that is used.
     step_max: Option<Given>,
+    /// The distance between two neighbouring numbers of a key.
     increment: Option<Given>,
+    /// The first number of a key.
     start: Option<Given>,
+    /// The greatest number of a key.
     max: Option<Given>,
+    /// How many neighbouring ids share a ceiling.
     section_size: Option<Given>,
 }
 
 /// What is changed of a namespace.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Update {
+pub struct Update {
+    /// By how many numbers a section's ceiling is raised, to begin with.
     step: Option<Given>,
+    /// The smallest step that is used.
     step_min: Option<Given>,
+    /// The largest step that is used.
     step_max: Option<Given>,
+    /// The greatest number of a key.
     max: Option<Given>,
 }
 
 /// All namespaces.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Namespaces {
+    /// In the order of their names.
     namespaces: Vec<Namespace>,
 }
 
-/// The leader's view of the cluster, or what the asked node last knew.
-#[derive(Debug, Serialize)]
-pub struct ClusterStatus {
-    cluster: String,
-    node: u64,
-    leader: Option<u64>,
-    term: u64,
-    serving: bool,
-    nodes: Vec<NodeStatus>,
-}
-
-/// A member.
-#[derive(Debug, Serialize)]
-struct NodeStatus {
-    id: u64,
-    role: &'static str,
-    voter: bool,
-    address: String,
-    peer_address: String,
-    log_index: Option<u64>,
-    applied_index: Option<u64>,
-    lag: Option<u64>,
-    silent_ms: Option<u64>,
-    missing: bool,
-    version: Option<String>,
-}
-
-/// `GET /v1/namespaces`.
+/// All namespaces.
+#[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", params(Shown, Timeout),
+    responses((status = 200, body = Namespaces), Problems))]
 pub async fn list(
     State(context): Node,
     due: Due,
@@ -126,7 +125,10 @@ pub async fn list(
     Problem::of(&context, listing).await
 }
 
-/// `GET /v1/namespaces/{namespace}`.
+/// One namespace.
+#[utoipa::path(get, path = "/v1/namespaces/{namespace}", tag = "namespaces",
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    responses((status = 200, body = Namespace), Problems))]
 pub async fn get(
     State(context): Node,
     due: Due,
@@ -142,7 +144,9 @@ pub async fn get(
     Problem::of(&context, getting).await
 }
 
-/// `POST /v1/namespaces`.
+/// Creates a namespace. What is left out is as `ratchet namespace create` has it.
+#[utoipa::path(post, path = "/v1/namespaces", tag = "namespaces", params(Shown, Timeout),
+    request_body = Create, responses((status = 201, body = Namespace), Problems))]
 pub async fn create(
     State(context): Node,
     due: Due,
@@ -172,7 +176,10 @@ pub async fn create(
     Problem::of(&context, creating).await
 }
 
-/// `PATCH /v1/namespaces/{namespace}`.
+/// Changes a namespace. What is left out stays.
+#[utoipa::path(patch, path = "/v1/namespaces/{namespace}", tag = "namespaces",
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    request_body = Update, responses((status = 200, body = Namespace), Problems))]
 pub async fn update(
     State(context): Node,
     due: Due,
@@ -196,18 +203,6 @@ pub async fn update(
     Problem::of(&context, updating).await
 }
 
-/// `GET /v1/status`.
-pub async fn status(State(context): Node, due: Due) -> Result<Json<ClusterStatus>, Problem> {
-    let asking = async {
-        let request = Administer::Status(v1::StatusRequest {});
-        match administer(&context, due, request).await? {
-            Reply::Status(status) => Ok(Json(status.into())),
-            _ => Err(another_reply()),
-        }
-    };
-    Problem::of(&context, asking).await
-}
-
 async fn namespace(
     context: &Arc<NodeContext>,
     due: Due,
@@ -218,19 +213,6 @@ async fn namespace(
         Reply::Namespace(namespace) => Ok(Json(shown_as(namespace, form))),
         _ => Err(another_reply()),
     }
-}
-
-async fn administer(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Administer,
-) -> Result<Reply, Status> {
-    let administering = context.administer(request, Origin::Client, due.deadline);
-    administering.await.map_err(to_client)
-}
-
-fn another_reply() -> Status {
-    Status::internal("the leader's reply does not match the request")
 }
 
 /// A setting of a namespace, if it was given.
@@ -256,42 +238,5 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         max: number(namespace.max),
         section_size: number(namespace.section_size),
         name: namespace.name,
-    }
-}
-
-impl From<v1::StatusResponse> for ClusterStatus {
-    fn from(status: v1::StatusResponse) -> Self {
-        ClusterStatus {
-            cluster: status.cluster,
-            node: status.node,
-            leader: status.leader,
-            term: status.term,
-            serving: status.serving,
-            nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
-        }
-    }
-}
-
-impl From<v1::NodeStatus> for NodeStatus {
-    fn from(node: v1::NodeStatus) -> Self {
-        NodeStatus {
-            id: node.id,
-            role: match node.role() {
-                v1::Role::Leader => "leader",
-                v1::Role::Follower => "follower",
-                v1::Role::Candidate => "candidate",
-                v1::Role::Learner => "learner",
-                v1::Role::Unspecified => "unknown",
-            },
-            voter: node.voter,
-            log_index: node.log_index,
-            applied_index: node.applied_index,
-            lag: node.lag,
-            silent_ms: node.silent_ms,
-            missing: node.missing,
-            version: node.build.map(|build| build.version),
-            address: node.address,
-            peer_address: node.peer_address,
-        }
     }
 }

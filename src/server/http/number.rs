@@ -1,11 +1,18 @@
 //! How numbers are written: as strings, or as JSON's numbers if the caller asks for that.
 
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{
+        ObjectBuilder, OneOfBuilder, RefOr,
+        schema::{Schema, Type},
+    },
+};
 
 use crate::server::written::integer;
 
 /// The form in which a caller wants numbers: `?numbers=...`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// "9007199254740993".
@@ -19,7 +26,8 @@ pub enum Form {
 pub const SHOWN: &str = "numbers=string, or numbers=number";
 
 /// What follows the question mark where nothing but the form of numbers can be chosen.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Shown {
     /// The form of numbers in the answer.
@@ -48,6 +56,34 @@ pub enum Given {
     Number(u64),
     /// As a string.
     Text(String),
+}
+
+impl PartialSchema for Number {
+    fn schema() -> RefOr<Schema> {
+        either("A number: a string unless numbers are asked for as numbers.")
+    }
+}
+
+impl ToSchema for Number {}
+
+impl PartialSchema for Given {
+    fn schema() -> RefOr<Schema> {
+        either("A number, as a string or as a number.")
+    }
+}
+
+impl ToSchema for Given {}
+
+/// The schema of a number in either form.
+fn either(description: &str) -> RefOr<Schema> {
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[0-9]{1,20}$"));
+    let number = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(0));
+    let either = OneOfBuilder::new().item(text).item(number);
+    either.description(Some(description)).into()
 }
 
 impl Given {

@@ -9,12 +9,13 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     body,
     number::{Form, Given, Number, SHOWN, Shown},
-    problem::Problem,
-    request::{Due, InPath, InQuery, Node, in_path, in_query},
+    problem::{Problem, Problems},
+    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
     metrics::Door,
@@ -33,10 +34,12 @@ const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
 const NEXT: &str = ":next";
 
 /// What follows the question mark.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
     /// How many numbers; 1 unless given.
+    #[param(minimum = 1)]
     count: Option<u64>,
     /// The form of numbers in the answer.
     #[serde(default)]
@@ -44,41 +47,54 @@ pub struct Options {
 }
 
 /// Consecutive numbers of a key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Range {
+    /// The first number.
     first: Number,
+    /// The last number.
     last: Number,
+    /// The distance between two neighbours.
     increment: Number,
 }
 
 /// The last number handed out for a key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Last {
-    /// `None` before the first one.
+    /// null before the first one.
     last: Option<Number>,
 }
 
 /// The keys whose numbers are asked for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ManyAsked {
+pub struct ManyAsked {
+    /// The keys, 1 to 4 096.
+    #[schema(min_items = 1, max_items = 4096)]
     keys: Vec<Given>,
-    /// Empty: one number of each key.
+    /// How many numbers of each key. Empty: one of each.
     #[serde(default)]
     counts: Vec<Given>,
 }
 
 /// The numbers of many keys, in their order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Many {
-    /// `None` for a key that has too few numbers left.
+    /// null for a key that has too few numbers left.
     ranges: Vec<Option<Range>>,
     /// Why some keys got none.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<String>,
 }
 
-/// `POST /v1/namespaces/{namespace}/keys/{key}:next?count=N`.
+/// Takes the next numbers of a key. They are greater than every number that anyone got of it before.
+#[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:next", tag = "numbers",
+    params(
+        ("namespace" = String, Path, description = "The namespace's name."),
+        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        Options,
+        Timeout,
+    ),
+    responses((status = 200, body = Range), Problems))]
 pub async fn next(
     State(context): Node,
     due: Due,
@@ -109,7 +125,10 @@ pub async fn next(
     answer(&context, due, taken).await
 }
 
-/// `POST /v1/namespaces/{namespace}:next`.
+/// Takes numbers of many keys at once.
+#[utoipa::path(post, path = "/v1/namespaces/{namespace}:next", tag = "numbers",
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    request_body = ManyAsked, responses((status = 200, body = Many), Problems))]
 pub async fn next_many(
     State(context): Node,
     due: Due,
@@ -172,7 +191,15 @@ pub async fn next_many(
     answer(&context, due, taken).await
 }
 
-/// `GET /v1/namespaces/{namespace}/keys/{key}`.
+/// The last number handed out for a key.
+#[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys/{key}", tag = "numbers",
+    params(
+        ("namespace" = String, Path, description = "The namespace's name."),
+        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        Shown,
+        Timeout,
+    ),
+    responses((status = 200, body = Last), Problems))]
 pub async fn current(
     State(context): Node,
     due: Due,

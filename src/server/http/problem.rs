@@ -7,6 +7,7 @@ use axum::{
 };
 use serde::Serialize;
 use tonic::{Code, Status};
+use utoipa::{IntoResponses, ToSchema};
 
 use crate::{
     metrics::{Door, Label},
@@ -24,8 +25,9 @@ const DETAIL_BYTES_MAX: usize = 1_024;
 pub struct Problem(Status);
 
 /// A problem as it is sent.
-#[derive(Debug, Serialize)]
-struct Details<'a> {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Details<'a> {
     /// What the HTTP status means.
     title: &'a str,
     /// The HTTP status.
@@ -34,6 +36,15 @@ struct Details<'a> {
     code: &'a str,
     /// What was wrong, with which value, and what to do.
     detail: &'a str,
+}
+
+/// The problems that every request may have, for the description of the API.
+#[derive(IntoResponses)]
+#[allow(dead_code)] // The description alone reads it.
+pub enum Problems {
+    /// What went wrong.
+    #[response(status = "default", content_type = "application/problem+json")]
+    Any(#[to_schema] Details<'static>),
 }
 
 impl Problem {

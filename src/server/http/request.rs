@@ -11,6 +11,7 @@ use axum::{
 };
 use tokio::time::Instant;
 use tonic::Status;
+use utoipa::IntoParams;
 
 use super::problem::Problem;
 use crate::{
@@ -24,6 +25,16 @@ use crate::{
 
 /// How long the caller waits for the answer, in milliseconds.
 const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
+
+/// What every request may say, for the description of the API.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // The description alone reads it.
+pub struct Timeout {
+    /// How long the caller waits for the answer, in milliseconds.
+    #[param(minimum = 1, rename = "ratchet-timeout-ms")]
+    timeout_ms: Option<u64>,
+}
 
 /// What every handler is given.
 pub type Node = State<Arc<NodeContext>>;

@@ -1,0 +1,108 @@
+//! What this node did in the last two minutes, second by second, for its status page.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::NodeContext;
+use crate::{
+    metrics::{Door, Reading},
+    sequence::OwnedKey,
+};
+
+/// How many seconds are kept.
+pub const SECONDS_KEPT: usize = 120;
+
+/// What a node did in a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Second {
+    /// How many numbers it handed out as leader.
+    pub numbers: u64,
+    /// How many requests of its own clients it answered.
+    pub requests: u64,
+    /// The time within which half of those were answered; `None` if there were none.
+    pub half_within: Option<Duration>,
+    /// The same for 99 of a hundred.
+    pub most_within: Option<Duration>,
+}
+
+/// A key that gets many numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HotKey {
+    /// The name of its namespace.
+    pub namespace: String,
+    /// The key.
+    pub key: OwnedKey,
+    /// How many numbers a second it gets at least, as an average of the last ten seconds or so.
+    pub per_second: f64,
+}
+
+/// What a node did in the last seconds, the latest one last.
+#[derive(Debug, Default)]
+pub struct Activity(Mutex<VecDeque<Second>>);
+
+impl NodeContext {
+    /// What this node did in the last seconds, the latest one last.
+    pub fn activity(&self) -> Vec<Second> {
+        self.activity.0.lock().iter().copied().collect()
+    }
+
+    /// The keys that get the most numbers; none if this node does not lead.
+    pub fn hottest_keys(&self, limit: usize) -> Vec<HotKey> {
+        let Some(term) = self.allocator.load_full() else {
+            return Vec::new();
+        };
+        let namespaces = self.group.view().namespaces();
+        let hottest = term.hot_keys().hottest(limit).into_iter();
+        let named = hottest.filter_map(|hot| {
+            let namespace = namespaces.by_id(hot.namespace)?;
+            Some(HotKey {
+                namespace: namespace.config.name.clone(),
+                key: hot.key,
+                per_second: hot.per_second,
+            })
+        });
+        named.collect()
+    }
+
+    /// Notes each second what this node did.
+    pub async fn observe_activity(self: Arc<Self>) {
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        let (mut numbers, mut requests) = self.totals();
+        loop {
+            ticks.tick().await;
+            let (numbers_now, requests_now) = self.totals();
+            let answered = requests_now.since(&requests);
+            let second = Second {
+                numbers: numbers_now - numbers,
+                requests: answered.count(),
+                half_within: answered.quantile(0.5),
+                most_within: answered.quantile(0.99),
+            };
+            (numbers, requests) = (numbers_now, requests_now);
+            {
+                let mut seconds = self.activity.0.lock();
+                if seconds.len() == SECONDS_KEPT {
+                    seconds.pop_front();
+                }
+                seconds.push_back(second);
+            }
+            if let Some(term) = self.allocator.load_full() {
+                term.hot_keys().age();
+            }
+        }
+    }
+
+    /// How many numbers this node handed out, and the durations of its clients' requests.
+    fn totals(&self) -> (u64, Reading) {
+        let metrics = &self.metrics;
+        let mut requests = Reading::default();
+        for door in Door::ALL {
+            requests.add(&metrics.request_seconds.of(*door).read());
+        }
+        (metrics.numbers.get(), requests)
+    }
+}

@@ -1,0 +1,212 @@
+//! The members of the cluster, and which one leads.
+
+use std::sync::Arc;
+
+use axum::{Json, body::Body, extract::State};
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    administer::{administer, another_reply},
+    body,
+    problem::{Problem, Problems},
+    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+};
+use crate::{
+    node::NodeContext,
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request as Administer},
+        v1,
+    },
+    server::written::{integer, shown},
+};
+
+/// What a path ends with that makes a learner a voter.
+const PROMOTE: &str = ":promote";
+
+/// A new member.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Added {
+    /// Its id, never used before.
+    #[schema(minimum = 1)]
+    id: u64,
+    /// Where it listens for its peers, "host:port".
+    peer_address: String,
+}
+
+/// What is recorded of a member that has moved.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// Where it listens for its peers now, "host:port"; left out: as before. The node itself is asked for its
+    /// address for clients.
+    peer_address: Option<String>,
+}
+
+/// Whether a change waits for the members.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Force {
+    /// Change the membership even if a majority of the new voters does not answer or lags behind. If they do not come
+    /// back, there are no numbers until `ratchet recover` makes another cluster.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Which node is to lead.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct To {
+    /// The voter that is to lead; left out: the one with the longest log.
+    to: Option<u64>,
+}
+
+/// The members.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Members {
+    /// The ids of those who vote.
+    voters: Vec<u64>,
+    /// The ids of the others.
+    learners: Vec<u64>,
+}
+
+/// The node that leads.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Leader {
+    /// Its id.
+    leader: u64,
+    /// Its term.
+    term: u64,
+}
+
+/// Adds a node that was started with `--join`. It becomes a learner.
+#[utoipa::path(post, path = "/v1/members", tag = "cluster", params(Timeout),
+    request_body = Added, responses((status = 200, body = Members), Problems))]
+pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Members>, Problem> {
+    let adding = async {
+        let Added { id, peer_address } = body::json(&context, body, due).await?;
+        let request = v1::AddNodeRequest { id, peer_address };
+        change(&context, due, Administer::AddNode(request)).await
+    };
+    Problem::of(&context, adding).await
+}
+
+/// Makes a learner a voter, once it has caught up.
+#[utoipa::path(post, path = "/v1/members/{id}:promote", tag = "cluster",
+    params(("id" = u64, Path, description = "The node's id."), Force, Timeout),
+    responses((status = 200, body = Members), Problems))]
+pub async fn promote(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    force: InQuery<Force>,
+) -> Result<Json<Members>, Problem> {
+    let promoting = async {
+        let written = in_path(path)?;
+        let id = written.strip_suffix(PROMOTE).ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "the path ends with '{}'; to make a learner a voter it must end with '{PROMOTE}'",
+                shown(written.as_bytes())
+            ))
+        })?;
+        let request = v1::NodeRequest {
+            id: member(id)?,
+            force: in_query(force, FORCE)?.force,
+        };
+        change(&context, due, Administer::PromoteNode(request)).await
+    };
+    Problem::of(&context, promoting).await
+}
+
+/// Records the new address of a member that has moved.
+#[utoipa::path(patch, path = "/v1/members/{id}", tag = "cluster",
+    params(("id" = u64, Path, description = "The node's id."), Timeout),
+    request_body = Moved, responses((status = 200, body = Members), Problems))]
+pub async fn update(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    body: Body,
+) -> Result<Json<Members>, Problem> {
+    let updating = async {
+        let id = member(&in_path(path)?)?;
+        let Moved { peer_address } = body::json(&context, body, due).await?;
+        let request = v1::UpdateNodeRequest { id, peer_address };
+        change(&context, due, Administer::UpdateNode(request)).await
+    };
+    Problem::of(&context, updating).await
+}
+
+/// Removes a member.
+#[utoipa::path(delete, path = "/v1/members/{id}", tag = "cluster",
+    params(("id" = u64, Path, description = "The node's id."), Force, Timeout),
+    responses((status = 200, body = Members), Problems))]
+pub async fn remove(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    force: InQuery<Force>,
+) -> Result<Json<Members>, Problem> {
+    let removing = async {
+        let request = v1::NodeRequest {
+            id: member(&in_path(path)?)?,
+            force: in_query(force, FORCE)?.force,
+        };
+        change(&context, due, Administer::RemoveNode(request)).await
+    };
+    Problem::of(&context, removing).await
+}
+
+/// Hands the leadership over, without a gap.
+#[utoipa::path(post, path = "/v1/leader:transfer", tag = "cluster", params(To, Timeout),
+    responses((status = 200, body = Leader), Problems))]
+pub async fn transfer(
+    State(context): Node,
+    due: Due,
+    to: InQuery<To>,
+) -> Result<Json<Leader>, Problem> {
+    let handing_over = async {
+        let to = in_query(to, "to=ID")?.to;
+        let request = Administer::TransferLeadership(v1::TransferLeadershipRequest { to });
+        match administer(&context, due, request).await? {
+            Reply::Transfer(now) => Ok(Json(Leader {
+                leader: now.leader,
+                term: now.term,
+            })),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, handing_over).await
+}
+
+/// What may follow the question mark of a change that may be forced.
+const FORCE: &str = "force=true, or force=false";
+
+/// Has the leader change the membership.
+async fn change(
+    context: &Arc<NodeContext>,
+    due: Due,
+    request: Administer,
+) -> Result<Json<Members>, Status> {
+    match administer(context, due, request).await? {
+        Reply::Membership(now) => Ok(Json(Members {
+            voters: now.voters,
+            learners: now.learners,
+        })),
+        _ => Err(another_reply()),
+    }
+}
+
+/// The id of a node in a path.
+fn member(written: &str) -> Result<u64, Status> {
+    integer(written.as_bytes()).ok_or_else(|| {
+        Status::invalid_argument(format!(
+            "'{}' is no id of a node; give an integer from 1 on",
+            shown(written.as_bytes())
+        ))
+    })
+}

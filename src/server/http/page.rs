@@ -1,0 +1,105 @@
+//! The status page: one page that works without JavaScript, and is renewed each second where there is some.
+//!
+//! Each second at most one rendering is made, for all who watch. A watcher that does not read gets the latest one once it
+//! reads again, and holds nothing meanwhile.
+//!
+//! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
+
+mod chart;
+mod render;
+mod view;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderName, header},
+    response::{Html, IntoResponse, Response},
+};
+use futures::StreamExt;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{problem::Problem, request::Node};
+use crate::node::NodeContext;
+use view::View;
+
+/// How many may watch at a time.
+const WATCHERS_MAX: usize = 64;
+/// How long somebody may watch; a browser that still shows the page begins anew.
+const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What the page may load, run and be shown in.
+const POLICY: (HeaderName, &str) = (
+    header::CONTENT_SECURITY_POLICY,
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// The parts of the page that change, as they were last rendered.
+#[derive(Clone)]
+pub struct Live {
+    parts: watch::Sender<Bytes>,
+    stop: CancellationToken,
+}
+
+impl Live {
+    /// Nobody watches yet. Watching ends at `stop`.
+    pub fn new(stop: CancellationToken) -> Live {
+        Live {
+            parts: watch::Sender::new(Bytes::new()),
+            stop,
+        }
+    }
+
+    /// Renders the parts each second while somebody watches.
+    pub async fn run(self, context: Arc<NodeContext>) {
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.parts.receiver_count() > 0 {
+                let view = View::gather(&context).await;
+                self.parts.send_replace(event(&render::live(&view)));
+            }
+        }
+    }
+
+    /// `GET /events`: server-sent events, each with all parts that change.
+    pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
+        if self.parts.receiver_count() >= WATCHERS_MAX {
+            let text = format!("{WATCHERS_MAX} others watch this node's page; look again later");
+            return Err(Problem::new(context, Status::resource_exhausted(text)));
+        }
+        let end = tokio::time::sleep(WATCH_TIME_MAX);
+        let parts = WatchStream::from_changes(self.parts.subscribe());
+        let events = parts
+            .map(Ok::<_, Infallible>)
+            .take_until(end)
+            .take_until(self.stop.clone().cancelled_owned());
+        let head = [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
+        Ok((head, Body::from_stream(events)).into_response())
+    }
+}
+
+/// An event with `data`.
+fn event(data: &str) -> Bytes {
+    let lines = data.lines().flat_map(|line| ["data: ", line, "\n"]);
+    lines.chain(["\n"]).collect::<String>().into()
+}
+
+/// `GET /`.
+pub async fn page(State(context): Node) -> Response {
+    let page = render::page(&View::gather(&context).await);
+    let head = [POLICY, (header::CACHE_CONTROL, "no-store")];
+    (head, Html(page)).into_response()
+}

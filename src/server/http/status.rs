@@ -1,0 +1,110 @@
+//! The status of the cluster.
+
+use axum::{Json, extract::State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    administer::{administer, another_reply},
+    problem::{Problem, Problems},
+    request::{Due, Node, Timeout},
+};
+use crate::proto::{
+    peer::{administer_reply::Reply, administer_request::Request as Administer},
+    v1,
+};
+
+/// The leader's view of the cluster, or what the asked node last knew.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClusterStatus {
+    /// The cluster's name.
+    cluster: String,
+    /// The node whose view this is: the leader, or the asked node if it knows none.
+    node: u64,
+    /// The node that leads; null if none is known.
+    leader: Option<u64>,
+    /// The Raft term.
+    term: u64,
+    /// Whether that node may answer: it leads, and a majority has confirmed it.
+    serving: bool,
+    /// The members.
+    nodes: Vec<NodeStatus>,
+}
+
+/// A member.
+#[derive(Debug, Serialize, ToSchema)]
+struct NodeStatus {
+    /// The node's id.
+    id: u64,
+    /// leader, follower, candidate, learner, or unknown.
+    role: &'static str,
+    /// Whether it votes.
+    voter: bool,
+    /// Where clients reach it.
+    address: String,
+    /// Where its peers reach it.
+    peer_address: String,
+    /// The last entry of its log.
+    log_index: Option<u64>,
+    /// The last entry that it applied.
+    applied_index: Option<u64>,
+    /// By how many entries its log is behind the leader's.
+    lag: Option<u64>,
+    /// How long the leader has not heard it, in milliseconds.
+    silent_ms: Option<u64>,
+    /// Whether that is longer than an election takes.
+    missing: bool,
+    /// The release that it runs.
+    version: Option<String>,
+}
+
+/// The leader's view of the cluster, or what the asked node last knew.
+#[utoipa::path(get, path = "/v1/status", tag = "cluster", params(Timeout),
+    responses((status = 200, body = ClusterStatus), Problems))]
+pub async fn status(State(context): Node, due: Due) -> Result<Json<ClusterStatus>, Problem> {
+    let asking = async {
+        let request = Administer::Status(v1::StatusRequest {});
+        match administer(&context, due, request).await? {
+            Reply::Status(status) => Ok(Json(status.into())),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, asking).await
+}
+
+impl From<v1::StatusResponse> for ClusterStatus {
+    fn from(status: v1::StatusResponse) -> Self {
+        ClusterStatus {
+            cluster: status.cluster,
+            node: status.node,
+            leader: status.leader,
+            term: status.term,
+            serving: status.serving,
+            nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
+        }
+    }
+}
+
+impl From<v1::NodeStatus> for NodeStatus {
+    fn from(node: v1::NodeStatus) -> Self {
+        NodeStatus {
+            id: node.id,
+            role: match node.role() {
+                v1::Role::Leader => "leader",
+                v1::Role::Follower => "follower",
+                v1::Role::Candidate => "candidate",
+                v1::Role::Learner => "learner",
+                v1::Role::Unspecified => "unknown",
+            },
+            voter: node.voter,
+            log_index: node.log_index,
+            applied_index: node.applied_index,
+            lag: node.lag,
+            silent_ms: node.silent_ms,
+            missing: node.missing,
+            version: node.build.map(|build| build.version),
+            address: node.address,
+            peer_address: node.peer_address,
+        }
+    }
+}
