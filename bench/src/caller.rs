@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::Mutex;
+
 use crate::{
     connection::Connection,
     error::Error,
+    http_connection::HttpConnection,
     load::Load,
     options::Door,
-    peers::{Etcd, Redis, TsOracle},
+    peers::{Etcd, TsOracle},
+    redis::Redis,
     target::{NAMESPACE, Protocol, Target},
 };
 use ratchet_client::{
@@ -20,7 +24,8 @@ use ratchet_client::{
 pub enum Caller {
     Unary(Connection),
     Client(Client),
-    Redis(Arc<tokio::sync::Mutex<Redis>>),
+    Http(Arc<Mutex<HttpConnection>>),
+    Redis(Arc<Mutex<Redis>>),
     Etcd(Etcd),
     TsOracle(TsOracle),
 }
@@ -37,6 +42,7 @@ impl Caller {
                 let answer = client.next(NAMESPACE, Key::Id(key)).await;
                 answer.map_err(|error| error.to_string())
             }
+            Caller::Http(connection) => connection.lock().await.next(key).await,
             Caller::Redis(connection) => connection.lock().await.increment(key).await,
             Caller::Etcd(client) => client.put(key).await,
             Caller::TsOracle(client) => client.next().await,
@@ -88,11 +94,19 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
                 .build()?;
             each(Caller::Client(client), load.tasks).collect()
         }
-        Protocol::Redis => {
+        Protocol::Ratchet(Door::Http) => {
             let mut callers = Vec::with_capacity(calls);
-            for _ in 0..calls {
-                let connection = Redis::connect(&target.addresses[0]).await?;
-                callers.push(Caller::Redis(Arc::new(tokio::sync::Mutex::new(connection))));
+            for server in target.addresses.iter().take(1).cycle().take(calls) {
+                let connection = HttpConnection::connect(server).await?;
+                callers.push(Caller::Http(Arc::new(Mutex::new(connection))));
+            }
+            callers
+        }
+        Protocol::Redis | Protocol::Ratchet(Door::Redis) => {
+            let mut callers = Vec::with_capacity(calls);
+            for server in target.addresses.iter().take(1).cycle().take(calls) {
+                let connection = Redis::connect(server).await?;
+                callers.push(Caller::Redis(Arc::new(Mutex::new(connection))));
             }
             callers
         }

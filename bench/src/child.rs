@@ -2,7 +2,6 @@
 //! is killed (the directory then stays).
 
 use std::{
-    ffi::{OsStr, OsString},
     fs::File,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -37,42 +36,45 @@ impl Directory {
 /// A child process that dies with this process.
 pub struct Process {
     name: String,
-    program: PathBuf,
-    args: Vec<OsString>,
+    command: Command,
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts `program`. Its output goes to a log in `directory`; if `piped`, only standard error does.
+    /// Starts a program with the arguments and the environment of `command`. Its output goes to a log in `directory`;
+    /// if `piped`, only standard error does.
     ///
     /// # Errors
     /// If the log cannot be created, or `setpriv` or the program cannot be started.
     pub fn start(
         directory: &Directory,
         name: &str,
-        program: &Path,
-        args: &[impl AsRef<OsStr>],
+        command: &Command,
         piped: bool,
     ) -> Result<Process, Error> {
         let log = directory.place(&format!("{name}.log"));
-        let args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let mut command = mortal(command, &log, piped).map_err(|error| {
+            Error::other(format!(
+                "cannot start {name}: its log {}: {error}",
+                log.display()
+            ))
+        })?;
         Ok(Process {
             name: name.to_owned(),
-            program: program.to_owned(),
-            child: spawn(name, program, &args, &log, piped)?,
-            args,
+            child: spawn(name, &mut command)?,
+            command,
             log,
         })
     }
 
-    /// Starts the program again, with the same arguments. It must have ended.
+    /// Starts the program again, with the same arguments and environment. It must have ended.
     ///
     /// # Errors
     /// As [`Process::start`].
     pub fn start_again(&mut self) -> Result<(), Error> {
         debug_assert!(self.has_ended());
-        self.child = spawn(&self.name, &self.program, &self.args, &self.log, false)?;
+        self.child = spawn(&self.name, &mut self.command)?;
         Ok(())
     }
 
@@ -150,34 +152,35 @@ impl Drop for Process {
     }
 }
 
-/// Starts a program that dies with this process. Its output is added to the file `log`.
-fn spawn(
-    name: &str,
-    program: &Path,
-    args: &[OsString],
-    log: &Path,
-    piped: bool,
-) -> Result<Child, Error> {
-    let failed = |what: &Path, error: std::io::Error| {
-        Error::other(format!("cannot start {name}: {}: {error}", what.display()))
-    };
-    let file = File::options().create(true).append(true).open(log);
-    let file = file.map_err(|error| failed(log, error))?;
-    let out = file.try_clone().map_err(|error| failed(log, error))?;
+/// `command` as a process that dies with this one. Its output is added to the file `log`.
+///
+/// # Errors
+/// If the log cannot be created.
+fn mortal(command: &Command, log: &Path, piped: bool) -> std::io::Result<Command> {
+    let file = File::options().create(true).append(true).open(log)?;
+    let out = file.try_clone()?;
     // setpriv, of util-linux, has the kernel kill the child when this process is killed.
-    Command::new("setpriv")
+    let mut mortal = Command::new("setpriv");
+    mortal
         .args(["--pdeathsig", "KILL", "--"])
-        .arg(program)
-        .args(args)
-        .env_remove("RATCHET_CONFIG")
-        // Several nodes on one machine. An older build does not know a flag for it.
-        .env("RATCHET_HTTP_LISTEN", "off")
-        .env("RATCHET_RESP_LISTEN", "off")
+        .arg(command.get_program())
+        .args(command.get_args())
         .stdin(Stdio::null())
         .stdout(if piped { Stdio::piped() } else { out.into() })
-        .stderr(file)
+        .stderr(file);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => mortal.env(name, value),
+            None => mortal.env_remove(name),
+        };
+    }
+    Ok(mortal)
+}
+
+fn spawn(name: &str, command: &mut Command) -> Result<Child, Error> {
+    command
         .spawn()
-        .map_err(|error| failed(Path::new("setpriv"), error))
+        .map_err(|error| Error::other(format!("cannot start {name}: setpriv: {error}")))
 }
 
 /// The path of this program.

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -14,6 +15,8 @@ use crate::{
 };
 use ratchet_client::{Client, Code, api};
 
+/// How many ports a node has: for gRPC, peers, metrics, HTTP and Redis clients.
+const PORTS: usize = 5;
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -62,32 +65,37 @@ pub async fn start(
     options: &ClusterOptions,
 ) -> Result<Target, Error> {
     let program = program(options.binary.as_deref())?;
-    let ports = free_ports(3 * nodes as usize)?;
-    let (clients, others) = ports.split_at(nodes as usize);
-    let (peers, metrics) = others.split_at(nodes as usize);
-    let founders: Vec<String> = (peers.iter().zip(1..))
-        .map(|(peer, id)| format!("{id}={peer}"))
+    let ports = free_ports(PORTS * nodes as usize)?;
+    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    let (ports, _) = ports.as_chunks::<PORTS>();
+    let founders: Vec<String> = (ports.iter().zip(1..))
+        .map(|([_, peer, ..], id)| format!("{id}={peer}"))
         .collect();
     let mut servers = Vec::new();
-    for (((client, peer), metrics), id) in clients.iter().zip(peers).zip(metrics).zip(1..) {
+    for ([client, peer, metrics, http, redis], id) in ports.iter().zip(1..) {
         let data = directory.place(&format!("{name}-{id}"));
-        let args = [
-            "start".to_owned(),
-            "--cluster=bench".to_owned(),
-            format!("--node-id={id}"),
-            format!("--data-dir={}", data.display()),
-            format!("--listen={client}"),
-            format!("--peer-listen={peer}"),
-            format!("--metrics-listen={metrics}"),
-            format!("--peers={}", founders.join(",")),
-            format!("--fence={}", options.fence.name()),
-        ];
+        let mut command = Command::new(&program);
+        command
+            .arg("start")
+            .arg("--cluster=bench")
+            .arg(format!("--node-id={id}"))
+            .arg(format!("--data-dir={}", data.display()))
+            .arg(format!("--listen={client}"))
+            .arg(format!("--peer-listen={peer}"))
+            .arg(format!("--metrics-listen={metrics}"))
+            .arg(format!("--peers={}", founders.join(",")))
+            .arg(format!("--fence={}", options.fence.name()))
+            .env_remove("RATCHET_CONFIG")
+            // An older build does not know a flag for these.
+            .env("RATCHET_HTTP_LISTEN", http)
+            .env("RATCHET_RESP_LISTEN", redis);
         let node = format!("{name} node {id}");
         servers.push(Server {
-            id,
-            address: client.to_string(),
-            metrics: Some(metrics.to_string()),
-            process: Some(Process::start(directory, &node, &program, &args, false)?),
+            http: Some(http.clone()),
+            redis: Some(redis.clone()),
+            metrics: Some(metrics.clone()),
+            process: Some(Process::start(directory, &node, &command, false)?),
+            ..Server::new(id, client.clone())
         });
     }
     let addresses: Vec<String> = servers
@@ -113,12 +121,8 @@ pub async fn start(
 pub async fn running(servers: &[String]) -> Result<Target, Error> {
     found(servers, None).await?;
     let status = client(servers, PATIENCE)?.status().await?;
-    let servers = status.nodes.iter().map(|node| Server {
-        id: node.id,
-        address: node.address.clone(),
-        metrics: None,
-        process: None,
-    });
+    let nodes = status.nodes.iter();
+    let servers = nodes.map(|node| Server::new(node.id, node.address.clone()));
     let leader = status.leader.ok_or_else(no_leader)?;
     Ok(Target::new("ratchet", servers.collect(), leader))
 }

@@ -1,7 +1,11 @@
-//! The echo: a gRPC server whose handler does nothing, to compare with.
+//! The echo: a server whose handlers do nothing, to compare with. It speaks gRPC by plain tonic, and HTTP by plain axum.
 
-use std::io::{BufRead, BufReader, Write};
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Command,
+};
 
+use axum::{Router, http::header::CONTENT_TYPE, routing::post, serve::ListenerExt};
 use futures::{StreamExt, stream::BoxStream};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming};
@@ -23,24 +27,37 @@ mod api {
     tonic::include_proto!("ratchet.v1");
 }
 
-/// Serves, and prints the address.
+/// What HTTP requests are answered with. A node's answer is as long, for a number of five digits.
+const RANGE: &str = r#"{"first":"10000","last":"10000","increment":"1"}"#;
+
+/// Serves, and prints the addresses: of gRPC, and of HTTP.
 ///
 /// # Errors
 /// If it cannot listen.
 pub async fn serve() -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::other(format!("the echo: {error}"));
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
+    let grpc = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let http = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let mut out = std::io::stdout();
-    writeln!(out, "{address}").map_err(failed)?;
+    for listener in [&grpc, &http] {
+        writeln!(out, "{}", listener.local_addr().map_err(failed)?).map_err(failed)?;
+    }
     out.flush().map_err(failed)?;
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    tonic::transport::Server::builder()
+    let incoming = TcpIncoming::from(grpc).with_nodelay(Some(true));
+    let grpc = tonic::transport::Server::builder()
         .max_concurrent_streams(1_024)
         .add_service(SequencerServer::new(Echo))
-        .serve_with_incoming(incoming)
-        .await
-        .map_err(|error| Error::other(format!("the echo: {error}")))
+        .serve_with_incoming(incoming);
+    let answer = async || ([(CONTENT_TYPE, "application/json")], RANGE);
+    let routes = Router::new().route("/v1/namespaces/{namespace}/keys/{key}", post(answer));
+    let http = http.tap_io(|stream| {
+        // It fails if the caller has gone, which the server notices by itself.
+        let _ = stream.set_nodelay(true);
+    });
+    tokio::select! {
+        ended = grpc => ended.map_err(|error| Error::other(format!("the echo: {error}"))),
+        ended = axum::serve(http, routes) => ended.map_err(failed),
+    }
 }
 
 /// Starts the echo as a process of its own.
@@ -48,23 +65,22 @@ pub async fn serve() -> Result<(), Error> {
 /// # Errors
 /// If it does not start.
 pub async fn start(directory: &Directory) -> Result<Target, Error> {
-    let mut process = Process::start(directory, "echo", &this_program()?, &["echo"], true)?;
-    let mut address = String::new();
-    if let Some(output) = process.output() {
-        let mut output = BufReader::new(output);
-        // The echo prints one line, as soon as it listens.
-        output
-            .read_line(&mut address)
-            .map_err(|_| process.complaint("does not answer"))?;
-    }
-    if address.is_empty() {
-        return Err(process.complaint("does not answer"));
-    }
+    let mut command = Command::new(this_program()?);
+    let mut process = Process::start(directory, "echo", command.arg("echo"), true)?;
+    let lines = process
+        .output()
+        .map(|output| BufReader::new(output).lines());
+    // It prints both lines as soon as it listens.
+    let mut lines = lines.into_iter().flatten();
+    let mut address = || match lines.next() {
+        Some(Ok(address)) => Ok(address),
+        _ => Err(process.complaint("does not answer")),
+    };
+    let (grpc, http) = (address()?, address()?);
     let server = Server {
-        id: 1,
-        address: address.trim().to_owned(),
-        metrics: None,
+        http: Some(http),
         process: Some(process),
+        ..Server::new(1, grpc)
     };
     Ok(Target::new("echo", vec![server], 1))
 }

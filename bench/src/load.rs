@@ -5,9 +5,9 @@ use std::time::Duration;
 /// What the callers of a round request, and how.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Connections (doors unary and stream).
+    /// Connections (all doors but client).
     pub connections: usize,
-    /// Requests in flight on each connection.
+    /// Requests in flight on each connection; over the doors http and redis each has a connection of its own.
     pub in_flight: usize,
     /// Tasks that share one client (door client).
     pub tasks: usize,

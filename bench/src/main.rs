@@ -13,12 +13,16 @@ mod error;
 mod event;
 mod format;
 mod http;
+mod http_connection;
 mod load;
 mod options;
 mod output;
 mod peers;
 mod recorder;
+mod redis;
+mod round;
 mod run;
+mod sides;
 mod stream;
 mod target;
 mod warm;
@@ -46,7 +50,7 @@ enum Command {
     Failover(Box<FailoverOptions>),
     /// Have the leader hand over under load, and measure the same
     Handover(Box<HandoverOptions>),
-    /// Serve as the echo, a gRPC server with an empty handler, and print the address
+    /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
     Echo,
 }

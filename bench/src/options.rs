@@ -35,6 +35,23 @@ pub enum Door {
     Stream,
     /// The Rust client library
     Client,
+    /// One HTTP request per number
+    Http,
+    /// One INCR per number, as a Redis client
+    Redis,
+}
+
+impl Door {
+    /// The value of `--door`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Door::Unary => "unary",
+            Door::Stream => "stream",
+            Door::Client => "client",
+            Door::Http => "http",
+            Door::Redis => "redis",
+        }
+    }
 }
 
 /// The node that is asked.
@@ -52,10 +69,11 @@ pub struct LoadOptions {
     /// How numbers are requested
     #[arg(long, value_enum, default_value_t = Door::Unary)]
     pub door: Door,
-    /// Number of connections (doors unary and stream)
+    /// Number of connections (all doors but client)
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
-    /// Number of requests in flight on each connection (doors unary and stream)
+    /// Number of requests in flight on each connection (all doors but client). Over the doors http and redis each
+    /// of them has a connection of its own: there are `connections` x `in-flight` connections
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: u32,
     /// Number of tasks that share one client, each with one request in flight (door client)
@@ -111,7 +129,7 @@ impl LoadOptions {
     /// The options for a report in JSON.
     pub fn to_json(&self) -> Value {
         json!({
-            "door": format!("{:?}", self.door).to_lowercase(),
+            "door": self.door.name(),
             "via": format!("{:?}", self.via).to_lowercase(),
             "connections": self.connections,
             "in_flight": self.in_flight,
@@ -130,6 +148,9 @@ impl LoadOptions {
             Door::Client => format!("{} tasks", self.tasks),
             Door::Unary | Door::Stream => {
                 format!("{} x {} in flight", self.connections, self.in_flight)
+            }
+            Door::Http | Door::Redis => {
+                format!("{} connections", self.connections * self.in_flight)
             }
         };
         let rate = self.rate.map(|rate| format!(", {rate} requests/s"));

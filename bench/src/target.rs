@@ -15,10 +15,38 @@ pub const NAMESPACE: &str = "bench";
 /// A server of a target.
 pub struct Server {
     pub id: u64,
+    /// Where it speaks gRPC, or another product's protocol.
     pub address: String,
-    /// Where it serves /metrics; `None` for other products' servers, and for those of a running cluster.
+    /// Where it speaks HTTP; `None` for other products' servers, and for those of a running cluster.
+    pub http: Option<String>,
+    /// Where it serves Redis clients; `None` as for HTTP.
+    pub redis: Option<String>,
+    /// Where it serves /metrics; `None` as for HTTP.
     pub metrics: Option<String>,
     pub process: Option<Process>,
+}
+
+impl Server {
+    /// A server that runs elsewhere, and is known to have one door.
+    pub fn new(id: u64, address: String) -> Server {
+        Server {
+            id,
+            address,
+            http: None,
+            redis: None,
+            metrics: None,
+            process: None,
+        }
+    }
+
+    /// Where it is asked through `door`; `None` if it does not have that one.
+    pub fn address_of(&self, door: Door) -> Option<&String> {
+        match door {
+            Door::Unary | Door::Stream | Door::Client => Some(&self.address),
+            Door::Http => self.http.as_ref(),
+            Door::Redis => self.redis.as_ref(),
+        }
+    }
 }
 
 /// The protocol by which a target is asked.
@@ -47,26 +75,24 @@ pub struct Target {
 impl Target {
     /// A target that is asked at its leader, by unary calls.
     pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
-        let mut target = Target {
+        Target {
             name,
-            addresses: Vec::new(),
+            addresses: addresses(&servers, leader, Door::Unary, Via::Leader),
             servers,
             leader,
             protocol: Protocol::Ratchet(Door::Unary),
             follow_leader: true,
             is_checked: name != "echo",
-        };
-        target.order_addresses(Via::Leader);
-        target
+        }
     }
 
     /// The same servers under another name. Their processes stay with this target.
     pub fn without_processes(&self, name: &'static str) -> Target {
         let servers = self.servers.iter().map(|server| Server {
-            id: server.id,
-            address: server.address.clone(),
+            http: server.http.clone(),
+            redis: server.redis.clone(),
             metrics: server.metrics.clone(),
-            process: None,
+            ..Server::new(server.id, server.address.clone())
         });
         Target::new(name, servers.collect(), self.leader)
     }
@@ -74,31 +100,33 @@ impl Target {
     /// Chooses how numbers are requested, and from which node.
     ///
     /// # Errors
-    /// If the cluster has no such node.
+    /// If the cluster has no such node, or its nodes no such door.
     pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Error> {
         if via == Via::Follower && self.servers.len() < 2 {
             return Err(Error::other("a cluster of one node has no follower"));
         }
+        let addresses = addresses(&self.servers, self.leader, door, via);
+        if addresses.is_empty() {
+            return Err(Error::config(format!(
+                "door {} of {} is not known; a cluster that is started for the run has all doors, one that --server \
+                 names unary, stream and client, the echo unary, stream and http",
+                door.name(),
+                self.name
+            )));
+        }
         self.protocol = Protocol::Ratchet(door);
         self.follow_leader = via == Via::Leader;
-        self.order_addresses(via);
+        self.addresses = addresses;
         Ok(())
-    }
-
-    /// Puts the leader first, or last.
-    fn order_addresses(&mut self, via: Via) {
-        let mut servers: Vec<&Server> = self.servers.iter().collect();
-        servers.sort_by_key(|server| (server.id == self.leader) != (via == Via::Leader));
-        self.addresses = servers
-            .iter()
-            .map(|server| server.address.clone())
-            .collect();
     }
 
     /// The id of the server that is asked first, if it is a follower.
     pub fn first_follower(&self) -> Option<u64> {
         let first = self.addresses.first();
-        let first = (self.servers.iter()).find(|server| Some(&server.address) == first);
+        let Protocol::Ratchet(door) = self.protocol else {
+            return None;
+        };
+        let first = (self.servers.iter()).find(|server| server.address_of(door) == first);
         first.map(|first| first.id).filter(|id| *id != self.leader)
     }
 
@@ -135,30 +163,44 @@ impl Target {
     }
 }
 
+/// Where `servers` are asked through `door`: the leader first, or last. Servers without the door are left out.
+fn addresses(servers: &[Server], leader: u64, door: Door, via: Via) -> Vec<String> {
+    let mut servers: Vec<&Server> = servers.iter().collect();
+    servers.sort_by_key(|server| (server.id == leader) != (via == Via::Leader));
+    let addresses = servers.iter().filter_map(|server| server.address_of(door));
+    addresses.cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn target() -> Target {
         let servers = (1..=3).map(|id| Server {
-            id,
-            address: format!("node-{id}:7600"),
-            metrics: None,
-            process: None,
+            http: Some(format!("node-{id}:7603")),
+            ..Server::new(id, format!("node-{id}:7600"))
         });
         Target::new("ratchet", servers.collect(), 2)
     }
 
     #[test]
     fn the_chosen_server_is_asked_first_and_the_others_if_it_fails() {
-        let asked = |via| {
+        let asked = |door, via| {
             let mut target = target();
-            target.choose(Door::Unary, via).expect("there is one");
+            target.choose(door, via).expect("there is one");
             (target.addresses.join(" "), target.follow_leader)
         };
         let leader_first = "node-2:7600 node-1:7600 node-3:7600".to_owned();
-        assert_eq!(asked(Via::Leader), (leader_first, true));
+        assert_eq!(asked(Door::Unary, Via::Leader), (leader_first, true));
         let leader_last = "node-1:7600 node-3:7600 node-2:7600".to_owned();
-        assert_eq!(asked(Via::Follower), (leader_last, false));
+        assert_eq!(asked(Door::Unary, Via::Follower), (leader_last, false));
+        let over_http = "node-2:7603 node-1:7603 node-3:7603".to_owned();
+        assert_eq!(asked(Door::Http, Via::Leader), (over_http, true));
+    }
+
+    #[test]
+    fn a_door_whose_address_is_not_known_is_refused() {
+        let refused = target().choose(Door::Redis, Via::Leader);
+        assert!(refused.is_err());
     }
 }

@@ -64,7 +64,7 @@ fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
 fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
     let dir = TempDir::new().unwrap();
     let few = ["--nodes", "1", "--seconds", "0.5", "--keys", "50", "--json"];
-    for door in ["unary", "stream", "client"] {
+    for door in ["unary", "stream", "client", "http", "redis"] {
         for rate in [&[][..], &["--rate", "500"]] {
             let args = [&few[..], &["--door", door, "--tasks", "8"], rate].concat();
             let report = report(&bench(dir.path(), "run", &args));
@@ -81,6 +81,23 @@ fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
         (99.0..=101.0).contains(&each),
         "{each} numbers in each message"
     );
+}
+
+#[test]
+fn http_is_compared_with_a_server_whose_handler_is_empty() {
+    let dir = TempDir::new().unwrap();
+    let few = ["--nodes", "1", "--seconds", "2", "--rounds", "2", "--json"];
+    let http = ["--door", "http", "--against", "echo"];
+    let report = report(&bench(dir.path(), "run", &[&few[..], &http].concat()));
+    for (side, name) in [("ratchet", "ratchet"), ("against", "echo")] {
+        let side = &report[side];
+        assert_eq!(side["name"], name);
+        assert_eq!(side["errors"], 0, "{report}");
+        assert_eq!(side["rounds"].as_array().unwrap().len(), 2);
+        assert!(side["server_cpu_ns_per_number"].as_f64().unwrap() > 0.0);
+    }
+    assert!(report["ratio_throughput"].as_f64().unwrap() > 0.0);
+    assert!(report["ratio_p99"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
@@ -168,6 +185,8 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
         "client",
     ];
     refused(&echo, "--against-door unary");
+    let redis = ["--nodes", "1", "--door", "redis", "--against", "echo"];
+    refused(&redis, "door redis of echo is not known");
     refused(&["--binary", "/no/such/program"], "/no/such/program");
     let missing = {
         let mut command = command(dir.path(), "run");

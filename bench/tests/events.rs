@@ -165,6 +165,7 @@ fn options_of_events_that_cannot_be_carried_out_are_refused_with_the_reason() {
     refused("handover", &["--at", "5", "--seconds", "6"], "at least 2");
     refused("handover", &["--by", "prayer"], "prayer");
     refused("failover", &["--batch", "10"], "--door stream");
+    refused("failover", &["--door", "http"], "unary, stream or client");
     let missing = ["--against-binary", "/no/such/program"];
     refused("failover", &missing, "/no/such/program");
 }

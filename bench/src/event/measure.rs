@@ -21,7 +21,7 @@ use crate::{
     cluster,
     error::Error,
     load::{Load, Overload},
-    options::ClusterOptions,
+    options::{ClusterOptions, Door},
     output::Printed,
     target::Target,
     warm,
@@ -56,6 +56,12 @@ impl HandoverOptions {
 
 async fn measure(event: Event, options: &EventOptions) -> Result<Printed, Error> {
     let load = options.load.load(Overload::Wait).map_err(Error::config)?;
+    if matches!(options.load.door, Door::Http | Door::Redis) {
+        return Err(Error::config(format!(
+            "--door {}: callers of this door stay with a connection that has failed; use unary, stream or client",
+            options.load.door.name()
+        )));
+    }
     if options.at < PART_MIN || options.seconds < options.at + PART_MIN {
         return Err(Error::config(format!(
             "--at {} --seconds {}: at least {PART_MIN} seconds are needed before the event, and after it",

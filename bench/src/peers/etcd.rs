@@ -1,5 +1,7 @@
 //! etcd: starts one, and puts keys.
 
+use std::process::Command;
+
 use bytes::Bytes;
 use tonic::transport::Channel;
 
@@ -41,11 +43,11 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
             "--log-level=error".to_owned(),
         ];
         let name = format!("etcd node {id}");
+        let mut command = Command::new(&program);
+        let command = command.args(args);
         servers.push(Server {
-            id: id as u64,
-            address: client.to_string(),
-            metrics: None,
-            process: Some(Process::start(directory, &name, &program, &args, false)?),
+            process: Some(Process::start(directory, &name, command, false)?),
+            ..Server::new(id as u64, client.to_string())
         });
     }
     let mut leader = 1;

@@ -7,5 +7,5 @@ mod redis;
 mod tsoracle;
 
 pub use etcd::{Etcd, start as etcd};
-pub use redis::{Redis, start as redis};
+pub use redis::start as redis;
 pub use tsoracle::{TsOracle, start as tsoracle};

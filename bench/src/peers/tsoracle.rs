@@ -1,5 +1,7 @@
 //! tsoracle: starts one, and takes timestamps of its one global sequence.
 
+use std::process::Command;
+
 use tonic::transport::Channel;
 
 use super::{
@@ -46,11 +48,11 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
             args.extend(["--bootstrap".to_owned(), format!("--members={members}")]);
         }
         let name = format!("tsoracle node {}", at + 1);
+        let mut command = Command::new(&program);
+        let command = command.args(args);
         servers.push(Server {
-            id: at as u64 + 1,
-            address: ports[at].to_string(),
-            metrics: None,
-            process: Some(Process::start(directory, &name, &program, &args, false)?),
+            process: Some(Process::start(directory, &name, command, false)?),
+            ..Server::new(at as u64 + 1, ports[at].to_string())
         });
     }
     let leader = {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::{
     options::{Against, RunOptions},
     plot,
-    report::{Report, Side},
-    round::{self, RoundResult},
+    report::Report,
 };
 use crate::{
     child::Directory,
@@ -16,6 +15,8 @@ use crate::{
     options::{ClusterOptions, Door, Fence, Via},
     output::Printed,
     peers,
+    round::{self, RoundResult},
+    sides::{Side, Sides},
     target::Target,
     warm,
 };
@@ -38,8 +39,8 @@ impl RunOptions {
         let rounds = self.rounds.unwrap_or(if theirs.is_some() { 5 } else { 1 });
         let sides = 1 + u32::from(theirs.is_some());
         let slice = Duration::from_secs_f64(self.seconds / f64::from(rounds * sides));
-        let mut sides = vec![Side::new(&ours)];
-        sides.extend(theirs.as_ref().map(Side::new));
+        let mut sides = vec![Side::new(ours.name)];
+        sides.extend(theirs.as_ref().map(|theirs| Side::new(theirs.name)));
         let targets: Vec<&Target> = [&ours].into_iter().chain(&theirs).collect();
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..targets.len()).collect();
@@ -47,12 +48,12 @@ impl RunOptions {
             order.rotate_left(round as usize % targets.len());
             for side in order {
                 let target = targets[side];
-                let tell = |so_far: &RoundResult| progress(round, rounds, target, so_far);
+                let tell = |so_far: &RoundResult| round::tell(round, rounds, target.name, so_far);
                 let measured = round::drive(target, &load, slice, tell).await?;
-                sides[side].add(measured);
+                sides[side].rounds.push(measured);
             }
         }
-        let report = Report::new(&self, sides);
+        let report = Report::new(&self, Sides(sides));
         if let Some(path) = &self.plot {
             plot::write(path, &report)?;
         }
@@ -128,21 +129,5 @@ impl RunOptions {
             Against::Redis | Against::Etcd | Against::TsOracle | Against::Quorum => {}
         }
         Ok(Some(target))
-    }
-}
-
-/// Prints the result of a round so far, if standard error is a terminal.
-fn progress(round: u32, rounds: u32, target: &Target, result: &RoundResult) {
-    use std::io::IsTerminal;
-    if std::io::stderr().is_terminal() {
-        eprintln!(
-            "round {}/{rounds}  {:>8}  {:>5.1} s  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
-            round + 1,
-            target.name,
-            result.elapsed.as_secs_f64(),
-            result.numbers_per_second(),
-            Duration::from_nanos(result.latencies.value_at_quantile(0.5)),
-            Duration::from_nanos(result.latencies.value_at_quantile(0.99)),
-        );
     }
 }

@@ -4,6 +4,5 @@ mod measure;
 mod options;
 mod plot;
 mod report;
-mod round;
 
 pub use options::RunOptions;

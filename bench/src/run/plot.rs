@@ -32,7 +32,7 @@ const COLOURS: [[RGBColor; 4]; 2] = [
 /// # Errors
 /// If the file cannot be written.
 pub fn write(path: &Path, report: &Report) -> Result<(), Error> {
-    let sides = || report.sides.iter();
+    let sides = || report.sides.0.iter();
     let longest = sides().map(|side| side.ticks().count()).max().unwrap_or(1);
     let highest = sides()
         .flat_map(|side| side.ticks())
@@ -40,7 +40,7 @@ pub fn write(path: &Path, report: &Report) -> Result<(), Error> {
         .max();
     let millis_max = (highest.unwrap_or(1) as f64 / 1e6).max(1.0) * 1.5;
     // The maxima of two sides would hide everything else.
-    let shown = if report.sides.len() > 1 { 3 } else { 4 };
+    let shown = if report.sides.0.len() > 1 { 3 } else { 4 };
     let mut lines = Vec::new();
     for (side, colours) in sides().zip(COLOURS) {
         for ((quantile, name), colour) in QUANTILES.into_iter().zip(colours).take(shown) {

@@ -1,6 +1,9 @@
 //! One round: drives a target with a load, and measures.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
 
 use hdrhistogram::Histogram;
 
@@ -32,6 +35,20 @@ impl RoundResult {
     /// The throughput, in numbers a second.
     pub fn numbers_per_second(&self) -> f64 {
         self.numbers as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Prints the result of a round so far, if standard error is a terminal.
+pub fn tell(round: u32, rounds: u32, name: &str, result: &RoundResult) {
+    if std::io::stderr().is_terminal() {
+        eprintln!(
+            "round {}/{rounds}  {name:>8}  {:>5.1} s  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
+            round + 1,
+            result.elapsed.as_secs_f64(),
+            result.numbers_per_second(),
+            Duration::from_nanos(result.latencies.value_at_quantile(0.5)),
+            Duration::from_nanos(result.latencies.value_at_quantile(0.99)),
+        );
     }
 }
 
