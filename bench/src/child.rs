@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    param::page_size,
+    process::{Pid, Signal, kill_process},
+};
 
 use crate::error::Error;
 
@@ -213,6 +216,13 @@ pub fn free_ports(count: usize) -> Result<Vec<SocketAddr>, Error> {
         (0..count).map(|_| TcpListener::bind((ip, 0))).collect();
     let addresses = bound.and_then(|all| all.iter().map(TcpListener::local_addr).collect());
     addresses.map_err(|error| Error::other(format!("no free port: {error}")))
+}
+
+/// How much memory of a process is in RAM, in bytes; `None` if the process has ended.
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
 }
 
 /// The CPU time of all threads of a process so far, in nanoseconds; `None` if the process has ended.

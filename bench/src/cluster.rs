@@ -85,6 +85,7 @@ pub async fn start(
             .arg(format!("--metrics-listen={metrics}"))
             .arg(format!("--peers={}", founders.join(",")))
             .arg(format!("--fence={}", options.fence.name()))
+            .args(&options.further)
             .env_remove("RATCHET_CONFIG")
             // An older build does not know a flag for these.
             .env("RATCHET_HTTP_LISTEN", http)

@@ -11,9 +11,11 @@ mod connection;
 mod echo;
 mod error;
 mod event;
+mod files;
 mod format;
 mod http;
 mod http_connection;
+mod idle;
 mod load;
 mod options;
 mod output;
@@ -33,6 +35,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use event::{FailoverOptions, HandoverOptions};
+use idle::IdleOptions;
 use run::RunOptions;
 
 #[derive(Debug, Parser)]
@@ -50,6 +53,8 @@ enum Command {
     Failover(Box<FailoverOptions>),
     /// Have the leader hand over under load, and measure the same
     Handover(Box<HandoverOptions>),
+    /// Open idle connections, and measure what they cost the leader and its other callers
+    Idle(Box<IdleOptions>),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
     Echo,
@@ -68,6 +73,10 @@ async fn main() -> ExitCode {
         }
         Command::Handover(options) => {
             let json = options.options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Idle(options) => {
+            let json = options.json;
             (json, output::print(json, options.run()).await)
         }
         Command::Echo => (false, echo::serve().await),

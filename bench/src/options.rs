@@ -174,6 +174,9 @@ pub struct ClusterOptions {
     /// The node's program, for started clusters [default: `ratchet` in the directory of this program]
     #[arg(long)]
     pub binary: Option<PathBuf>,
+    /// Further arguments of the nodes, which a subcommand needs.
+    #[arg(skip)]
+    pub further: Vec<String>,
 }
 
 impl ClusterOptions {

@@ -40,6 +40,18 @@ impl Redis {
         number.ok_or(line)
     }
 
+    /// PING.
+    ///
+    /// # Errors
+    /// The text of the failure, or what the server answered instead of PONG.
+    pub async fn ping(&mut self) -> Result<(), String> {
+        let line = self.ask("*1\r\n$4\r\nPING\r\n").await?;
+        match line.as_str() {
+            "+PONG\r\n" => Ok(()),
+            _ => Err(format!("PING was answered with {line:?}")),
+        }
+    }
+
     /// Sends a command that is answered in one line.
     async fn ask(&mut self, command: &str) -> Result<String, String> {
         let mut line = String::new();

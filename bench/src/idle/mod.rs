@@ -1,0 +1,9 @@
+//! `ratchet-bench idle`: what idle connections cost: the leader's memory and CPU time, and the latency of other callers.
+
+mod connections;
+mod leader;
+mod measure;
+mod options;
+mod report;
+
+pub use options::IdleOptions;
