@@ -82,9 +82,10 @@ fn describe(op: &Op) -> String {
     };
     let returned = op.returned_ns.map_or("never".to_owned(), at);
     format!(
-        "  process {} at node {}: invoked {}, returned {returned}: {what}",
+        "  process {} at node {} through {}: invoked {}, returned {returned}: {what}",
         op.process,
         op.node,
+        op.interface.name(),
         at(op.invoked_ns)
     )
 }

@@ -197,15 +197,22 @@ pub fn status_of(error: &ratchet_client::Error) -> Status {
     Status::new(code, error.to_string())
 }
 
+/// The codes of calls that were not acted upon, and their names in texts.
+pub const REFUSALS: [(Code, &str); 4] = [
+    (Code::InvalidArgument, "INVALID_ARGUMENT"),
+    (Code::NotFound, "NOT_FOUND"),
+    (Code::OutOfRange, "OUT_OF_RANGE"),
+    (Code::Unimplemented, "UNIMPLEMENTED"),
+];
+
 /// Whether a call that failed so may have burnt numbers.
 pub fn outcome(status: &Status) -> Outcome {
-    // A refused connection carried no request; a refused argument was not acted upon.
-    let refused = status.code() == Code::Unavailable && status.message().contains("connect error");
-    match status.code() {
-        Code::InvalidArgument | Code::NotFound | Code::OutOfRange | Code::Unimplemented => {
-            Outcome::Fail
-        }
-        _ if refused => Outcome::Fail,
-        _ => Outcome::Info,
+    let code = status.code();
+    // A refused connection carried no request.
+    let unsent = code == Code::Unavailable && status.message().contains("connect error");
+    if unsent || REFUSALS.iter().any(|(refusal, _)| *refusal == code) {
+        Outcome::Fail
+    } else {
+        Outcome::Info
     }
 }

@@ -58,12 +58,13 @@ pub fn edn(history: &History, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "{{:index {index}, :time {}, :process {}, :type :{}, :f :{function}, :value [{:?} \
-             {value}], :node {}{}}}",
+             {value}], :node {}, :interface :{}{}}}",
             event.at,
             op.process,
             kind(event),
             op.key,
             op.node,
+            op.interface.name(),
             if event.returned && !op.note.is_empty() {
                 format!(", :error {:?}", op.note)
             } else {
@@ -85,6 +86,7 @@ pub fn json(history: &History, out: &mut impl Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Interface;
 
     #[test]
     fn an_operation_becomes_two_events_and_an_unanswered_one_says_why() {
@@ -98,6 +100,7 @@ mod tests {
             first: 5,
             last: 6,
             node: 1,
+            interface: Interface::Http,
             note: note.to_owned(),
         };
         let ops = vec![op(Outcome::Ok, ""), op(Outcome::Info, "a \"gap\"")];
@@ -108,7 +111,8 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert_eq!(
             lines[2],
-            "{:index 2, :time 20, :process 3, :type :ok, :f :next, :value [\"own/1\" [5 6]], :node 1}"
+            "{:index 2, :time 20, :process 3, :type :ok, :f :next, :value [\"own/1\" [5 6]], :node 1, \
+             :interface :http}"
         );
         assert!(lines[3].contains(":type :info") && lines[3].contains("a \\\"gap\\\""));
     }

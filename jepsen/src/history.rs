@@ -3,7 +3,7 @@
 //! Invariant: an operation's times come from one monotonic clock, and a process never has two
 //! operations under way. A process whose operation has an unknown outcome retires.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,35 @@ pub enum Outcome {
     Info,
 }
 
+/// Through what a caller asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interface {
+    /// gRPC: a call for each number or range.
+    Unary,
+    /// gRPC: a stream, with messages for several keys.
+    Stream,
+    /// The product's own client, which may try many times on the way.
+    ProductClient,
+    /// HTTP: a request for each number or range.
+    Http,
+    /// The protocol of Redis clients: pipelines for several keys.
+    Resp,
+}
+
+impl Interface {
+    /// Its name in histories and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interface::Unary => "unary",
+            Interface::Stream => "stream",
+            Interface::ProductClient => "product-client",
+            Interface::Http => "http",
+            Interface::Resp => "resp",
+        }
+    }
+}
+
 /// One operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
@@ -58,6 +87,8 @@ pub struct Op {
     pub last: u64,
     /// The node that was asked.
     pub node: u64,
+    /// Through what it was asked.
+    pub interface: Interface,
     /// The text of the error; empty for an answer.
     pub note: String,
 }
@@ -91,6 +122,15 @@ impl History {
     pub fn keys(&self) -> usize {
         let keys: HashSet<&str> = self.answered().map(|op| op.key.as_str()).collect();
         keys.len()
+    }
+
+    /// How many operations were answered through each interface that was used.
+    pub fn answered_through(&self) -> BTreeMap<Interface, u64> {
+        let mut answered = BTreeMap::new();
+        for op in &self.ops {
+            *answered.entry(op.interface).or_default() += u64::from(op.is_ok());
+        }
+        answered
     }
 
     /// The answered operations.

@@ -1,7 +1,7 @@
 //! Proves Ratchet's promise from outside: real processes under faults, recorded histories, and a checker.
 //!
 //! A run goes through these modules: [`run`] starts a [`cluster`] on a [`network`] and [`disk`]s of its own;
-//! a [`workload`] asks for numbers while a [`nemesis`] injects faults; [`verdict`] decides on the
+//! a [`workload`] asks for numbers through all [`doors`] of the nodes while a [`nemesis`] injects faults; [`verdict`] decides on the
 //! [`history`]; [`report`] shows the run, and [`export`] writes the history for other checkers.
 //!
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
@@ -11,6 +11,7 @@ pub mod client;
 pub mod clock;
 pub mod cluster;
 pub mod disk;
+pub mod doors;
 pub mod export;
 pub mod final_reads;
 pub mod gaps;

@@ -10,7 +10,7 @@ use crate::{
     history::Action,
     proto::CreateNamespaceRequest,
     slow_reader,
-    target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
+    target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
 /// How long a cluster may take to start.
@@ -26,6 +26,7 @@ pub async fn create(client: &mut Client, product: Product, step: u64) -> io::Res
     let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
         name: name.to_owned(),
         step: Some(step),
+        increment: Some(INCREMENT),
         section_size: Some(section_size),
         ..CreateNamespaceRequest::default()
     });

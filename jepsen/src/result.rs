@@ -1,12 +1,12 @@
 //! What a run was asked for, and what came of it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Serialize;
 
 use crate::{
     cluster::ClusterConfig,
-    history::{History, Op, Outcome, longest_silence},
+    history::{History, Interface, Op, Outcome, longest_silence},
     monitor::Leadership,
     nemesis::{Fault, Nemesis},
     verdict::{Criteria, Verdict},
@@ -69,6 +69,8 @@ pub struct Summary {
     pub verdict: String,
     /// Operations that were answered.
     pub answered: u64,
+    /// How many of them went through each interface that was used.
+    pub answered_through: BTreeMap<Interface, u64>,
     /// The keys of those operations.
     pub keys: usize,
     /// Operations that certainly did not happen.
@@ -109,6 +111,7 @@ impl Summary {
             nemesis: format!("{:?}", options.nemesis),
             verdict: verdict.kind().word().to_owned(),
             answered: count(Outcome::Ok),
+            answered_through: history.answered_through(),
             keys: history.keys(),
             failed: count(Outcome::Fail),
             unknown: count(Outcome::Info),
@@ -120,6 +123,13 @@ impl Summary {
             longest_outage_ms: longest_outage_ns(history) / 1_000_000,
             caught_after_s,
         }
+    }
+
+    /// How many operations were answered through each interface, as a text.
+    pub fn answered_through(&self) -> String {
+        let interfaces = self.answered_through.iter();
+        let counts = interfaces.map(|(interface, count)| format!("{} {count}", interface.name()));
+        Vec::from_iter(counts).join(", ")
     }
 }
 

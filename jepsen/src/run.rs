@@ -148,6 +148,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     let config = WorkloadConfig {
         workload: options.workload,
         keys: options.keys,
+        interfaces: options.cluster.product.interfaces(),
         per_second_max: options.ops_max / options.seconds.max(1),
         seed: options.cluster.seed,
     };

@@ -9,6 +9,9 @@ pub const SHARED: &str = "shared";
 /// How many ids share a section of [`SHARED`].
 pub const SHARED_SECTION_SIZE: u64 = 50;
 
+/// The distance between two neighbouring numbers of a key, in both namespaces.
+pub const INCREMENT: u64 = 1;
+
 /// A key in its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {

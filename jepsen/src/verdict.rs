@@ -17,6 +17,7 @@ use crate::{
     gaps::{self, GapBound, UncleanChanges},
     history::{Action, History, Op},
     nemesis::{Fault, Nemesis},
+    target::INCREMENT,
 };
 
 #[cfg(test)]
@@ -188,7 +189,7 @@ impl Criteria {
 
 fn forbidden_gaps(history: &History, criteria: &Criteria) -> Vec<String> {
     let bound = GapBound {
-        increment: 1,
+        increment: INCREMENT,
         step: criteria.step,
         unclean_changes: criteria.unclean_changes.clone(),
         fence_skips: criteria.fence_skips,
@@ -266,6 +267,12 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
         let mut of_kind = faults.iter().filter(|fault| fault.nemesis == nemesis);
         if !of_kind.any(|fault| fault.took_effect) {
             missing.push(format!("{nemesis:?} never took effect"));
+        }
+    }
+    for (interface, answered) in history.answered_through() {
+        if answered == 0 {
+            let name = interface.name();
+            missing.push(format!("no operation through {name} was answered"));
         }
     }
     let allocated = history

@@ -12,7 +12,7 @@ use std::{
 
 use ratchet_jepsen::{
     checker::check_order,
-    history::{Action, Outcome},
+    history::{Action, Interface, Outcome},
 };
 use tokio::task::JoinSet;
 
@@ -57,6 +57,7 @@ impl History {
             first: op.first,
             last: op.last,
             node: 0,
+            interface: Interface::Unary,
             note: String::new(),
         });
         let history = ratchet_jepsen::history::History {

@@ -20,7 +20,7 @@ use ratchet::{
     },
     sequence::OwnedKey,
 };
-use ratchet_jepsen::history::{Action, History, Op, Outcome};
+use ratchet_jepsen::history::{Action, History, Interface, Op, Outcome};
 use tonic::Status;
 
 use crate::{
@@ -103,6 +103,7 @@ impl Client {
             first: 0,
             last: 0,
             node,
+            interface: Interface::Unary,
             note: String::new(),
         };
         match answer {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
-use crate::history::Outcome;
+use crate::history::{Interface, Outcome};
 
 fn op(action: Action, first: u64, last: u64, invoked: u64, returned: u64) -> Op {
     Op {
@@ -15,6 +15,7 @@ fn op(action: Action, first: u64, last: u64, invoked: u64, returned: u64) -> Op 
         first,
         last,
         node: 1,
+        interface: Interface::Unary,
         note: String::new(),
     }
 }

@@ -102,7 +102,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
     };
     println!(
         "{}\n{} answered for {} keys, {} unknown, {} leader changes, at most {} unclean, {} faults of which \
-         {} took effect, longest outage {} ms\nreport: {}",
+         {} took effect, longest outage {} ms\nanswered through {}\nreport: {}",
         run.verdict,
         run.summary.answered,
         run.summary.keys,
@@ -112,6 +112,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
         run.summary.faults,
         run.summary.took_effect,
         run.summary.longest_outage_ms,
+        run.summary.answered_through(),
         run.options.out.join("report.html").display(),
     );
     run.verdict.kind().into()

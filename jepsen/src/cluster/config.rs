@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::network::Port;
+use crate::{history::Interface, network::Port};
 
 /// What is under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -13,6 +13,23 @@ pub enum Product {
     Ratchet,
     /// The reference service that broadcasts and takes the maximum.
     MaxWins,
+}
+
+impl Product {
+    /// Through what it can be asked.
+    pub fn interfaces(self) -> &'static [Interface] {
+        match self {
+            Product::Ratchet => &[
+                Interface::Unary,
+                Interface::Stream,
+                Interface::ProductClient,
+                Interface::Http,
+                Interface::Resp,
+            ],
+            // It answers gRPC calls only.
+            Product::MaxWins => &[Interface::Unary],
+        }
+    }
 }
 
 /// The fence that the nodes use.

@@ -2,8 +2,10 @@
 //! allows.
 
 mod config;
+mod ports;
 mod process;
 mod processes;
 
 pub use config::{ClusterConfig, Fence, Product};
-pub use processes::{Cluster, METRICS_PORT};
+pub use ports::{HTTP_PORT, METRICS_PORT, RESP_PORT};
+pub use processes::Cluster;

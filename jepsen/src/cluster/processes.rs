@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     config::{ClusterConfig, Fence, Product},
+    ports::{CLIENT_PORT, HTTP_PORT, METRICS_PORT, PEER_PORT, RESP_PORT},
     process::Process,
 };
 use crate::{
@@ -21,13 +22,8 @@ use crate::{
     network::{self, Network, Port},
 };
 
-const CLIENT_PORT: u16 = 7_600;
-const PEER_PORT: u16 = 7_601;
-
 /// What a node's log says of any panic.
 const PANICKED: &str = " panicked";
-/// The port of a node's metrics, at the address where it answers callers.
-pub const METRICS_PORT: u16 = 7_602;
 
 /// One node.
 pub struct Node {
@@ -163,7 +159,7 @@ impl Cluster {
 
     fn ratchet_arguments(&self, id: Port) -> Vec<String> {
         let node = &self.nodes[&id];
-        let metrics = SocketAddr::from((self.host(id), METRICS_PORT));
+        let at = |port| SocketAddr::from((self.host(id), port));
         let fence = match self.config.fence {
             Fence::Lease => "lease",
             Fence::Quorum => "quorum",
@@ -179,9 +175,9 @@ impl Cluster {
             format!("--node-id={id}"),
             format!("--listen={}", self.address(id)),
             format!("--peer-listen={}", self.peer_address(id)),
-            format!("--metrics-listen={metrics}"),
-            "--http-listen=off".to_owned(),
-            "--resp-listen=off".to_owned(),
+            format!("--metrics-listen={}", at(METRICS_PORT)),
+            format!("--http-listen={}", at(HTTP_PORT)),
+            format!("--resp-listen={}", at(RESP_PORT)),
             format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),
             format!("--log-keep-bytes={}", self.config.log_keep_bytes),

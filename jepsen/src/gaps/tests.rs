@@ -1,7 +1,7 @@
 use expect_test::expect;
 
 use super::*;
-use crate::history::Outcome;
+use crate::history::{Interface, Outcome};
 
 fn next(first: u64, last: u64, took_ns: u64, outcome: Outcome) -> Op {
     Op {
@@ -16,6 +16,7 @@ fn next(first: u64, last: u64, took_ns: u64, outcome: Outcome) -> Op {
         first,
         last,
         node: 1,
+        interface: Interface::Unary,
         note: String::new(),
     }
 }

@@ -75,6 +75,7 @@ fn figures(run: &Run) -> String {
             "operations answered, and their keys",
             format!("{}, {}", summary.answered, summary.keys),
         ),
+        ("of those, through", summary.answered_through()),
         ("of unknown outcome", summary.unknown.to_string()),
         ("certainly not done", summary.failed.to_string()),
         ("leader changes seen", summary.leader_changes.to_string()),

@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::history::Outcome;
+use crate::history::{Interface, Outcome};
 
 fn next(key: &str, first: u64, last: u64, invoked_ns: u64, outcome: Outcome) -> Op {
     Op {
@@ -16,6 +16,7 @@ fn next(key: &str, first: u64, last: u64, invoked_ns: u64, outcome: Outcome) -> 
         first,
         last,
         node: 2,
+        interface: Interface::Unary,
         note: String::new(),
     }
 }
@@ -100,6 +101,21 @@ fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
             - the final read of own/1 at node 2 failed: Unavailable: no leader
             - key own/1: 24 numbers were skipped; the promise allows 10 (step 10 for each unclean leader change in between, at most 0 numbers whose fence failed, and what failed calls may have burnt)
             - kill -9 of node 1: node 1 did not come back"#]],
+    );
+}
+
+#[test]
+fn a_run_in_which_one_of_the_interfaces_was_never_answered_is_unknown() {
+    let mut unanswered = next("own/1", 0, 0, 20, Outcome::Info);
+    unanswered.interface = Interface::Http;
+    let ops = vec![next("own/1", 1, 5, 0, Outcome::Ok), unanswered];
+    check(
+        ops,
+        &[fault(true, None)],
+        &[],
+        expect![[r#"
+            unknown
+            - no operation through http was answered"#]],
     );
 }
 

@@ -1,10 +1,14 @@
-//! What callers ask for: which keys, how many numbers, through which nodes.
+//! What callers ask for: which keys, how many numbers, through which doors of which nodes.
 
+mod caller;
 mod callers;
+mod config;
 mod kinds;
 mod product_client;
 mod recorded;
 
-pub use callers::{Callers, PRODUCT_CLIENT_NODE, WorkloadConfig};
+pub use caller::PRODUCT_CLIENT_NODE;
+pub use callers::Callers;
+pub use config::WorkloadConfig;
 pub use kinds::Workload;
 pub use recorded::ask;

@@ -1,15 +1,14 @@
 //! Calls that are recorded in the history.
 
-use tonic::Status;
-
 use crate::{
-    client::{self, Answer, Client},
-    history::{Action, Op, Outcome},
+    client::{Answer, Client},
+    doors::Failure,
+    history::{Action, Interface, Op, Outcome},
     record::Recorder,
     target::Target,
 };
 
-/// Makes one call and records it.
+/// Makes one call over gRPC and records it.
 pub async fn ask(
     recorder: &Recorder,
     client: &mut Client,
@@ -21,12 +20,13 @@ pub async fn ask(
     let invocation = Invocation {
         invoked_ns: recorder.now(),
         node,
+        interface: Interface::Unary,
         process,
         target,
         action,
     };
     let answer = client.ask(target, action).await;
-    invocation.complete(recorder, answer)
+    invocation.complete(recorder, answer.map_err(Failure::from))
 }
 
 /// An operation that has begun.
@@ -35,6 +35,8 @@ pub struct Invocation<'a> {
     pub invoked_ns: u64,
     /// The node that is asked.
     pub node: u64,
+    /// Through what it is asked.
+    pub interface: Interface,
     /// The process that asks.
     pub process: u64,
     /// The key.
@@ -45,14 +47,11 @@ pub struct Invocation<'a> {
 
 impl Invocation<'_> {
     /// Records how the operation ended.
-    pub fn complete(self, recorder: &Recorder, answer: Result<Answer, Status>) -> Outcome {
+    pub fn complete(self, recorder: &Recorder, answer: Result<Answer, Failure>) -> Outcome {
         let returned_ns = Some(recorder.now());
         let (outcome, (first, last), note) = match answer {
             Ok(answer) => (Outcome::Ok, answer, String::new()),
-            Err(status) => {
-                let note = format!("{:?}: {}", status.code(), status.message());
-                (client::outcome(&status), (0, 0), note)
-            }
+            Err(failure) => (failure.outcome, (0, 0), failure.note),
         };
         recorder.push(Op {
             process: self.process,
@@ -64,6 +63,7 @@ impl Invocation<'_> {
             first,
             last,
             node: self.node,
+            interface: self.interface,
             note,
         });
         outcome

@@ -1,0 +1,80 @@
+//! One caller's way to one node.
+
+use std::net::SocketAddr;
+
+use super::{failure::Failure, http::HttpDoor, resp::RespDoor};
+use crate::{
+    client::{Answer, Client},
+    cluster::{HTTP_PORT, RESP_PORT},
+    history::{Action, Interface},
+    target::Target,
+};
+
+/// One caller's way to one node. It connects at the first call, and again after the connection broke.
+pub enum Door {
+    /// gRPC: one key is asked for by a call, several by a message on a stream.
+    Grpc(Box<Client>),
+    /// HTTP: a request for each key, one after the other.
+    Http(HttpDoor),
+    /// The protocol of Redis clients: a pipeline with a command for each key.
+    Resp(RespDoor),
+}
+
+impl Door {
+    /// The door that an interface uses. `address` is where the node answers gRPC.
+    pub fn new(interface: Interface, address: SocketAddr) -> Door {
+        let at = |port| SocketAddr::new(address.ip(), port);
+        match interface {
+            Interface::Unary | Interface::Stream | Interface::ProductClient => {
+                Door::Grpc(Box::new(Client::new(address)))
+            }
+            Interface::Http => Door::Http(HttpDoor::new(at(HTTP_PORT))),
+            Interface::Resp => Door::Resp(RespDoor::new(at(RESP_PORT))),
+        }
+    }
+
+    /// Asks once for each key, all of one namespace. Returns what each of them got.
+    pub async fn ask(
+        &mut self,
+        targets: &[Target],
+        action: Action,
+    ) -> Vec<Result<Answer, Failure>> {
+        match (self, targets, action) {
+            (Door::Grpc(client), [target], _) => {
+                vec![client.ask(target, action).await.map_err(Failure::from)]
+            }
+            (Door::Grpc(client), _, Action::Next { count }) => {
+                ask_on_stream(client, targets, count).await
+            }
+            (Door::Grpc(_), _, Action::Current | Action::Raise { .. }) => {
+                let refused = Failure::refused("a stream takes numbers, and nothing else");
+                vec![Err(refused); targets.len()]
+            }
+            (Door::Http(http), _, _) => {
+                let mut answers = Vec::with_capacity(targets.len());
+                for target in targets {
+                    answers.push(http.ask(target, action).await);
+                }
+                answers
+            }
+            (Door::Resp(resp), _, _) => resp.ask(targets, action).await,
+        }
+    }
+}
+
+async fn ask_on_stream(
+    client: &mut Client,
+    targets: &[Target],
+    count: u64,
+) -> Vec<Result<Answer, Failure>> {
+    let counts = vec![count; targets.len()];
+    match client.ask_many(targets, &counts).await {
+        Ok(answers) => {
+            let missing = || Failure::unknown("no number for the key");
+            let places = 0..targets.len();
+            let answers = places.map(|place| answers.get(place).copied().ok_or_else(missing));
+            answers.collect()
+        }
+        Err(status) => vec![Err(Failure::from(status)); targets.len()],
+    }
+}

@@ -1,0 +1,171 @@
+//! HTTP/1.1 with JSON, over one connection.
+
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Bytes,
+    client::conn::http1::{self, SendRequest},
+    header,
+};
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{failure::Failure, tcp::connect};
+use crate::{
+    client::{self, Answer, DEADLINE},
+    history::Action,
+    target::Target,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How long the node may take, in milliseconds.
+const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
+
+/// A caller's connection to the HTTP port of a node.
+pub struct HttpDoor {
+    address: SocketAddr,
+    connection: Option<Connection>,
+}
+
+/// A connection without a request under way.
+struct Connection {
+    requests: SendRequest<Empty<Bytes>>,
+    /// Moves the bytes. It ends with the connection.
+    _driver: JoinSet<()>,
+}
+
+/// What a node says of numbers that it handed out.
+#[derive(Deserialize)]
+struct Range {
+    first: String,
+    last: String,
+}
+
+/// What a node says of the last number that was handed out.
+#[derive(Deserialize)]
+struct Last {
+    last: Option<String>,
+}
+
+/// What a node says of a request that failed.
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    detail: String,
+}
+
+impl HttpDoor {
+    /// Connects at the first request.
+    pub fn new(address: SocketAddr) -> HttpDoor {
+        HttpDoor {
+            address,
+            connection: None,
+        }
+    }
+
+    /// Asks once.
+    ///
+    /// # Errors
+    /// The node's, or the connection's.
+    pub async fn ask(&mut self, target: &Target, action: Action) -> Result<Answer, Failure> {
+        let Target { namespace, id } = target;
+        let key = format!("/v1/namespaces/{namespace}/keys/{id}");
+        let (method, path) = match action {
+            Action::Next { count } => (Method::POST, format!("{key}:next?count={count}")),
+            Action::Current => (Method::GET, key),
+            Action::Raise { .. } => {
+                return Err(Failure::refused("no part of the API raises floors"));
+            }
+        };
+        // A connection that fails meanwhile is not kept: what it still answers would be taken for the answer to
+        // something else.
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.requests.is_closed() => connection,
+            Some(_) | None => Connection::open(self.address).await?,
+        };
+        let exchange = timeout(DEADLINE, connection.exchange(self.address, method, &path));
+        let in_time = exchange.await;
+        let (status, body) =
+            in_time.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")))?;
+        self.connection = Some(connection);
+        judge(action, status, &body)
+    }
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Result<Connection, Failure> {
+        let stream = TokioIo::new(connect(address).await?);
+        let opened = http1::handshake(stream).await;
+        let (requests, connection) =
+            opened.map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // The request that is under way says how the connection ended.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            requests,
+            _driver: driver,
+        })
+    }
+
+    /// Sends a request, and reads the whole answer.
+    async fn exchange(
+        &mut self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, address.to_string())
+            .header(TIMEOUT_HEADER, DEADLINE.as_millis().to_string())
+            .body(Empty::new())
+            .map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
+        let ready = self.requests.ready().await;
+        ready.map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
+        let broke = |error: hyper::Error| Failure::unknown(format!("the connection: {error}"));
+        let answer = self.requests.send_request(request).await.map_err(broke)?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map_err(broke)?;
+        Ok((status, body.to_bytes()))
+    }
+}
+
+/// What an answer means.
+fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<Answer, Failure> {
+    if status != StatusCode::OK {
+        let problem: Problem = read(status, body)?;
+        let note = format!("{}: {}", problem.code, problem.detail);
+        let refusals = client::REFUSALS.map(|(_, name)| name);
+        return Err(if refusals.contains(&problem.code.as_str()) {
+            Failure::refused(note)
+        } else {
+            Failure::unknown(note)
+        });
+    }
+    let number = |text: &str| {
+        let number = text.parse::<u64>();
+        number.map_err(|_| Failure::unknown(format!("{text:?} is no number")))
+    };
+    if let Action::Next { .. } = action {
+        let range: Range = read(status, body)?;
+        return Ok((number(&range.first)?, number(&range.last)?));
+    }
+    let last: Last = read(status, body)?;
+    let last = last.last.map_or(Ok(0), |last| number(&last))?;
+    Ok((last, last))
+}
+
+fn read<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let body = String::from_utf8_lossy(body);
+        Failure::unknown(format!("{status} with the body {body:?}: {error}"))
+    })
+}

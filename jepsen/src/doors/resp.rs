@@ -1,0 +1,156 @@
+//! The protocol of Redis clients (RESP2), over one connection.
+
+use std::{io, net::SocketAddr};
+
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{failure::Failure, tcp::connect};
+use crate::{
+    client::{Answer, DEADLINE},
+    history::Action,
+    target::{INCREMENT, Target},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A number as a text has at most so many bytes.
+const NUMBER_BYTES_MAX: usize = 20;
+
+/// A caller's connection to the port for Redis clients of a node.
+pub struct RespDoor {
+    address: SocketAddr,
+    connection: Option<BufStream<TcpStream>>,
+}
+
+/// One reply, of the kinds that the commands here get.
+#[derive(Debug, PartialEq, Eq)]
+enum Reply {
+    Number(u64),
+    Nothing,
+    Error(String),
+}
+
+impl RespDoor {
+    /// Connects at the first command.
+    pub fn new(address: SocketAddr) -> RespDoor {
+        RespDoor {
+            address,
+            connection: None,
+        }
+    }
+
+    /// Asks once for each key, in one pipeline. Returns what each of them got. What was not answered before the
+    /// connection failed has an unknown outcome.
+    pub async fn ask(
+        &mut self,
+        targets: &[Target],
+        action: Action,
+    ) -> Vec<Result<Answer, Failure>> {
+        let mut answers = Vec::with_capacity(targets.len());
+        if let Err(failure) = self.pipeline(targets, action, &mut answers).await {
+            // What the connection still answers would be taken for the answer to something else.
+            self.connection = None;
+            answers.resize(targets.len(), Err(failure));
+        }
+        answers
+    }
+
+    /// Adds to `answers` what is read.
+    async fn pipeline(
+        &mut self,
+        targets: &[Target],
+        action: Action,
+        answers: &mut Vec<Result<Answer, Failure>>,
+    ) -> Result<(), Failure> {
+        let mut commands = Vec::new();
+        for target in targets {
+            write_command(&mut commands, target, action)?;
+        }
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => none.insert(BufStream::new(connect(self.address).await?)),
+        };
+        let exchange = async {
+            connection.write_all(&commands).await?;
+            connection.flush().await?;
+            for _ in targets {
+                answers.push(judge(action, read_reply(connection).await?));
+            }
+            Ok(())
+        };
+        let in_time = timeout(DEADLINE, exchange).await;
+        let exchanged = in_time.map_err(|_| Failure::unknown("no answer in time"))?;
+        exchanged.map_err(|error: io::Error| Failure::unknown(format!("the connection: {error}")))
+    }
+}
+
+/// Adds a command to a pipeline.
+fn write_command(pipeline: &mut Vec<u8>, target: &Target, action: Action) -> Result<(), Failure> {
+    let key = format!("{}:{}", target.namespace, target.id);
+    let words = match action {
+        Action::Next { count } => vec!["INCRBY".to_owned(), key, count.to_string()],
+        Action::Current => vec!["GET".to_owned(), key],
+        Action::Raise { .. } => return Err(Failure::refused("no part of the API raises floors")),
+    };
+    pipeline.extend(format!("*{}\r\n", words.len()).into_bytes());
+    for word in words {
+        pipeline.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
+    }
+    Ok(())
+}
+
+/// What a reply means.
+fn judge(action: Action, reply: Reply) -> Result<Answer, Failure> {
+    match (action, reply) {
+        // The reply is the last number. A range that would begin below 1 is one that the checker refuses.
+        (Action::Next { count }, Reply::Number(last)) => {
+            let distance = count.saturating_sub(1).saturating_mul(INCREMENT);
+            Ok((last.saturating_sub(distance), last))
+        }
+        (Action::Current | Action::Raise { .. }, Reply::Number(last)) => Ok((last, last)),
+        (Action::Current | Action::Raise { .. }, Reply::Nothing) => Ok((0, 0)),
+        (Action::Next { .. }, Reply::Nothing) => Err(Failure::unknown("no number for the key")),
+        // The first word tells whether to try again, not whether numbers were taken.
+        (_, Reply::Error(text)) => Err(Failure::unknown(text)),
+    }
+}
+
+async fn read_reply(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Reply> {
+    let line = read_line(from).await?;
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, format!("the reply {line:?}"));
+    let number = |text: &str| text.parse::<u64>().map_err(|_| unexpected());
+    match line.split_at_checked(1) {
+        Some((":", text)) => number(text).map(Reply::Number),
+        Some(("-", text)) => Ok(Reply::Error(text.to_owned())),
+        Some(("$", "-1")) => Ok(Reply::Nothing),
+        Some(("$", length)) => {
+            let length = length.parse::<usize>().map_err(|_| unexpected())?;
+            if length > NUMBER_BYTES_MAX {
+                return Err(unexpected());
+            }
+            let mut bytes = vec![0; length + "\r\n".len()];
+            from.read_exact(&mut bytes).await?;
+            let text = bytes.strip_suffix(b"\r\n").ok_or_else(unexpected)?;
+            number(&String::from_utf8_lossy(text)).map(Reply::Number)
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// Reads a line, without its end.
+async fn read_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<String> {
+    let mut line = String::new();
+    from.read_line(&mut line).await?;
+    match line.strip_suffix("\r\n") {
+        Some(line) => Ok(line.to_owned()),
+        None => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "it ended before the end of a reply",
+        )),
+    }
+}
