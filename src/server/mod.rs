@@ -25,6 +25,8 @@ mod deadline;
 mod descriptors;
 mod errors;
 mod forwarded;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 mod http;
 mod listeners;

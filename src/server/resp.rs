@@ -10,6 +10,8 @@
 
 mod cluster;
 mod connection;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod info;
 mod key;
 mod reader;

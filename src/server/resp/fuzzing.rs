@@ -1,0 +1,96 @@
+//! What the fuzz targets use of the door for Redis clients.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+pub use super::{
+    key::WrittenKey,
+    reader::{ARGUMENTS_MAX, COMMAND_BYTES_MAX, Malformed},
+    refused::Refused,
+};
+use super::{
+    reader::{Command, CommandReader, Commands},
+    replies::Replies,
+    session::Session,
+};
+use crate::{node::NodeContext, server::deadline::budget};
+
+/// The name of a command and its arguments.
+pub type Words = Vec<Vec<u8>>;
+
+/// Reads commands, and copies them.
+#[derive(Default)]
+pub struct Reading(CommandReader);
+
+impl Reading {
+    /// The commands that have arrived in full, and whether what follows them can be read.
+    pub fn read(&mut self, arrived: &[u8]) -> (Vec<Words>, Result<(), Malformed>) {
+        let mut commands = Commands::default();
+        self.0.buffer().extend_from_slice(arrived);
+        let read = self.0.read(&mut commands);
+        let copy = |command: Command<'_>| {
+            let words = (0..=command.len()).filter_map(|place| command.at(place));
+            words.map(<[u8]>::to_vec).collect()
+        };
+        (commands.iter().map(copy).collect(), read)
+    }
+
+    /// Gives back the memory that no unfinished command needs.
+    pub fn release(&mut self) {
+        self.0.release();
+    }
+
+    /// How many bytes of an unfinished command are held.
+    pub fn unfinished(&self) -> usize {
+        self.0.unfinished()
+    }
+}
+
+/// A connection without a socket. It answers what arrives as `connection.rs` does.
+pub struct Conversation {
+    context: Arc<NodeContext>,
+    reader: CommandReader,
+    session: Session,
+    replies: Replies,
+}
+
+impl Conversation {
+    /// The first connection of a node.
+    pub fn new(context: Arc<NodeContext>) -> Self {
+        Conversation {
+            session: Session::new(context.clone(), 1),
+            context,
+            reader: CommandReader::default(),
+            replies: Replies::default(),
+        }
+    }
+
+    /// Answers what has arrived. False if the connection is closed after that.
+    pub async fn answer(&mut self, arrived: &[u8]) -> bool {
+        let deadline = Instant::now() + budget(None, &self.context.config);
+        let mut commands = Commands::default();
+        self.reader.buffer().extend_from_slice(arrived);
+        let read = self.reader.read(&mut commands);
+        for command in commands.iter() {
+            let answering = self.session.answer(command, deadline, &mut self.replies);
+            answering.await;
+            if self.session.ended() {
+                break;
+            }
+        }
+        self.session.finish(deadline, &mut self.replies).await;
+        if self.session.ended() {
+            return false;
+        }
+        if let Err(malformed) = &read {
+            self.replies.give_up(malformed, &self.context.metrics);
+        }
+        read.is_ok()
+    }
+
+    /// All replies so far.
+    pub fn replies(&self) -> &[u8] {
+        self.replies.bytes()
+    }
+}
