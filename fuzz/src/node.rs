@@ -1,0 +1,94 @@
+//! A node for the targets that need one: a cluster of one, without ports.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode},
+};
+use ratchet::{
+    node::{Addresses, Config, Node, NodeContext, Seams},
+    server::fuzzing,
+    storage::BlockingExecutor,
+};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt;
+
+/// How long the node may take until it leads.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A node on the caller's thread: it does something only while [`FuzzedNode::run`] runs. It has the namespaces of a fresh
+/// cluster, and `names`, whose keys are names.
+pub struct FuzzedNode {
+    runtime: Runtime,
+    context: Arc<NodeContext>,
+    _node: Node,
+    _dir: TempDir,
+}
+
+impl FuzzedNode {
+    /// Starts a node, and waits until it leads.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let dir = TempDir::new().expect("a temporary directory");
+        let config = Config {
+            data_dir: dir.path().join("data"),
+            ..Config::default()
+        };
+        // Nobody has to reach it.
+        let addresses = Addresses {
+            client: config.listen,
+            peer: config.peer_listen,
+            metrics: None,
+            http: None,
+            resp: Some(config.listen),
+        };
+        let mut seams = Seams::default();
+        seams.storage.blocking = BlockingExecutor::Inline;
+        let node = runtime.block_on(async {
+            let node = Node::start(config, seams, addresses).await.expect("a node");
+            let leading = create_names(node.context());
+            tokio::time::timeout(START_TIME_MAX, leading)
+                .await
+                .expect("the node leads");
+            node
+        });
+        FuzzedNode {
+            runtime,
+            context: node.context().clone(),
+            _node: node,
+            _dir: dir,
+        }
+    }
+
+    /// What the node's doors use.
+    pub fn context(&self) -> Arc<NodeContext> {
+        self.context.clone()
+    }
+
+    /// Runs something at the node.
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+}
+
+/// Creates the namespace `names`, once the node leads.
+async fn create_names(context: &Arc<NodeContext>) {
+    let routes: Router = fuzzing::http_routes(context.clone());
+    loop {
+        let create = Request::post("/v1/namespaces")
+            .body(Body::from(r#"{"name": "names", "key_kind": "name"}"#));
+        let create = create.expect("a request");
+        let Ok(answered) = routes.clone().oneshot(create).await;
+        if answered.status() == StatusCode::CREATED {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,161 @@
+//! A strict parser of RESP2 and RESP3. It is written without a look at what writes the replies.
+
+/// The most replies inside of one another.
+const DEPTH_MAX: usize = 8;
+
+/// The version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// Nulls are bulk strings, there are no maps.
+    Resp2,
+    /// Nulls and maps are types of their own.
+    Resp3,
+}
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// `+`
+    Simple(&'a str),
+    /// `-`
+    Error(&'a str),
+    /// `:`
+    Integer(i128),
+    /// `$`
+    Bulk(&'a [u8]),
+    /// `*`
+    Array(Vec<Reply<'a>>),
+    /// `%`
+    Map(Vec<(Reply<'a>, Reply<'a>)>),
+    /// `$-1` or `_`
+    Null,
+}
+
+/// Parses one reply. Returns it, and what follows it.
+///
+/// # Errors
+/// Where the bytes are no reply of this version.
+pub fn reply(bytes: &[u8], version: Version) -> Result<(Reply<'_>, &[u8]), String> {
+    nested(bytes, version, DEPTH_MAX)
+}
+
+fn nested(bytes: &[u8], version: Version, depth: usize) -> Result<(Reply<'_>, &[u8]), String> {
+    let bad = |why: &str| {
+        let shown = &bytes[..bytes.len().min(80)];
+        Err(format!(
+            "{why}, in {version:?}, at '{}'",
+            shown.escape_ascii()
+        ))
+    };
+    if depth == 0 {
+        return bad("replies lie too deep in one another");
+    }
+    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else {
+        return bad("the line has no end");
+    };
+    let (line, rest) = (&bytes[..end], &bytes[end + 2..]);
+    let Ok(line) = std::str::from_utf8(line) else {
+        return bad("the line is no text");
+    };
+    let Some((kind, text)) = line.split_at_checked(1) else {
+        return bad("the line is empty");
+    };
+    if text.contains(['\r', '\n']) {
+        return bad("the line holds half an end");
+    }
+    match (kind, version) {
+        ("+", _) => Ok((Reply::Simple(text), rest)),
+        ("-", _) => Ok((Reply::Error(text), rest)),
+        ("$", Version::Resp2) if text == "-1" => Ok((Reply::Null, rest)),
+        ("_", Version::Resp3) if text.is_empty() => Ok((Reply::Null, rest)),
+        (":", _) => match text.parse() {
+            Ok(number) if format!("{number}") == text => Ok((Reply::Integer(number), rest)),
+            _ => bad("this is no number"),
+        },
+        ("$", _) => match length(text).and_then(|length| rest.split_at_checked(length)) {
+            Some((bulk, after)) => match after.strip_prefix(b"\r\n") {
+                Some(after) => Ok((Reply::Bulk(bulk), after)),
+                None => bad("the bytes do not end there"),
+            },
+            None => bad("this is no length"),
+        },
+        ("*", _) => match length(text) {
+            Some(length) => {
+                let (items, rest) = several(rest, length, version, depth)?;
+                Ok((Reply::Array(items), rest))
+            }
+            None => bad("this is no length"),
+        },
+        ("%", Version::Resp3) => match length(text) {
+            Some(length) => {
+                let (items, rest) = several(rest, 2 * length, version, depth)?;
+                let mut items = items.into_iter();
+                let pairs = std::iter::from_fn(|| Some((items.next()?, items.next()?)));
+                Ok((Reply::Map(pairs.collect()), rest))
+            }
+            None => bad("this is no length"),
+        },
+        _ => bad("there is no such reply"),
+    }
+}
+
+fn several(
+    mut rest: &[u8],
+    count: usize,
+    version: Version,
+    depth: usize,
+) -> Result<(Vec<Reply<'_>>, &[u8]), String> {
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let (item, after) = nested(rest, version, depth - 1)?;
+        items.push(item);
+        rest = after;
+    }
+    Ok((items, rest))
+}
+
+/// A length, as it must be written: in digits, and no more of them than needed.
+fn length(text: &str) -> Option<usize> {
+    let length: usize = text.parse().ok()?;
+    (length.to_string() == text && length < 1 << 32).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_and_what_follows_them_is_left() {
+        let bytes = b"*3\r\n$2\r\n\r\n\r\n:-5\r\n%1\r\n+OK\r\n_\r\n-ERR x\r\n";
+        let (read, rest) = reply(bytes, Version::Resp3).expect("a reply");
+        let map = Reply::Map(vec![(Reply::Simple("OK"), Reply::Null)]);
+        let expected = vec![Reply::Bulk(b"\r\n"), Reply::Integer(-5), map];
+        assert_eq!((read, rest), (Reply::Array(expected), &b"-ERR x\r\n"[..]));
+    }
+
+    #[test]
+    fn what_is_not_written_as_it_must_be_is_no_reply() {
+        use Version::{Resp2, Resp3};
+        for (bytes, version) in [
+            (&b""[..], Resp2),
+            (b"\r\n", Resp2),
+            (b"+OK\n", Resp2),
+            (b"-a\rb\r\n", Resp2),
+            (b":05\r\n", Resp2),
+            (b":\r\n", Resp2),
+            (b"$+1\r\na\r\n", Resp2),
+            (b"$3\r\nab\r\n", Resp2),
+            (b"$1\r\nab\r\n", Resp2),
+            (b"$-1\r\n", Resp3),
+            (b"_\r\n", Resp2),
+            (b"%0\r\n", Resp2),
+            (b"%1\r\n:1\r\n", Resp3),
+            (b"*2\r\n:1\r\n", Resp2),
+            (b"?\r\n", Resp3),
+        ] {
+            assert!(reply(bytes, version).is_err(), "{}", bytes.escape_ascii());
+        }
+        let deep = [b"*1\r\n".repeat(DEPTH_MAX), b":1\r\n".to_vec()].concat();
+        assert!(reply(&deep, Resp2).is_err());
+    }
+}

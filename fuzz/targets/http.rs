@@ -1,0 +1,232 @@
+//! Requests to the routes of the port for HTTP.
+//!
+//! An input is text: one or more requests, with a line `---` between them. A request is the method and the path with its
+//! query in one line, headers, an empty line, and the body.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header},
+};
+use libfuzzer_sys::fuzz_target;
+use ratchet::server::fuzzing;
+use ratchet_fuzz::node::FuzzedNode;
+use serde_json::{Map, Value};
+use tower::ServiceExt;
+
+/// The most requests of an input.
+const REQUESTS_MAX: usize = 8;
+/// The most bytes of a problem's text.
+const DETAIL_BYTES_MAX: usize = 1_024;
+
+static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start);
+static ROUTES: LazyLock<Router> = LazyLock::new(|| fuzzing::http_routes(NODE.context()));
+
+fuzz_target!(
+    init: {
+        LazyLock::force(&ROUTES);
+    },
+    |input: &[u8]| {
+        for written in requests(input) {
+            if let Some(asked) = Asked::parse(written) {
+                check(&asked);
+            }
+        }
+    }
+);
+
+/// A request.
+#[derive(Clone)]
+struct Asked {
+    method: Method,
+    uri: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Vec<u8>,
+}
+
+/// What a request was answered.
+struct Answer {
+    status: StatusCode,
+    kind: Option<HeaderValue>,
+    body: Vec<u8>,
+}
+
+impl Asked {
+    /// `None` if it is no request: those the HTTP library refuses.
+    fn parse(written: &[u8]) -> Option<Asked> {
+        let (head, body) = cut(written, b"\n\n").unwrap_or((written, b""));
+        let mut lines = head.split(|byte| *byte == b'\n');
+        let (method, target) = cut(lines.next()?, b" ")?;
+        let mut headers = Vec::new();
+        for line in lines {
+            let (name, value) = cut(line, b": ")?;
+            let name = HeaderName::from_bytes(name).ok()?;
+            headers.push((name, HeaderValue::from_bytes(value).ok()?));
+        }
+        Some(Asked {
+            method: Method::from_bytes(method).ok()?,
+            uri: Uri::try_from(target).ok()?,
+            headers,
+            body: body.to_vec(),
+        })
+    }
+
+    fn answer(self) -> Answer {
+        let mut request = Request::new(Body::from(self.body));
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        request.headers_mut().extend(self.headers);
+        NODE.run(async {
+            let Ok(answered) = ROUTES.clone().oneshot(request).await;
+            let (head, body) = answered.into_parts();
+            let body = to_bytes(body, usize::MAX).await;
+            Answer {
+                status: head.status,
+                kind: head.headers.get(header::CONTENT_TYPE).cloned(),
+                body: body.expect("a body from memory").to_vec(),
+            }
+        })
+    }
+
+    fn is_timed(&self) -> bool {
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        names.any(|name| name == "ratchet-timeout-ms")
+    }
+}
+
+fn requests(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(input);
+    let requests = std::iter::from_fn(move || {
+        let (request, after) = match cut(rest?, b"\n---\n") {
+            Some((request, after)) => (request, Some(after)),
+            None => (rest?, None),
+        };
+        rest = after;
+        Some(request)
+    });
+    requests.take(REQUESTS_MAX)
+}
+
+/// What stands before and after the first `mark`.
+fn cut<'a>(bytes: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes.windows(mark.len()).position(|part| part == mark)?;
+    Some((&bytes[..at], &bytes[at + mark.len()..]))
+}
+
+fn check(asked: &Asked) {
+    let answer = asked.clone().answer();
+    let status = answer.status;
+    let to = format!("{} {}: {status}", asked.method, asked.uri);
+    assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{to}");
+    assert!(
+        status != StatusCode::GATEWAY_TIMEOUT || asked.is_timed(),
+        "{to}"
+    );
+    if !asked.uri.path().starts_with("/v1/") {
+        // Endpoints that stand in for other services answer in forms of their own: their checks belong here.
+        return;
+    }
+    if asked.method == Method::HEAD && answer.body.is_empty() {
+        return;
+    }
+    let body: Value = serde_json::from_slice(&answer.body)
+        .unwrap_or_else(|error| panic!("{to}: the body is no JSON: {error}"));
+    let kind = answer.kind.as_ref().map(HeaderValue::as_bytes);
+    if !status.is_success() {
+        assert_eq!(kind, Some(&b"application/problem+json"[..]), "{to}");
+        return check_problem(&body, status, &to);
+    }
+    assert_eq!(kind, Some(&b"application/json"[..]), "{to}");
+    let query = asked.uri.query().unwrap_or_default();
+    let as_strings = !query.split('&').any(|part| part == "numbers=number");
+    let is_plain = !query.contains(['%', '+']);
+    let path = asked.uri.path();
+    if path == "/v1/status" {
+        // Counts, not numbers of sequences.
+    } else if asked.method == Method::POST && path != "/v1/namespaces" && is_plain {
+        check_ranges(&body, as_strings, &to);
+    } else if asked.method == Method::GET {
+        check_forms(asked, &body, &to);
+    }
+}
+
+fn check_problem(body: &Value, status: StatusCode, to: &str) {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    assert_eq!(body.as_object().map(Map::len), Some(4), "{to}: {body}");
+    assert_eq!(body["status"], status.as_u16(), "{to}: {body}");
+    assert!(
+        !text("title").is_empty() && !text("code").is_empty(),
+        "{to}: {body}"
+    );
+    let detail = text("detail");
+    assert!(
+        (1..=DETAIL_BYTES_MAX).contains(&detail.len()),
+        "{to}: {body}"
+    );
+}
+
+/// Ranges are what they say, in the form that was asked for.
+fn check_ranges(body: &Value, as_strings: bool, to: &str) {
+    let alone = std::slice::from_ref(body);
+    let ranges = match body.get("ranges") {
+        Some(ranges) => ranges.as_array().map_or(&[][..], Vec::as_slice),
+        None => alone,
+    };
+    for range in ranges.iter().filter(|range| !range.is_null()) {
+        let part = |name: &str| {
+            let number = number(&range[name], as_strings);
+            number.unwrap_or_else(|| panic!("{to}: {name} in {range}"))
+        };
+        let (first, last, increment) = (part("first"), part("last"), part("increment"));
+        assert!(0 < first && first <= last && increment > 0, "{to}: {range}");
+        assert_eq!((last - first) % increment, 0, "{to}: {range}");
+    }
+}
+
+/// A number in the form that was asked for: a string, or JSON's number.
+fn number(value: &Value, as_string: bool) -> Option<u64> {
+    match as_string {
+        true => value.as_str()?.parse().ok(),
+        false => value.as_u64(),
+    }
+}
+
+/// What is read is the same in both forms.
+fn check_forms(asked: &Asked, body: &Value, to: &str) {
+    let ask = |form: &str| {
+        let uri = format!("{}?numbers={form}", asked.uri.path());
+        let Ok(uri) = uri.parse() else {
+            panic!("{to}: {uri} is no URI");
+        };
+        let asked = Asked {
+            uri,
+            ..asked.clone()
+        };
+        let answer = asked.answer();
+        let read = serde_json::from_slice(&answer.body);
+        read.unwrap_or_else(|error| panic!("{to}: {form}: {error}"))
+    };
+    let (strings, numbers): (Value, Value) = (ask("string"), ask("number"));
+    assert!(
+        *body == strings || *body == numbers,
+        "{to}: {body} is neither"
+    );
+    assert_eq!(strings, with_strings(numbers), "{to}");
+}
+
+/// The value with strings in place of its numbers.
+fn with_strings(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::String(number.to_string()),
+        Value::Array(items) => Value::Array(items.into_iter().map(with_strings).collect()),
+        Value::Object(fields) => Value::Object(
+            (fields.into_iter())
+                .map(|(name, value)| (name, with_strings(value)))
+                .collect(),
+        ),
+        other => other,
+    }
+}

@@ -1,0 +1,175 @@
+//! A Redis client's conversation with a node: each command gets one reply, which the client can read, and numbers grow.
+#![no_main]
+
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+use libfuzzer_sys::fuzz_target;
+use ratchet::server::fuzzing::{Conversation, Reading, Words, WrittenKey, integer};
+use ratchet_fuzz::{
+    node::FuzzedNode,
+    parts::parts,
+    replies::{Reply, Version, reply},
+};
+
+/// With more keys, all are forgotten.
+const KEYS_MAX: usize = 100_000;
+
+/// How an error begins.
+const ERRORS: [&str; 5] = ["ERR", "LOADING", "TRYAGAIN", "NOPROTO", "CLUSTERDOWN"];
+
+static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start);
+
+/// The greatest number that anyone got of each key.
+static GREATEST: LazyLock<Mutex<HashMap<Vec<u8>, u64>>> = LazyLock::new(Mutex::default);
+
+fuzz_target!(
+    init: {
+        LazyLock::force(&NODE);
+    },
+    |input: &[u8]| {
+        let parts = parts(input);
+        let mut conversation = Conversation::new(NODE.context());
+        NODE.run(async {
+            for part in &parts {
+                if !conversation.answer(part).await {
+                    return;
+                }
+            }
+        });
+        let (commands, is_malformed) = commands(&parts.concat());
+        check(&commands, is_malformed, conversation.replies());
+    }
+);
+
+/// The commands that are to be answered, with their names in upper case, and whether what follows them is none.
+fn commands(bytes: &[u8]) -> (Vec<Words>, bool) {
+    let (mut commands, outcome) = Reading::default().read(bytes);
+    for words in &mut commands {
+        words[0].make_ascii_uppercase();
+    }
+    match commands.iter().position(|words| words[0] == b"QUIT") {
+        Some(last) => {
+            commands.truncate(last + 1);
+            (commands, false)
+        }
+        None => (commands, outcome.is_err()),
+    }
+}
+
+fn check(commands: &[Words], is_malformed: bool, mut replies: &[u8]) {
+    let mut version = Version::Resp2;
+    for words in commands {
+        // The reply to HELLO is one of the version that it asks for.
+        let wanted = match (&*words[0], words.get(1).map(Vec::as_slice)) {
+            (b"HELLO", Some(b"2")) | (b"RESET", None) => Version::Resp2,
+            (b"HELLO", Some(b"3")) => Version::Resp3,
+            _ => version,
+        };
+        let read = reply(replies, wanted);
+        let (answer, rest) = read.unwrap_or_else(|why| panic!("{why}; to {}", shown(words)));
+        replies = rest;
+        match answer {
+            Reply::Error(error) => check_error(error),
+            answer => {
+                version = wanted;
+                assert!(fits(words, &answer), "{answer:?} to {}", shown(words));
+            }
+        }
+    }
+    if is_malformed {
+        let read = reply(replies, version);
+        let (last, rest) = read.unwrap_or_else(|why| panic!("{why}; to no command"));
+        let is_told =
+            matches!(last, Reply::Error(error) if error.starts_with("ERR Protocol error: "));
+        assert!(is_told, "{last:?} to no command");
+        replies = rest;
+    }
+    let rest = replies.escape_ascii();
+    assert!(replies.is_empty(), "nobody asked for this: {rest}");
+}
+
+/// Whether a reply answers the command.
+fn fits(words: &Words, reply: &Reply<'_>) -> bool {
+    let argument = |place: usize| words.get(place).map_or(&b""[..], Vec::as_slice);
+    match (&*words[0], reply) {
+        (b"PING", Reply::Simple("PONG")) => words.len() == 1,
+        (b"PING" | b"ECHO", Reply::Bulk(bytes)) => *bytes == argument(1),
+        (b"INCR", Reply::Integer(last)) => grows(argument(1), *last, 1),
+        (b"INCRBY", Reply::Integer(last)) => match integer(argument(2)) {
+            Some(count) => count > 0 && grows(argument(1), *last, count),
+            None => false,
+        },
+        (b"GET", last) => words.len() == 2 && is_last(argument(1), last),
+        (b"MGET", Reply::Array(lasts)) => {
+            let mut of_keys = words[1..].iter().zip(lasts);
+            lasts.len() == words.len() - 1 && of_keys.all(|(key, last)| is_last(key, last))
+        }
+        (b"EXISTS", Reply::Integer(count)) => (0..words.len() as i128).contains(count),
+        (b"TYPE", Reply::Simple(kind)) => ["string", "none"].contains(kind),
+        (b"HELLO", Reply::Array(facts)) => facts.len() == 14,
+        (b"HELLO", Reply::Map(facts)) => facts.len() == 7,
+        (b"SELECT" | b"READONLY" | b"READWRITE" | b"QUIT", Reply::Simple("OK")) => true,
+        (b"RESET", Reply::Simple("RESET")) => true,
+        (b"INFO", Reply::Bulk(_)) => true,
+        (b"CLIENT" | b"COMMAND" | b"CLUSTER", _) => true,
+        _ => false,
+    }
+}
+
+/// Whether `count` numbers, of which `last` is the last, are greater than all before. They are the greatest from now on.
+fn grows(key: &[u8], last: i128, count: u64) -> bool {
+    let Ok(last) = u64::try_from(last) else {
+        return false;
+    };
+    let mut greatest = GREATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    if greatest.len() > KEYS_MAX {
+        greatest.clear();
+    }
+    let before = greatest.insert(same(key), last).unwrap_or(0);
+    last.checked_sub(count).is_some_and(|below| below >= before)
+}
+
+/// Whether `last` may be what GET answers for a key.
+fn is_last(key: &[u8], last: &Reply<'_>) -> bool {
+    let greatest = GREATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = greatest.get(&same(key)).copied();
+    match last {
+        Reply::Null => known.is_none(),
+        Reply::Bulk(digits) => {
+            integer(digits).is_some_and(|last| last > 0 && last >= known.unwrap_or(0))
+        }
+        _ => false,
+    }
+}
+
+/// The same for all ways in which a key is written: an id may begin with zeros.
+fn same(key: &[u8]) -> Vec<u8> {
+    match WrittenKey::parse(key) {
+        Ok(written) if written.namespace != "names" => {
+            let id = integer(written.key).expect("a key that was answered for");
+            format!("{}:{id}", written.namespace).into_bytes()
+        }
+        _ => key.to_vec(),
+    }
+}
+
+/// A client knows the first word of an error, and its text is short and can be shown.
+fn check_error(error: &str) {
+    let (word, why) = error.split_once(' ').unwrap_or((error, ""));
+    assert!(ERRORS.contains(&word) && !why.is_empty(), "{error}");
+    assert!(error.len() <= 512, "{} bytes: {error}", error.len());
+    assert!(
+        error.bytes().all(|byte| matches!(byte, b' '..=b'~')),
+        "{error:?}"
+    );
+}
+
+fn shown(words: &Words) -> String {
+    let words: Vec<String> = (words.iter())
+        .map(|word| format!("'{}'", word.escape_ascii()))
+        .collect();
+    words.join(" ")
+}
