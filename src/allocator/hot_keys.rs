@@ -194,15 +194,10 @@ fn draw() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequence::{KeyKind, NamespaceConfig};
+    use crate::sequence::NamespaceConfig;
 
     fn namespace() -> Namespace {
-        let config = NamespaceConfig::new("book".to_owned(), KeyKind::Id);
-        Namespace {
-            id: NamespaceId(1),
-            max_ever: config.max,
-            config,
-        }
+        Namespace::new(NamespaceId(1), NamespaceConfig::new("book"))
     }
 
     /// Twenty seconds with `calls` calls each.
