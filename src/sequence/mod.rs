@@ -5,7 +5,7 @@
 //! raised it, which never goes below what was handed out.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `key`, `ledger` and `section` come next, then
-//! `namespace`, `command` and `apply`.
+//! `namespace`, and last `command`, `apply` and `written_key`.
 
 mod apply;
 mod command;
@@ -15,6 +15,7 @@ mod ledger;
 mod namespace;
 mod progression;
 mod section;
+mod written_key;
 
 pub use apply::{Table, apply};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
@@ -27,3 +28,4 @@ pub use namespace::{
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
 pub use section::{Chunk, Exhausted, Raise, SectionRecord};
+pub use written_key::{InvalidWrittenKey, WrittenKey};

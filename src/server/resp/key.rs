@@ -9,7 +9,7 @@ use super::refused::Refused;
 use crate::{
     metrics::Door,
     node::{Current, KnownRoute, NodeContext, Origin},
-    sequence::{Key, KeyKind, OwnedKey, check_name},
+    sequence::{InvalidWrittenKey, OwnedKey, WrittenKey},
     server::{
         errors::to_client,
         written::{self, shown},
@@ -19,51 +19,23 @@ use crate::{
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;
 
-/// A key and its namespace, as they were written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WrittenKey<'a> {
-    /// The namespace's name: what comes before the first colon.
-    pub namespace: &'a str,
-    /// The rest.
-    pub key: &'a [u8],
-}
-
-impl<'a> WrittenKey<'a> {
-    /// Parses an argument.
-    ///
-    /// # Errors
-    /// If it has no colon, or what comes before it is no name.
-    pub fn parse(argument: &'a [u8]) -> Result<Self, Refused> {
-        let colon = argument.iter().position(|byte| *byte == b':');
-        let (namespace, key) = colon
-            .and_then(|at| {
-                Some((
-                    std::str::from_utf8(&argument[..at]).ok()?,
-                    &argument[at + 1..],
-                ))
-            })
-            .ok_or_else(|| {
-                Refused::invalid(format!(
-                    "key '{}' names no namespace; write it as namespace:key, as in INCR book:42",
-                    shown(argument)
-                ))
-            })?;
-        check_name(namespace).map_err(|_| {
-            Refused::invalid(format!(
+/// A key and its namespace, as a client wrote them.
+///
+/// # Errors
+/// If there is no colon, or what comes before it is no name.
+pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
+    WrittenKey::parse(argument).map_err(|invalid| {
+        Refused::invalid(match invalid {
+            InvalidWrittenKey::NoNamespace => format!(
+                "key '{}' names no namespace; write it as namespace:key, as in INCR book:42",
+                shown(argument)
+            ),
+            InvalidWrittenKey::BadNamespace(name) => format!(
                 "'{}' is no name of a namespace: 1 to 64 characters out of A-Z a-z 0-9 . _ -",
-                shown(namespace.as_bytes())
-            ))
-        })?;
-        Ok(WrittenKey { namespace, key })
-    }
-
-    /// The key as one of `kind`.
-    ///
-    /// # Errors
-    /// As [`written::key`].
-    pub fn as_key(&self, kind: KeyKind) -> Result<Key<'a>, Refused> {
-        Ok(written::key(kind, self.namespace, self.key)?)
-    }
+                shown(name.as_bytes())
+            ),
+        })
+    })
 }
 
 /// The last numbers handed out for keys, in their order; `None` for one of which none was. Asks until `deadline`.
@@ -78,9 +50,9 @@ pub async fn last_numbers(
     let arrived = Instant::now();
     let mut requests = Vec::new();
     for argument in keys {
-        let written = WrittenKey::parse(argument)?;
+        let written = written_key(argument)?;
         let kind = context.key_kind(written.namespace, deadline).await;
-        let key = written.as_key(kind.map_err(to_client)?)?;
+        let key = written::key(kind.map_err(to_client)?, written.namespace, written.key)?;
         requests.push(Current {
             namespace: written.namespace.to_owned(),
             key: OwnedKey::from(key),

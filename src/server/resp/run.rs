@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{key::WrittenKey, reader::Command, refused::Refused, replies::Replies};
+use super::{reader::Command, refused::Refused, replies::Replies};
 use crate::{
     metrics::Door,
     node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
-    sequence::{Key, KeyKind},
-    server::errors::to_client,
+    sequence::{Key, KeyKind, WrittenKey},
+    server::{errors::to_client, written::key as key_of},
 };
 
 /// Room for so many counts is kept.
@@ -63,12 +63,12 @@ impl Run {
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
         }
-        match written.as_key(self.kind) {
+        match key_of(self.kind, written.namespace, written.key) {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
                 self.finish(deadline, replies).await;
-                replies.refuse(&refused, 1, &self.context.metrics);
+                replies.refuse(&refused.into(), 1, &self.context.metrics);
                 return;
             }
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     cluster, info,
-    key::{WrittenKey, last_numbers},
+    key::{last_numbers, written_key},
     reader::Command,
     refused::Refused,
     replies::{Replies, Version},
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     node::NodeContext,
+    sequence::WrittenKey,
     server::written::{integer, shown},
     version,
 };
@@ -96,7 +97,7 @@ impl Session {
             Action::IncrBy => self.count_of(command.at(2).unwrap_or_default())?,
             other => return Ok(Asked::Other(other)),
         };
-        let key = WrittenKey::parse(command.at(1).unwrap_or_default())?;
+        let key = written_key(command.at(1).unwrap_or_default())?;
         Ok(Asked::Numbers(key, count))
     }
 
