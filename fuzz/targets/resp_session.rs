@@ -7,7 +7,10 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use ratchet::server::fuzzing::{Conversation, Reading, Words, WrittenKey, integer};
+use ratchet::{
+    sequence::WrittenKey,
+    server::fuzzing::{Conversation, Reading, Words, integer},
+};
 use ratchet_fuzz::{
     node::FuzzedNode,
     parts::parts,

@@ -264,7 +264,7 @@ mod tests {
         for _ in 0..20 {
             for _ in 0..100 {
                 let ask =
-                    |place: usize| (Key::Id(if place % 2 == 0 { 1 } else { place as u64 }), 3);
+                    |place: usize| (Key::Id(if place.is_multiple_of(2) { 1 } else { place as u64 }), 3);
                 hot_keys.note_many(&namespace, 1_000, ask);
             }
             hot_keys.age();

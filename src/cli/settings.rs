@@ -17,6 +17,7 @@ use crate::{
         Config,
         config::FenceKind,
         settings::{OptionalListen, Peers, for_each_setting},
+        text_table::TextTable,
     },
     sequence::NodeId,
 };
@@ -151,6 +152,24 @@ mod tests {
         let table: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();
         assert_eq!(list.peers, table.peers);
         assert_eq!(list.config().peers[&2], "b:2");
+    }
+
+    #[test]
+    fn the_file_and_flags_take_the_tables_of_other_generators_and_help_does_not_show_tokens() {
+        let file: Settings = toml::from_str("[tinyid_tokens]\ntest = \"one two\"").unwrap();
+        let command = Settings::augment_args(clap::Command::new("start"));
+        let tokens = command.clone();
+        let matches = command.get_matches_from(["start", "--leaf-tags", "order=leaf:order,a=b:1"]);
+        let flags = Settings::from_arg_matches(&matches).unwrap();
+        let config = flags.or(file).config();
+        assert_eq!(config.leaf_tags["order"], "leaf:order");
+        assert_eq!(config.leaf_tags["a"], "b:1");
+        assert_eq!(config.tinyid_tokens["test"], "one two");
+        let hidden = tokens
+            .get_arguments()
+            .filter(|arg| arg.is_hide_env_values_set());
+        let hidden: Vec<_> = hidden.map(|arg| arg.get_id().to_string()).collect();
+        assert_eq!(hidden, ["tinyid_tokens"]);
     }
 
     /// The settings whose help names a value as their default, and that value.

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::Pat
 
 pub use crate::allocator::FenceKind;
 
-use super::settings::{TIME_MS_MAX, for_each_setting};
+use super::{
+    drop_in_tables,
+    settings::{TIME_MS_MAX, for_each_setting},
+};
 use crate::sequence::NodeId;
 
 macro_rules! config {
@@ -58,7 +61,8 @@ impl Config {
         self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
-        self.check_peers()
+        self.check_peers()?;
+        self.check_drop_ins()
     }
 
     fn check_name(&self) -> Result<(), ConfigError> {
@@ -177,6 +181,31 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Checks what clients of other id generators may ask for.
+    fn check_drop_ins(&self) -> Result<(), ConfigError> {
+        let tables = [
+            ("leaf_tags", &self.leaf_tags),
+            ("tinyid_types", &self.tinyid_types),
+            ("yuewen_types", &self.yuewen_types),
+        ];
+        for (field, table) in tables {
+            drop_in_tables::check_keys(field, table).map_err(error)?;
+            if !table.is_empty() && self.http_listen.is_none() {
+                return Err(error(format!(
+                    "{field} is set, but http_listen is off, where its clients ask: set http_listen to an address"
+                )));
+            }
+        }
+        drop_in_tables::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(error)?;
+        if !self.tinyid_types.is_empty() && self.tinyid_segment > self.count_max {
+            return Err(error(format!(
+                "tinyid_segment is {}; it must be at most count_max ({}): lower it, or raise count_max",
+                self.tinyid_segment, self.count_max
+            )));
+        }
+        Ok(())
+    }
 }
 
 fn error(text: String) -> ConfigError {
@@ -266,5 +295,29 @@ mod tests {
         assert!(refused(|c| c.peers = peers(&[(1, "a:0")])).contains("\"a:0\""));
         let joining = refused(|c| (c.peers, c.join) = (peers(&[(1, "a:1")]), true));
         assert!(joining.contains("join and peers"));
+    }
+
+    #[test]
+    fn what_other_generators_clients_ask_for_must_be_served_and_fit() {
+        let table = |text: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let rows = text.iter();
+            rows.map(|(tag, to)| ((*tag).to_owned(), (*to).to_owned()))
+                .collect()
+        };
+        let tags = table(&[("order", "order:1")]);
+        let text = refused(|c| (c.leaf_tags, c.http_listen) = (tags.clone(), None));
+        assert!(text.contains("leaf_tags is set"), "{text}");
+        let text = refused(|c| c.yuewen_types = table(&[("1", "book")]));
+        assert!(text.contains("yuewen_types maps \"1\""), "{text}");
+        let text = refused(|c| c.tinyid_types = tags.clone());
+        assert!(text.contains("tinyid_tokens"), "{text}");
+        let text = refused(|c| {
+            (c.tinyid_types, c.tinyid_tokens) = (tags.clone(), table(&[("order", "secret")]));
+            c.count_max = 99_999;
+        });
+        assert!(
+            text.contains("tinyid_segment is 100000") && text.contains("(99999)"),
+            "{text}"
+        );
     }
 }

@@ -13,6 +13,7 @@ mod bequest;
 pub mod config;
 mod context;
 mod current_handover;
+mod drop_in_tables;
 mod error;
 mod formation;
 mod forward;
@@ -43,6 +44,7 @@ mod serve;
 pub mod settings;
 mod status;
 mod takeover;
+pub mod text_table;
 mod wire;
 
 pub use activity::{HotKey, SECONDS_KEPT, Second};

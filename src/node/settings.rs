@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
 use serde::Deserialize;
 
+use super::text_table::TextTable;
 use crate::sequence::NodeId;
 
 /// The longest time that a timing setting takes, in milliseconds.
@@ -105,6 +106,25 @@ macro_rules! for_each_setting {
             /// milliseconds; 0: it sends none [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
+            /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; without any, they
+            /// are not served
+            "RATCHET_LEAF_TAGS" [] =>
+                leaf_tags: BTreeMap<String, String> as TextTable = BTreeMap::new();
+            /// The values of bizType that clients of Tinyid ask for, and the key of each:
+            /// "bizType=namespace:key,..."; without any, they are not served
+            "RATCHET_TINYID_TYPES" [] =>
+                tinyid_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
+            /// The token of each bizType in tinyid_types: "bizType=token,..."; several tokens of one bizType have
+            /// spaces between them; others can read a flag, so set the variable or use the file
+            "RATCHET_TINYID_TOKENS" [hide_env_values = true] =>
+                tinyid_tokens: BTreeMap<String, String> as TextTable = BTreeMap::new();
+            /// How many numbers a segment has that a client of Tinyid takes; at most count_max [default: 100000]
+            "RATCHET_TINYID_SEGMENT" [] =>
+                tinyid_segment: u64 as u64 = 100_000, 1..=1_000_000_000;
+            /// The types that clients of Yuewen's id generator ask for, and the key of each:
+            /// "type=namespace:key,..."; without any, they are not served
+            "RATCHET_YUEWEN_TYPES" [] =>
+                yuewen_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
         }
     };
 }
@@ -146,28 +166,20 @@ impl From<OptionalListen> for Option<SocketAddr> {
 
 /// `peers` as they are given: "1=host:port,2=host:port", or a table in TOML.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "PeersInFile")]
+#[serde(try_from = "TextTable")]
 pub struct Peers(BTreeMap<NodeId, String>);
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum PeersInFile {
-    Text(String),
-    Table(BTreeMap<String, String>),
-}
-
-impl TryFrom<PeersInFile> for Peers {
+impl TryFrom<TextTable> for Peers {
     type Error = String;
 
-    fn try_from(peers: PeersInFile) -> Result<Self, String> {
-        match peers {
-            PeersInFile::Text(text) => text.parse(),
-            PeersInFile::Table(table) => {
-                let peers = table.into_iter();
-                let peers = peers.map(|(id, address)| Ok((parse_id(&id)?, address)));
-                peers.collect::<Result<_, _>>().map(Peers)
+    fn try_from(given: TextTable) -> Result<Self, String> {
+        let mut peers = BTreeMap::new();
+        for (id, address) in BTreeMap::from(given) {
+            if peers.insert(parse_id(&id)?, address).is_some() {
+                return Err(format!("node {id} is named twice"));
             }
         }
+        Ok(Peers(peers))
     }
 }
 
@@ -175,17 +187,7 @@ impl FromStr for Peers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut peers = BTreeMap::new();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (id, address) = part
-                .split_once('=')
-                .ok_or_else(|| format!("{part:?} is not of the form id=host:port"))?;
-            let address = address.trim().to_owned();
-            if peers.insert(parse_id(id)?, address).is_some() {
-                return Err(format!("node {id} is named twice"));
-            }
-        }
-        Ok(Peers(peers))
+        text.parse::<TextTable>()?.try_into()
     }
 }
 
@@ -196,8 +198,7 @@ impl From<Peers> for BTreeMap<NodeId, String> {
 }
 
 fn parse_id(id: &str) -> Result<NodeId, String> {
-    id.trim()
-        .parse()
+    id.parse()
         .map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
 }
 
@@ -213,6 +214,7 @@ mod tests {
         assert!(parse("1:a").unwrap_err().contains("\"1:a\""));
         assert!(parse("x=a:1").unwrap_err().contains("\"x\""));
         assert!(parse("1=a:1,1=b:1").unwrap_err().contains("twice"));
+        assert!(parse("1=a:1,01=b:1").unwrap_err().contains("twice"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 pub use super::{
     resp::fuzzing::*,
     written::{integer, key},
@@ -10,5 +12,6 @@ use crate::node::NodeContext;
 
 /// The routes of the port for HTTP.
 pub fn http_routes(context: Arc<NodeContext>) -> axum::Router {
-    super::http::routes(context)
+    let live = super::http::Live::new(CancellationToken::new());
+    super::http::routes(context, live)
 }

@@ -1,34 +1,46 @@
-//! The door for HTTP: numbers, namespaces and the status, in JSON.
+//! The door for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
+//! generators.
 //!
-//! From a socket to a number: `numbers.rs` and `namespaces.rs` turn a request into the same one as gRPC's, `body.rs` reads
-//! a body within its limits, `number.rs` writes numbers, and `problem.rs` what went wrong.
+//! From a socket to a number: `foreign_page.rs` refuses what another site's page asks for. `numbers.rs` and
+//! `namespaces.rs` turn a request into the same one as gRPC's, `body.rs` reads a body within its limits, `serve.rs` asks the
+//! node, `number.rs` writes numbers, and `problem.rs` what went wrong. `drop_in.rs` answers clients of other id generators
+//! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
+//! description.
 //!
-//! Invariant: a number is written as a string unless the caller asks for another form. In JavaScript, and wherever else
-//! numbers are floating, those above 2^53 would be rounded.
+//! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
+//! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
 
 mod administer;
 mod body;
+mod drop_in;
+mod foreign_page;
 mod members;
 mod namespaces;
+mod no_route;
 mod number;
 mod numbers;
 mod openapi;
 mod page;
 mod problem;
+mod reference;
 mod request;
+mod serve;
 mod status;
 
 use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::State,
+    http::Uri,
+    middleware::from_fn_with_state,
+    response::Response,
     routing::{get, post},
 };
-use tonic::Status;
 
-use problem::Problem;
-use request::Node;
+use drop_in::yuewen;
+use no_route::{nothing_here, other_method};
+use request::{Due, Node};
 
 use crate::node::NodeContext;
 
@@ -38,8 +50,21 @@ pub use page::Live;
 pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
     let watch = |State(context): Node| async move { live.watch(&context) };
     Router::new()
-        .route("/", get(page::page))
+        .route("/", get(root).head(other_method))
         .route("/events", get(watch))
+        .route("/openapi.json", get(openapi::document))
+        .route("/docs", get(reference::page))
+        .merge(api())
+        .merge(drop_in::routes(&context.config))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(other_method)
+        .layer(from_fn_with_state(context.clone(), foreign_page::refuse))
+        .with_state(context)
+}
+
+/// The routes that the description of the API names.
+fn api() -> Router<Arc<NodeContext>> {
+    Router::new()
         .route(
             "/v1/namespaces",
             get(namespaces::list).post(namespaces::create),
@@ -63,26 +88,12 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
                 .delete(members::remove),
         )
         .route("/v1/leader:transfer", post(members::transfer))
-        .route("/openapi.json", get(openapi::document))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(other_method)
-        .with_state(context)
 }
 
-async fn nothing_here(State(context): Node, request: Request) -> Problem {
-    let path = request.uri().path();
-    Problem::new(
-        &context,
-        Status::not_found(format!(
-            "{path} does not exist; numbers are taken with POST /v1/namespaces/book/keys/42:next"
-        )),
-    )
-}
-
-async fn other_method(State(context): Node, request: Request) -> Problem {
-    let (method, path) = (request.method(), request.uri().path());
-    Problem::new(
-        &context,
-        Status::unimplemented(format!("{path} does not take {method}")),
-    )
+/// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
+async fn root(State(context): Node, due: Due, uri: Uri) -> Response {
+    if yuewen::answers(&context, &uri) {
+        return yuewen::next(&context, due, &uri).await;
+    }
+    page::page(&context).await
 }

@@ -26,15 +26,25 @@ pub async fn json<T: DeserializeOwned>(
     body: Body,
     due: Due,
 ) -> Result<T, Status> {
-    let reading = timeout_at(due.deadline, read(context, body)).await;
-    let (bytes, _reserved) =
-        reading.map_err(|_| Status::deadline_exceeded("the body did not arrive in time"))??;
+    let (bytes, _reserved) = bytes(context, body, due).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Status::invalid_argument(format!("the body is not what is asked for: {error}"))
     })
 }
 
-/// The bytes of a body, and the memory that is reserved for them.
+/// Reads the bytes of a body. The memory that is reserved for them comes with them.
+///
+/// # Errors
+/// As [`json`], but for what the bytes are.
+pub async fn bytes(
+    context: &NodeContext,
+    body: Body,
+    due: Due,
+) -> Result<(Bytes, Option<Reservation>), Status> {
+    let reading = timeout_at(due.deadline, read(context, body)).await;
+    reading.map_err(|_| Status::deadline_exceeded("the body did not arrive in time"))?
+}
+
 async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Status> {
     let mut parts = body.into_data_stream();
     let mut bytes = BytesMut::new();

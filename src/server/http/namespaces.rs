@@ -60,7 +60,7 @@ pub struct Namespace {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
-    /// The namespace's name: 1 to 64 of a-z, 0-9, "_", "-" and ".".
+    /// The namespace's name: 1 to 64 of A-Z a-z 0-9 . _ -
     name: String,
     /// The kind of its keys.
     #[serde(default)]

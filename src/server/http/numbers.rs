@@ -16,11 +16,12 @@ use super::{
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    serve::{answer, key, serve},
 };
 use crate::{
     metrics::Door,
-    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Origin, SequenceRequest},
-    sequence::{KeyKind, OwnedKey},
+    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext},
+    sequence::KeyKind,
     server::{errors::to_client, written},
 };
 
@@ -110,7 +111,7 @@ pub async fn next(
             ))
         })?;
         let request = Next {
-            key: key(&context, &namespace, written, due).await?,
+            key: key(&context, &namespace, written.as_bytes(), due).await?,
             namespace,
             count: options.count.unwrap_or(1),
             known: KnownRoute::UNWANTED,
@@ -210,7 +211,7 @@ pub async fn current(
         let (namespace, written) = in_path(path)?;
         let form = in_query(shown, SHOWN)?.numbers;
         let request = Current {
-            key: key(&context, &namespace, &written, due).await?,
+            key: key(&context, &namespace, written.as_bytes(), due).await?,
             namespace,
             known: KnownRoute::UNWANTED,
         };
@@ -220,38 +221,6 @@ pub async fn current(
         }))
     };
     answer(&context, due, read).await
-}
-
-async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>,
-    request: Q,
-    due: Due,
-) -> Result<Q::Answer, Status> {
-    let answered = context.serve(request, Origin::Client, due.deadline).await;
-    Ok(answered.map_err(to_client)?.answer)
-}
-
-/// Waits for the answer, and records how long it took and whether it failed.
-async fn answer<A>(
-    context: &NodeContext,
-    due: Due,
-    answering: impl Future<Output = Result<A, Status>>,
-) -> Result<A, Problem> {
-    let answer = Problem::of(context, answering).await;
-    due.observe(context);
-    answer
-}
-
-/// A key in a path.
-async fn key(
-    context: &Arc<NodeContext>,
-    namespace: &str,
-    written: &str,
-    due: Due,
-) -> Result<OwnedKey, Status> {
-    let kind = context.key_kind(namespace, due.deadline).await;
-    let key = written::key(kind.map_err(to_client)?, namespace, written.as_bytes());
-    key.map(OwnedKey::from)
 }
 
 /// How many numbers of each key a body asks for.

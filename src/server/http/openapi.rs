@@ -2,10 +2,8 @@
 
 use std::sync::LazyLock;
 
-use axum::{
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::Json;
+use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{members, namespaces, numbers, status};
@@ -41,10 +39,16 @@ use super::{members, namespaces, numbers, status};
 )]
 pub struct Api;
 
-/// The description as JSON.
-static JSON: LazyLock<String> = LazyLock::new(|| Api::openapi().to_json().unwrap_or_default());
+/// The description. That it can be written as JSON follows from the types alone; a test writes it.
+static API: LazyLock<Value> =
+    LazyLock::new(|| serde_json::to_value(Api::openapi()).expect("the description is JSON"));
+
+/// The description of the API.
+pub fn api() -> &'static Value {
+    &API
+}
 
 /// `GET /openapi.json`.
-pub async fn document() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
+pub async fn document() -> Json<&'static Value> {
+    Json(api())
 }

@@ -13,7 +13,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
-    extract::State,
     http::{HeaderName, header},
     response::{Html, IntoResponse, Response},
 };
@@ -26,14 +25,22 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{problem::Problem, request::Node};
+use super::problem::Problem;
 use crate::node::NodeContext;
+pub use render::STYLE;
 use view::View;
 
 /// How many may watch at a time.
 const WATCHERS_MAX: usize = 64;
 /// How long somebody may watch; a browser that still shows the page begins anew.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What a page without a script may load and be shown in.
+pub const POLICY_OF_A_TEXT: [(HeaderName, &str); 1] = [(
+    header::CONTENT_SECURITY_POLICY,
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'",
+)];
 
 /// What the page may load, run and be shown in.
 const POLICY: (HeaderName, &str) = (
@@ -97,9 +104,9 @@ fn event(data: &str) -> Bytes {
     lines.chain(["\n"]).collect::<String>().into()
 }
 
-/// `GET /`.
-pub async fn page(State(context): Node) -> Response {
-    let page = render::page(&View::gather(&context).await);
+/// The page as it is now.
+pub async fn page(context: &Arc<NodeContext>) -> Response {
+    let page = render::page(&View::gather(context).await);
     let head = [POLICY, (header::CACHE_CONTROL, "no-store")];
     (head, Html(page)).into_response()
 }

@@ -63,6 +63,16 @@ impl Problem {
         answer.map_err(|status| Problem::new(context, status))
     }
 
+    /// What gRPC calls it.
+    pub fn code(&self) -> Code {
+        self.0.code()
+    }
+
+    /// What was wrong, and what to do: a text of bounded length.
+    pub fn detail(&self) -> &str {
+        beginning(self.0.message())
+    }
+
     /// The HTTP status of a gRPC code.
     fn status(&self) -> StatusCode {
         match self.0.code() {
@@ -93,12 +103,12 @@ fn beginning(text: &str) -> &str {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
-        let code = self.0.code();
+        let code = self.code();
         let details = Details {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
             code: Code::VALUES[code.place()],
-            detail: beginning(self.0.message()),
+            detail: self.detail(),
         };
         let mut response = (status, Json(details)).into_response();
         let headers = response.headers_mut();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub use super::{
-    key::WrittenKey,
+    key::written_key,
     reader::{ARGUMENTS_MAX, COMMAND_BYTES_MAX, Malformed},
     refused::Refused,
 };

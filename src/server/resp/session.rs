@@ -69,6 +69,7 @@ impl Session {
                 self.answer_other(action, command, deadline, replies).await
             }
             Err(refused) => {
+                self.ended |= is_http(command.name());
                 self.finish(deadline, replies).await;
                 Err(refused)
             }
@@ -265,6 +266,14 @@ fn name_of(given: &[u8]) -> Result<Vec<u8>, Refused> {
             shown(given)
         ))),
     }
+}
+
+/// True for the lines that a request over HTTP begins with. A page of another site may have a browser send one here,
+/// with commands in its body: nothing after it is carried out.
+fn is_http(name: &[u8]) -> bool {
+    [&b"post"[..], b"put", b"host:"]
+        .iter()
+        .any(|line| name.eq_ignore_ascii_case(line))
 }
 
 fn no_passwords() -> Refused {

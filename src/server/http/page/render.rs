@@ -15,7 +15,8 @@ use crate::{
     version,
 };
 
-const STYLE: &str = include_str!("style.css");
+/// The look of all pages.
+pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("live.js");
 
 /// The whole page.

@@ -1,0 +1,105 @@
+//! A setting that is a table of texts: "name=text,name=text" as a flag and a variable, that or a table in TOML.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use serde::Deserialize;
+
+/// A table of texts, as it is given. No name occurs twice. Spaces around names and texts are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "InFile")]
+pub struct TextTable(BTreeMap<String, String>);
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "write a table of texts, or one text as name=value,name=value"
+)]
+enum InFile {
+    List(String),
+    Table(BTreeMap<String, String>),
+}
+
+impl TextTable {
+    fn of<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+        let mut table = BTreeMap::new();
+        for (name, text) in rows {
+            let (name, text) = (name.trim(), text.trim());
+            if table.insert(name.to_owned(), text.to_owned()).is_some() {
+                return Err(format!("{name:?} is named twice; remove one"));
+            }
+        }
+        Ok(TextTable(table))
+    }
+}
+
+impl TryFrom<InFile> for TextTable {
+    type Error = String;
+
+    fn try_from(given: InFile) -> Result<Self, String> {
+        match given {
+            InFile::List(list) => list.parse(),
+            InFile::Table(table) => {
+                TextTable::of(table.iter().map(|(name, text)| (&name[..], &text[..])))
+            }
+        }
+    }
+}
+
+impl FromStr for TextTable {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Self, String> {
+        let rows = list.split(',').filter(|row| !row.trim().is_empty());
+        let rows = rows.map(|row| {
+            row.split_once('=')
+                .ok_or_else(|| format!("{row:?} has no '='; write name=value,name=value"))
+        });
+        TextTable::of(rows.collect::<Result<Vec<_>, _>>()?.into_iter())
+    }
+}
+
+impl From<TextTable> for BTreeMap<String, String> {
+    fn from(TextTable(table): TextTable) -> Self {
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct File {
+        tags: TextTable,
+    }
+
+    #[test]
+    fn a_list_and_a_table_are_the_same_and_each_name_occurs_once() {
+        let list: TextTable = "a=b:1, c = d:x=y ,".parse().unwrap();
+        let rows = [("a", "b:1"), ("c", "d:x=y")];
+        let rows = rows.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(list, TextTable(BTreeMap::from(rows)));
+        for file in [
+            "tags = \"a=b:1,c=d:x=y\"",
+            "[tags]\na = \"b:1\"\nc = \"d:x=y\"",
+        ] {
+            assert_eq!(toml::from_str::<File>(file).unwrap().tags, list, "{file}");
+        }
+        assert_eq!("".parse(), Ok(TextTable::default()));
+    }
+
+    #[test]
+    fn a_row_that_is_none_and_a_name_that_occurs_twice_are_refused_with_their_text() {
+        let refused = |list: &str| list.parse::<TextTable>().unwrap_err();
+        assert!(refused("a=b:1,c").contains("\"c\""));
+        assert!(refused("a=b:1,a=c:1").contains("\"a\""));
+        let file = toml::from_str::<File>("[tags]\na = \"1\"\n\" a\" = \"2\"");
+        let refused = file.unwrap_err().to_string();
+        assert!(refused.contains("\"a\" is named twice"), "{refused}");
+        let refused = toml::from_str::<File>("tags = [\"a\"]").unwrap_err();
+        assert!(
+            refused.to_string().contains("write a table of texts"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients of other id generators, served as they know it: Leaf, Tinyid, and Yuewen's generator. Off unless a table of
+//! the configuration says which key each of the names is that they use.
+//!
+//! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
+//! answer, `mapped.rs` finds the key and takes its numbers, and `answers.rs` has what all answers share.
+//!
+//! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
+//! taken for one without effect (HEAD).
+
+mod answers;
+mod leaf;
+mod listed;
+mod mapped;
+mod parameters;
+mod segment;
+mod tinyid;
+mod warnings;
+pub mod yuewen;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    routing::{MethodRouter, get},
+};
+
+use super::no_route::other_method;
+use crate::node::{Config, NodeContext};
+
+type Routes = Router<Arc<NodeContext>>;
+
+/// The routes of Leaf and of Tinyid, as far as they are configured. Yuewen's is at `/`, which others use, too.
+pub fn routes(config: &Config) -> Routes {
+    let mut routes = Router::new();
+    if !config.leaf_tags.is_empty() {
+        let next = get(leaf::next).post(leaf::next);
+        routes = routes.route("/api/segment/get/{tag}", without_head(next));
+    }
+    if !config.tinyid_types.is_empty() {
+        for (path, both) in [
+            ("nextId", get(tinyid::next_id).post(tinyid::next_id)),
+            (
+                "nextIdSimple",
+                get(tinyid::next_id_simple).post(tinyid::next_id_simple),
+            ),
+            (
+                "nextSegmentId",
+                get(tinyid::next_segment_id).post(tinyid::next_segment_id),
+            ),
+            (
+                "nextSegmentIdSimple",
+                get(tinyid::next_segment_id_simple).post(tinyid::next_segment_id_simple),
+            ),
+        ] {
+            routes = routes.route(&format!("/tinyid/id/{path}"), without_head(both));
+        }
+    }
+    routes
+}
+
+/// A route that takes numbers: HEAD, which GET would answer, is refused.
+fn without_head(route: MethodRouter<Arc<NodeContext>>) -> MethodRouter<Arc<NodeContext>> {
+    route.head(other_method)
+}

@@ -1,0 +1,111 @@
+//! The parameters of a request, from what follows the question mark and from a form in the body.
+
+use std::borrow::Cow;
+
+use axum::{
+    body::Bytes,
+    extract::Request,
+    http::{HeaderMap, Method, Uri, header},
+};
+use tonic::Status;
+
+use crate::{
+    node::{NodeContext, Reservation},
+    server::http::{body, request::Due},
+};
+
+/// The media type of a form.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The parameters of a request. Those that nobody asks for are ignored.
+#[derive(Debug)]
+pub struct Parameters {
+    uri: Uri,
+    form: Bytes,
+    /// The memory of the form.
+    _reserved: Option<Reservation>,
+}
+
+impl Parameters {
+    /// What follows the question mark.
+    pub fn of(uri: &Uri) -> Self {
+        Parameters {
+            uri: uri.clone(),
+            form: Bytes::new(),
+            _reserved: None,
+        }
+    }
+
+    /// What follows the question mark, and the form in the body of a POST.
+    ///
+    /// # Errors
+    /// If the form is too large, or does not arrive.
+    pub async fn read(context: &NodeContext, due: Due, request: Request) -> Result<Self, Status> {
+        let (head, body) = request.into_parts();
+        let parameters = Parameters::of(&head.uri);
+        if head.method != Method::POST || !is_form(&head.headers) {
+            return Ok(parameters);
+        }
+        let (form, reserved) = body::bytes(context, body, due).await?;
+        Ok(Parameters {
+            form,
+            _reserved: reserved,
+            ..parameters
+        })
+    }
+
+    /// Whether a parameter is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.values(name).next().is_some()
+    }
+
+    /// The value of a parameter, if it is there.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it is there more than once.
+    pub fn one(&self, name: &str) -> Result<Option<Cow<'_, str>>, Status> {
+        let mut values = self.values(name);
+        let value = values.next();
+        match values.next() {
+            None => Ok(value),
+            Some(_) => Err(Status::invalid_argument(format!(
+                "{name} is given more than once; give it once"
+            ))),
+        }
+    }
+
+    // They are searched anew each time: a list of them would take many times the memory that was counted for the body.
+    fn values(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let query = self.uri.query().unwrap_or_default().as_bytes();
+        let pairs = form_urlencoded::parse(query).chain(form_urlencoded::parse(&self.form));
+        pairs.filter_map(move |(given, value)| (given == name).then_some(value))
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok()?.split(';').next());
+    media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case(FORM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_comes_from_the_query_or_the_form_and_only_once() {
+        let uri: Uri = "/?a=1&b=x%20y+z&c&d=%FF&b2=2".parse().unwrap();
+        let parameters = Parameters {
+            form: Bytes::from_static(b"e=%26&a=2"),
+            ..Parameters::of(&uri)
+        };
+        let one = |name| parameters.one(name).map(|value| value.map(Cow::into_owned));
+        assert_eq!(one("b").unwrap().unwrap(), "x y z");
+        assert_eq!(one("c").unwrap().unwrap(), "");
+        assert_eq!(one("d").unwrap().unwrap(), "\u{fffd}");
+        assert_eq!(one("e").unwrap().unwrap(), "&");
+        assert_eq!(one("f").unwrap(), None);
+        assert!(one("a").unwrap_err().message().contains("a is given more"));
+        assert!(parameters.has("a") && !parameters.has("f"));
+    }
+}

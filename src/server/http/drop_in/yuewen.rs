@@ -1,0 +1,89 @@
+//! Clients of Yuewen's id generator: `GET /?type=N`, answered in JSON.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    http::{StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use tonic::Code;
+
+use super::{answers::not_kept, mapped::Mapped, parameters::Parameters};
+use crate::{
+    node::{Config, NodeContext},
+    server::http::{problem::Problem, request::Due, serve::answer},
+};
+
+/// The parameter with what numbers are asked for.
+const TYPE: &str = "type";
+
+/// What a request is refused with that nobody could serve. The HTTP status is 400.
+const BAD_REQUEST: Failed<'static> = Failed {
+    error: 412,
+    error_message: "Bad Request",
+};
+
+/// A number.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Taken {
+    error: u16,
+    error_message: &'static str,
+    result: u64,
+}
+
+/// Why there is none.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failed<'a> {
+    error: u16,
+    error_message: &'a str,
+}
+
+/// Whether these clients are served at all.
+pub fn is_on(config: &Config) -> bool {
+    !config.yuewen_types.is_empty()
+}
+
+/// Whether a request for `/` comes from such a client, and these are served.
+pub fn answers(context: &NodeContext, uri: &Uri) -> bool {
+    is_on(&context.config) && Parameters::of(uri).has(TYPE)
+}
+
+/// The next number of a type.
+pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
+    let taken = async {
+        let parameters = Parameters::of(uri);
+        let of_type = parameters.one(TYPE)?.unwrap_or_default();
+        let mapped = Mapped::find("yuewen_types", &context.config.yuewen_types, &of_type)?;
+        mapped.next(context, 1, due).await
+    };
+    not_kept(match answer(context, due, taken).await {
+        Ok(range) => Json(Taken {
+            error: 0,
+            error_message: "success",
+            result: range.first,
+        })
+        .into_response(),
+        Err(problem) => failed(&problem),
+    })
+}
+
+fn failed(problem: &Problem) -> Response {
+    let status = match problem.code() {
+        Code::InvalidArgument => {
+            return (StatusCode::BAD_REQUEST, Json(BAD_REQUEST)).into_response();
+        }
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let failed = Failed {
+        error: status.as_u16(),
+        error_message: problem.detail(),
+    };
+    (status, Json(failed)).into_response()
+}
