@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Page, cluster::Cluster, http, in_time, other_than, unhurried, until, with_http};
+use common::{
+    Page, cluster::Cluster, eventually, http, in_time, other_than, unhurried, until, with_http,
+};
 use ratchet::{metrics::Door, node::Config};
 use serde_json::{Value, json};
 use tokio::{
@@ -402,4 +404,60 @@ async fn a_node_stops_although_connections_are_open_and_answers_what_is_under_wa
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(10), idle.read_to_end(&mut rest)).await;
     assert!(ended.is_ok(), "the connection is closed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_handed_over() {
+    let mut cluster = start(3, |_| {}).await;
+    let fourth = cluster.configure(4);
+    unhurried(fourth);
+    fourth.join = true;
+    cluster.start_node(4).await;
+    let asked = other_than(cluster.leader().await);
+    let peer_address = cluster.configs[&4].peer_listen.to_string();
+    let body = json!({"id": 4, "peer_address": peer_address}).to_string();
+    let members = json(&cluster, asked, "POST /v1/members", &body).await;
+    assert_eq!(members, json!({"voters": [1, 2, 3], "learners": [4]}));
+    let same = json(&cluster, asked, "PATCH /v1/members/4", "{}").await;
+    assert_eq!(same, members);
+    eventually("a learner that has caught up", async || {
+        let page = ask(&cluster, asked, "POST /v1/members/4:promote", "").await;
+        (page.status == 200).then_some(())
+    })
+    .await;
+    let now = json(&cluster, asked, "POST /v1/leader:transfer?to=4", "").await;
+    assert_eq!(now["leader"], json!(4));
+    let remove = format!("DELETE /v1/members/{asked}");
+    let members = json(&cluster, other_than(asked), &remove, "").await;
+    assert_eq!(members["voters"].as_array().map(Vec::len), Some(3));
+    for (what, body, says) in [
+        ("DELETE /v1/members/x", "", "'x' is no id of a node"),
+        ("POST /v1/members/4", "", "must end with ':promote'"),
+        ("POST /v1/members", "{}", "missing field `id`"),
+        ("POST /v1/leader:transfer?to=x", "", "to=ID"),
+        ("DELETE /v1/members/4?force=perhaps", "", "force=true"),
+    ] {
+        let page = ask(&cluster, other_than(asked), what, body).await;
+        assert_eq!(page.status, 400, "{what}: {}", page.body);
+        assert!(page.body.contains(says), "{what}: {}", page.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_another_site_takes_no_number_by_way_of_its_readers_browser() {
+    let cluster = start(1, |_| {}).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let next = "POST /v1/namespaces/book/keys/42:next";
+    for headers in [
+        "Origin: http://evil.example\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
+    ] {
+        let page = http(address, next, headers, "").await;
+        assert_eq!(page.status, 403, "{}", page.body);
+        assert!(page.body.contains("PERMISSION_DENIED"), "{}", page.body);
+    }
+    let own = format!("Origin: http://{address}\r\n");
+    let page = http(address, next, &own, "").await;
+    let taken: Value = serde_json::from_str(&page.body).expect("JSON");
+    assert_eq!(taken["first"], json!("1"), "nothing was taken before");
 }

@@ -418,3 +418,18 @@ async fn a_node_that_stops_refuses_with_what_clients_try_again_after() {
         .await
         .expect("stopped");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_over_http_takes_no_number_whatever_its_body_holds() {
+    let cluster = start(1, |_| {}).await;
+    let mut browser = redis(&cluster, 1).await;
+    browser
+        .send("POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR book:42\r\n")
+        .await;
+    let refused = browser.line().await.expect("an answer");
+    assert!(refused.starts_with("-ERR"), "{refused}");
+    assert_eq!(browser.line().await, None, "the connection is closed");
+    let mut other = redis(&cluster, 1).await;
+    other.send("INCR book:42\r\n").await;
+    assert_eq!(other.line().await.as_deref(), Some(":1"));
+}

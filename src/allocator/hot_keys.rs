@@ -263,8 +263,16 @@ mod tests {
         let (hot_keys, namespace) = (HotKeys::default(), namespace());
         for _ in 0..20 {
             for _ in 0..100 {
-                let ask =
-                    |place: usize| (Key::Id(if place.is_multiple_of(2) { 1 } else { place as u64 }), 3);
+                let ask = |place: usize| {
+                    (
+                        Key::Id(if place.is_multiple_of(2) {
+                            1
+                        } else {
+                            place as u64
+                        }),
+                        3,
+                    )
+                };
                 hot_keys.note_many(&namespace, 1_000, ask);
             }
             hot_keys.age();

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod browser;
 pub mod cluster;
 pub mod disk;
 pub mod history;
@@ -264,6 +265,20 @@ pub async fn http_get(address: SocketAddr, path: &str) -> Page {
     http(address, &format!("GET {path}"), "", "").await
 }
 
+/// True once an answer has all the bytes of the body that its head promises.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().expect("a length"))
+    });
+    length.is_some_and(|length| answer.len() >= head.len() + 4 + length)
+}
+
 /// Asks by HTTP/1.1. `what` is the method and the path; each of `headers` ends its line.
 pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) -> Page {
     let asking = async {
@@ -274,9 +289,10 @@ pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) ->
              {headers}\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
+        // Not to the end: not every server closes the connection.
+        let mut answer = Vec::new();
+        while !is_whole(&answer) && stream.read_buf(&mut answer).await? > 0 {}
+        Ok::<_, std::io::Error>(String::from_utf8(answer).expect("text"))
     };
     let answer = in_time("a page", asking).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");

@@ -1,5 +1,6 @@
 //! Failures, in the form that each client knows.
 
+use ratchet::metrics::Door;
 use serde_json::{Value, json};
 use tonic::Code;
 
