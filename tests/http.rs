@@ -191,8 +191,8 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
         (
             format!("POST {key}"),
             "",
-            400,
-            "INVALID_ARGUMENT",
+            405,
+            "UNIMPLEMENTED",
             "it must end with ':next'",
         ),
         (
@@ -430,9 +430,16 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     let remove = format!("DELETE /v1/members/{asked}");
     let members = json(&cluster, other_than(asked), &remove, "").await;
     assert_eq!(members["voters"].as_array().map(Vec::len), Some(3));
+    let page = ask(&cluster, other_than(asked), "POST /v1/members/4", "").await;
+    assert_eq!(page.status, 405, "{}", page.body);
+    assert!(
+        page.body.contains("must end with ':promote'"),
+        "{}",
+        page.body
+    );
+    assert!(page.head.contains("allow: PATCH, DELETE"), "{}", page.head);
     for (what, body, says) in [
         ("DELETE /v1/members/x", "", "'x' is no id of a node"),
-        ("POST /v1/members/4", "", "must end with ':promote'"),
         ("POST /v1/members", "{}", "missing field `id`"),
         ("POST /v1/leader:transfer?to=x", "", "to=ID"),
         ("DELETE /v1/members/4?force=perhaps", "", "force=true"),

@@ -11,7 +11,7 @@ use super::{
     administer::{administer, another_reply},
     body,
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
 };
 use crate::{
     node::NodeContext,
@@ -107,12 +107,8 @@ pub async fn promote(
 ) -> Result<Json<Members>, Problem> {
     let promoting = async {
         let written = in_path(path)?;
-        let id = written.strip_suffix(PROMOTE).ok_or_else(|| {
-            Status::invalid_argument(format!(
-                "the path ends with '{}'; to make a learner a voter it must end with '{PROMOTE}'",
-                shown(written.as_bytes())
-            ))
-        })?;
+        let to_promote = "to make a learner a voter";
+        let id = action(&written, PROMOTE, to_promote, "PATCH, DELETE")?;
         let request = v1::NodeRequest {
             id: member(id)?,
             force: in_query(force, FORCE)?.force,

@@ -15,7 +15,7 @@ use super::{
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
     serve::{answer, key, serve},
 };
 use crate::{
@@ -105,11 +105,7 @@ pub async fn next(
     let taken = async {
         let (namespace, written) = in_path(path)?;
         let options = in_query(options, ALLOWED)?;
-        let written = written.strip_suffix(NEXT).ok_or_else(|| {
-            Status::invalid_argument(format!(
-                "the path ends with '{written}'; to take a number it must end with '{NEXT}'"
-            ))
-        })?;
+        let written = action(&written, NEXT, "to take a number", "GET, HEAD")?;
         let request = Next {
             key: key(&context, &namespace, written.as_bytes(), due).await?,
             namespace,
@@ -140,11 +136,8 @@ pub async fn next_many(
     let taken = async {
         let written = in_path(path)?;
         let options = in_query(options, ALLOWED)?;
-        let namespace = written.strip_suffix(NEXT).ok_or_else(|| {
-            Status::invalid_argument(format!(
-                "the path ends with '{written}'; to take numbers of many keys it must end with '{NEXT}'"
-            ))
-        })?;
+        let to_take = "to take numbers of many keys";
+        let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH")?;
         if options.count.is_some() {
             return Err(Status::invalid_argument(
                 "count is for one key; for many keys give \"counts\" in the body",

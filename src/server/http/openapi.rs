@@ -6,7 +6,7 @@ use axum::Json;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{members, namespaces, numbers, status};
+use super::{members, namespaces, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
@@ -31,6 +31,7 @@ use super::{members, namespaces, numbers, status};
         members::remove,
         members::transfer,
     ),
+    components(schemas(Form)),
     tags(
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
         (name = "namespaces", description = "Families of sequences with one configuration"),

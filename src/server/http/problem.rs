@@ -17,6 +17,9 @@ use crate::{
 /// After how many seconds a caller may try again.
 const RETRY_AFTER_SECONDS: u64 = RETRY_AFTER_MS.div_ceil(1_000);
 
+/// Names the methods that a path takes, in the metadata of a status.
+pub const ALLOW: &str = "allow";
+
 /// The most bytes of the text that says what was wrong.
 const DETAIL_BYTES_MAX: usize = 1_024;
 
@@ -116,6 +119,11 @@ impl IntoResponse for Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        if let Some(methods) = self.0.metadata().get(ALLOW)
+            && let Ok(methods) = HeaderValue::from_bytes(methods.as_bytes())
+        {
+            headers.insert(header::ALLOW, methods);
+        }
         if let Code::ResourceExhausted | Code::Unavailable = code {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
         }

@@ -10,10 +10,13 @@ use axum::{
     http::request::Parts,
 };
 use tokio::time::Instant;
-use tonic::Status;
-use utoipa::IntoParams;
+use tonic::{Status, metadata::MetadataValue};
+use utoipa::{
+    IntoParams,
+    openapi::{Object, ObjectBuilder, schema::Type},
+};
 
-use super::problem::Problem;
+use super::problem::{ALLOW, Problem};
 use crate::{
     metrics::Door,
     node::NodeContext,
@@ -32,8 +35,16 @@ const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
 #[allow(dead_code)] // The description alone reads it.
 pub struct Timeout {
     /// How long the caller waits for the answer, in milliseconds.
-    #[param(minimum = 1, rename = "ratchet-timeout-ms")]
+    #[param(rename = "ratchet-timeout-ms", schema_with = from_one)]
     timeout_ms: Option<u64>,
+}
+
+/// The schema of an integer from 1 on.
+pub fn from_one() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(1))
+        .build()
 }
 
 /// What every handler is given.
@@ -96,6 +107,28 @@ impl Due {
 pub fn in_path<T>(path: InPath<T>) -> Result<T, Status> {
     let invalid = |error: PathRejection| Status::invalid_argument(error.body_text());
     path.map(|Path(path)| path).map_err(invalid)
+}
+
+/// What comes before `action` at the end of a path that takes POST for this alone. Without it the path takes the methods in
+/// `others`.
+///
+/// # Errors
+/// UNIMPLEMENTED if the path does not end with `action`.
+pub fn action<'a>(
+    written: &'a str,
+    action: &str,
+    to_do: &str,
+    others: &'static str,
+) -> Result<&'a str, Status> {
+    written.strip_suffix(action).ok_or_else(|| {
+        let mut status = Status::unimplemented(format!(
+            "the path ends with '{}'; {to_do} it must end with '{action}'",
+            shown(written.as_bytes())
+        ));
+        let methods = MetadataValue::from_static(others);
+        status.metadata_mut().insert(ALLOW, methods);
+        status
+    })
 }
 
 /// What follows the question mark.

@@ -1,0 +1,61 @@
+//! The description of the HTTP interface is true: schemathesis makes up requests from it, valid ones and others, and
+//! compares the answers with it. `cluster/test` installs it.
+
+mod common;
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use common::{cluster::Cluster, http, with_http};
+
+/// The release that cluster/prerequisites installs.
+const SCHEMATHESIS: &str = "schemathesis-4.32.5";
+
+/// The program, in the cache.
+fn program() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    cache.join("ratchet").join(SCHEMATHESIS).join("bin/st")
+}
+
+/// Runs it against `url`. Returns whether it found nothing, and what it printed.
+async fn check(url: String) -> (bool, String) {
+    let dir = tempfile::TempDir::new().expect("a temporary directory");
+    let ran = tokio::task::spawn_blocking(move || {
+        let ran = Command::new(program())
+            .args(["run", &url, "--no-color", "--continue-on-failure"])
+            .args(["--phases", "examples,fuzzing,stateful"])
+            .args(["--max-examples", "40", "--seed", "12"])
+            // What is checked otherwise: that a valid request is carried out. The cluster has limits that a schema does
+            // not tell, and a deadline passes where a request asks for a short one. And a key may end with ":next", so
+            // that its path takes more methods than are described.
+            .args(["--exclude-checks", "positive_data_acceptance,allow_header_conformance"])
+            .args(["--header", "ratchet-timeout-ms: 20000"])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .output();
+        ran.expect("schemathesis runs; cluster/prerequisites --tests installs it")
+    });
+    let output = ran.await.expect("no panic");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.success(), text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_described_is_what_is_answered() {
+    let cluster = Cluster::start(1, |config| {
+        with_http(config);
+        config.count_max = 1_000;
+    })
+    .await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let (is_true, printed) = check(format!("http://{address}/openapi.json")).await;
+    assert!(is_true, "{printed}");
+    let tested = printed.contains("Tested: 13");
+    assert!(tested, "every operation is asked for: {printed}");
+    let next = "POST /v1/namespaces/book/keys/42:next";
+    let page = http(address, next, "", "").await;
+    assert_eq!(page.status, 200, "the node is as well as before");
+}
