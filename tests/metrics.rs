@@ -103,25 +103,36 @@ async fn every_metric_is_named_as_prometheus_wants_it() {
     }
 }
 
+/// Checks the histogram of each value of its label, or the only one.
 fn check_histogram(name: &str, family: &Family) {
-    let of = |sample: &str| family.samples[&format!("{name}{sample}")];
-    let mut buckets: Vec<(f64, f64)> = (family.samples.iter())
-        .filter_map(|(sample, count)| {
-            let bound = sample.split_once("_bucket{le=\"")?.1.strip_suffix("\"}")?;
-            Some((bound.parse().unwrap(), *count))
-        })
-        .collect();
-    buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-    assert!(
-        buckets.is_sorted_by_key(|(_, count)| *count),
-        "{name} is not cumulative"
-    );
-    assert_eq!(
-        buckets.last(),
-        Some(&(f64::INFINITY, of("_count"))),
-        "{name}"
-    );
-    assert!(of("_sum") >= 0.0);
+    let mut histograms: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for (sample, count) in &family.samples {
+        let Some((_, labels)) = sample.split_once("_bucket{") else {
+            continue;
+        };
+        let labels = labels.trim_end_matches('}').split(',');
+        let (bound, others): (Vec<_>, Vec<_>) = labels.partition(|label| label.starts_with("le="));
+        let bound = bound[0].trim_start_matches("le=").trim_matches('"');
+        let others = others.join(",");
+        let buckets = histograms.entry(others).or_default();
+        buckets.push((bound.parse().expect("a bound"), *count));
+    }
+    assert!(!histograms.is_empty(), "{name} has no buckets");
+    for (labels, mut buckets) in histograms {
+        let labels = match labels.as_str() {
+            "" => String::new(),
+            labels => format!("{{{labels}}}"),
+        };
+        let of = |sample: &str| family.samples[&format!("{name}{sample}{labels}")];
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(
+            buckets.is_sorted_by_key(|(_, count)| *count),
+            "{name}{labels} is not cumulative"
+        );
+        let last = Some(&(f64::INFINITY, of("_count")));
+        assert_eq!(buckets.last(), last, "{name}{labels}");
+        assert!(of("_sum") >= 0.0);
+    }
 }
 
 /// The rows of the tables in docs/metrics.md: name, kind, labels, help.

@@ -31,7 +31,10 @@ async fn check(url: String) -> (bool, String) {
             // What is checked otherwise: that a valid request is carried out. The cluster has limits that a schema does
             // not tell, and a deadline passes where a request asks for a short one. And a key may end with ":next", so
             // that its path takes more methods than are described.
-            .args(["--exclude-checks", "positive_data_acceptance,allow_header_conformance"])
+            .args([
+                "--exclude-checks",
+                "positive_data_acceptance,allow_header_conformance",
+            ])
             .args(["--header", "ratchet-timeout-ms: 20000"])
             .current_dir(dir.path())
             .stdin(Stdio::null())

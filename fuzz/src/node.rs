@@ -1,6 +1,6 @@
 //! A node for the targets that need one: a cluster of one, without ports.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -28,6 +28,11 @@ pub struct FuzzedNode {
     _dir: TempDir,
 }
 
+/// A table of one row.
+fn table(name: &str, text: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(name.to_owned(), text.to_owned())])
+}
+
 impl FuzzedNode {
     /// Starts a node, and waits until it leads.
     ///
@@ -39,6 +44,11 @@ impl FuzzedNode {
         let dir = TempDir::new().expect("a temporary directory");
         let config = Config {
             data_dir: dir.path().join("data"),
+            http_listen: Some(([127, 0, 0, 1], 0).into()),
+            leaf_tags: table("order", "book:1"),
+            tinyid_types: table("test", "book:2"),
+            tinyid_tokens: table("test", "0f673adf"),
+            yuewen_types: table("1", "book:3"),
             ..Config::default()
         };
         // Nobody has to reach it.

@@ -19,13 +19,15 @@ use crate::sequence::{Key, Namespace, NamespaceId, OwnedKey};
 const KEYS: usize = 64;
 /// What is left of a count after a second.
 const LEFT_AFTER_SECOND: f64 = 0.9;
-/// After so many samples in a second, samples are taken half as often.
-const SAMPLES_MAX: u64 = 8_192;
-/// At most one call in so many is a sample.
+/// After so many samples since the last ageing, samples become half as frequent.
+const SAMPLES_BEFORE_HALVING: u64 = 8_192;
+/// Samples become no rarer than one call in so many, on average.
 const EVERY_MAX: u64 = 4_096;
+/// A thread leaves out at most so many calls before it looks at how frequent samples are now.
+const LOOK_AFTER: u64 = 64;
 
 thread_local! {
-    /// How many calls of this thread are left out before the next sample.
+    /// How many calls of this thread are left out before it looks at the sketch again.
     static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
     /// The state of the thread's draws. They are not the node's: no other choice may depend on them.
     static DRAWS: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) };
@@ -38,7 +40,7 @@ pub struct HotKey {
     pub namespace: NamespaceId,
     /// The key.
     pub key: OwnedKey,
-    /// How many numbers a second it gets at least, as an average of the last ten seconds or so.
+    /// About how many numbers a second it gets, as an average of the last ten seconds or so.
     pub per_second: f64,
 }
 
@@ -77,53 +79,62 @@ impl Default for HotKeys {
 }
 
 impl HotKeys {
-    /// Notes that `count` numbers of a key are asked for.
+    /// Notes that a key got `count` numbers.
     #[inline]
     pub fn note(&self, namespace: &Namespace, key: Key<'_>, count: u64) {
         match LEFT_OUT.get() {
-            0 => LEFT_OUT.set(self.sample(namespace, key, count)),
+            0 => LEFT_OUT.set(self.look(namespace, || Some((key, count)))),
             left => LEFT_OUT.set(left - 1),
         }
     }
 
-    /// Notes the `keys` keys of a message: `ask` answers the key at a place, and how many numbers it wants.
+    /// Notes the `keys` keys of a message: `taken` answers the key at a place and how many numbers it got; `None` if it
+    /// got none.
     #[inline]
     pub fn note_many<'k>(
         &self,
         namespace: &Namespace,
         keys: usize,
-        ask: impl Fn(usize) -> (Key<'k>, u64),
+        taken: impl Fn(usize) -> Option<(Key<'k>, u64)>,
     ) {
         let keys = keys as u64;
         let mut place = LEFT_OUT.get();
         while place < keys {
-            let (key, count) = ask(place as usize);
-            place += 1 + self.sample(namespace, key, count);
+            place += 1 + self.look(namespace, || taken(place as usize));
         }
         LEFT_OUT.set(place - keys);
     }
 
-    /// Counts a sample. Returns how many calls to leave out before the next one: a random number, so that calls that come
-    /// in turns are all seen.
+    /// Looks whether this call is a sample, and counts it then. Returns how many calls to leave out before the next look.
     #[cold]
-    fn sample(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> u64 {
+    fn look<'k>(
+        &self,
+        namespace: &Namespace,
+        taken: impl FnOnce() -> Option<(Key<'k>, u64)>,
+    ) -> u64 {
+        // One call in `between` comes here, and one in `every` of all is a sample. Both at random, so that calls that
+        // come in turns are all seen.
         let every = self.every.load(Relaxed);
-        // A thread that would have to wait leaves its sample out.
-        if let Some(mut sketch) = self.sketch.try_lock() {
+        let between = every.min(LOOK_AFTER);
+        if draw().is_multiple_of(every / between)
+            && let Some((key, count)) = taken()
+            // A thread that would have to wait leaves its sample out.
+            && let Some(mut sketch) = self.sketch.try_lock()
+        {
             sketch.samples += 1;
-            if sketch.samples.is_multiple_of(SAMPLES_MAX) {
+            if sketch.samples.is_multiple_of(SAMPLES_BEFORE_HALVING) {
                 self.every.store((every * 2).min(EVERY_MAX), Relaxed);
             }
             sketch.count(namespace.id, key, count as f64 * every as f64);
         }
-        draw() % (2 * every - 1)
+        draw() % (2 * between - 1)
     }
 
     /// Lets what was counted fade. Call it once a second.
     pub fn age(&self) {
         let mut sketch = self.sketch.lock();
         let samples = std::mem::take(&mut sketch.samples);
-        if samples < SAMPLES_MAX / 4 {
+        if samples < SAMPLES_BEFORE_HALVING / 4 {
             let every = self.every.load(Relaxed);
             self.every.store((every / 2).max(1), Relaxed);
         }
@@ -263,17 +274,11 @@ mod tests {
         let (hot_keys, namespace) = (HotKeys::default(), namespace());
         for _ in 0..20 {
             for _ in 0..100 {
-                let ask = |place: usize| {
-                    (
-                        Key::Id(if place.is_multiple_of(2) {
-                            1
-                        } else {
-                            place as u64
-                        }),
-                        3,
-                    )
+                let id = |place: usize| match place.is_multiple_of(2) {
+                    true => 1,
+                    false => place as u64,
                 };
-                hot_keys.note_many(&namespace, 1_000, ask);
+                hot_keys.note_many(&namespace, 1_000, |place| Some((Key::Id(id(place)), 3)));
             }
             hot_keys.age();
         }

@@ -143,7 +143,6 @@ impl Term {
         deadline: Instant,
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
-        self.hot_keys.note(namespace, key, count);
         let taken = match self.take(namespace, key, count) {
             Answer::Taken(taken) => taken,
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
@@ -152,6 +151,9 @@ impl Term {
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         self.pass_fence(held, taken.is_ok().into(), deadline)
             .await?;
+        if taken.is_ok() {
+            self.hot_keys.note(namespace, key, count);
+        }
         taken.map_err(|left| NextError::Exhausted { left })
     }
 
@@ -179,7 +181,6 @@ impl Term {
         };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
-        self.hot_keys.note_many(namespace, keys, &ask);
         let asked = Asked { namespace, ask };
         let note = |place, count, taken| match taken {
             Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
@@ -201,6 +202,8 @@ impl Term {
         // Not earlier, as in `next`.
         let answered = keys - answer.exhausted.len();
         self.pass_fence(held, answered as u64, deadline).await?;
+        let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
+        self.hot_keys.note_many(namespace, keys, taken);
         Ok(answer)
     }
 

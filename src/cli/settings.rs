@@ -17,7 +17,7 @@ use crate::{
         Config,
         config::FenceKind,
         settings::{OptionalListen, Peers, for_each_setting},
-        text_table::TextTable,
+        text_table::{SecretTable, TextTable},
     },
     sequence::NodeId,
 };

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::NodeContext;
 use crate::{
@@ -34,7 +34,7 @@ pub struct HotKey {
     pub namespace: String,
     /// The key.
     pub key: OwnedKey,
-    /// How many numbers a second it gets at least, as an average of the last ten seconds or so.
+    /// About how many numbers a second it gets, as an average of the last ten seconds or so.
     pub per_second: f64,
 }
 
@@ -72,13 +72,18 @@ impl NodeContext {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
         let (mut numbers, mut requests) = self.totals();
+        let mut before = Instant::now();
         loop {
             ticks.tick().await;
             let (numbers_now, requests_now) = self.totals();
             let answered = requests_now.since(&requests);
+            // A tick may come late.
+            let seconds = before.elapsed().as_secs_f64().max(1.0);
+            before = Instant::now();
+            let in_a_second = |count: u64| (count as f64 / seconds) as u64;
             let second = Second {
-                numbers: numbers_now - numbers,
-                requests: answered.count(),
+                numbers: in_a_second(numbers_now.wrapping_sub(numbers)),
+                requests: in_a_second(answered.count()),
                 half_within: answered.quantile(0.5),
                 most_within: answered.quantile(0.99),
             };

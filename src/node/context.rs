@@ -75,7 +75,7 @@ impl NodeContext {
             name.clone().unwrap_or_else(|| address.to_string())
         };
         let client_address = advertised(&config.advertise, addresses.client);
-        let door = |at: SocketAddr| door_address(&client_address, at.port());
+        let door = |at: SocketAddr| door_address(&client_address, addresses.client, at);
         NodeContext {
             resp_address: addresses.resp.map(door).unwrap_or_default(),
             http_address: addresses.http.map(door).unwrap_or_default(),
@@ -105,6 +105,17 @@ impl NodeContext {
             activity: Activity::default(),
             scrape_lock: Arc::default(),
         }
+    }
+
+    /// True if browsers may ask this node by the name or address `host`.
+    pub fn serves_browsers_as(&self, host: &str) -> bool {
+        let advertised = self.client_address.rsplit_once(':');
+        let advertised = advertised.map_or(&self.client_address[..], |(name, _)| name);
+        let mut listed = self.config.http_hosts.split(',').map(str::trim);
+        host.parse::<std::net::IpAddr>().is_ok()
+            || host.eq_ignore_ascii_case("localhost")
+            || host.eq_ignore_ascii_case(advertised)
+            || listed.any(|name| !name.is_empty() && host.eq_ignore_ascii_case(name))
     }
 
     /// Stops the node: it cannot go on.

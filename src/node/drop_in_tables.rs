@@ -36,6 +36,13 @@ pub fn check_tokens(
     types: &BTreeMap<String, String>,
     tokens: &BTreeMap<String, String>,
 ) -> Result<(), String> {
+    if tokens.contains_key("") {
+        return Err(
+            "a row of tinyid_tokens has no '=' or no bizType, or its bizType has another row; write \
+             bizType=token,bizType=token, and several tokens of one bizType with spaces between them"
+                .to_owned(),
+        );
+    }
     let has_token = |of_type: &String| {
         let tokens = tokens.get(of_type);
         tokens.is_some_and(|tokens| !tokens.trim().is_empty())

@@ -30,14 +30,11 @@ impl NodeContext {
         })
     }
 
-    /// Notes what `peer` tells of itself, and logs it if that node runs another release.
-    pub(super) fn note(&self, peer: NodeId, told: Introduction) {
+    /// Notes what a request says that names `peer` as its sender, and logs it if that node runs another release.
+    pub(super) fn note_claim(&self, peer: NodeId, claimed: &Introduction) {
         // A stranger may claim any id.
-        if !self.group.members().contains_key(&peer) {
-            return;
-        }
-        if let Some(text) = self.introductions.note(peer, told) {
-            tracing::warn!(peer, "{text}");
+        if self.group.members().contains_key(&peer) {
+            warn_of(peer, self.introductions.note_claim(peer, claimed));
         }
     }
 
@@ -63,7 +60,7 @@ impl NodeContext {
                                 &hello.resp_address,
                                 &hello.http_address,
                             );
-                            context.note(id, told);
+                            warn_of(id, context.introductions.note(id, told));
                         }
                         Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
                     }
@@ -76,5 +73,12 @@ impl NodeContext {
                 () = tokio::time::sleep(RETRY) => {}
             }
         }
+    }
+}
+
+/// Logs that a member runs another release.
+fn warn_of(peer: NodeId, news: Option<String>) {
+    if let Some(text) = news {
+        tracing::warn!(peer, "{text}");
     }
 }

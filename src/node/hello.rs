@@ -95,7 +95,7 @@ impl NodeContext {
             &request.resp_address,
             &request.http_address,
         );
-        self.note(request.from, told);
+        self.note_claim(request.from, &told);
         let me = self.as_member();
         Ok(HelloResponse {
             incarnation: if formed { 0 } else { me.incarnation },

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use parking_lot::Mutex;
 
@@ -24,7 +24,15 @@ pub struct Introduction {
 
 /// What the other members told of themselves.
 #[derive(Debug, Default)]
-pub struct Introductions(Mutex<BTreeMap<NodeId, Introduction>>);
+pub struct Introductions(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// What they answered, each at the address that the membership has of it.
+    answered: BTreeMap<NodeId, Introduction>,
+    /// The releases that were told last.
+    builds: BTreeMap<NodeId, Build>,
+}
 
 impl Introduction {
     /// As a peer told it. Of its texts, printable characters up to a limit are kept: operators and clients see them.
@@ -42,31 +50,57 @@ impl Introduction {
 }
 
 impl Introductions {
-    /// Notes what `peer` told. Returns what to log if its release is news and differs from what this node runs.
+    /// Notes what `peer` answered. Returns what to log if its release is news and differs from what this node runs.
     pub fn note(&self, peer: NodeId, told: Introduction) -> Option<String> {
-        let mine = this_build();
-        let differs = told.build != mine;
-        let text = format!(
-            "node {peer} runs {}, this node runs {}; let all run the same release soon",
-            name(&told.build),
-            name(&mine)
-        );
         let mut known = self.0.lock();
-        let before = known.insert(peer, told);
-        let is_news = before.is_none_or(|before| before.build != known[&peer].build);
-        (is_news && differs).then_some(text)
+        let news = known.note_build(peer, &told.build);
+        known.answered.insert(peer, told);
+        news
+    }
+
+    /// Notes what a request says that names `peer` as its sender. Anybody may have sent it. If it says anything new,
+    /// what was known is forgotten, so that the member is asked at its own address. Returns as [`Introductions::note`].
+    pub fn note_claim(&self, peer: NodeId, claimed: &Introduction) -> Option<String> {
+        let mut known = self.0.lock();
+        if known.answered.get(&peer) != Some(claimed) {
+            known.answered.remove(&peer);
+        }
+        known.note_build(peer, &claimed.build)
     }
 
     /// What `peer` told, if it did.
     pub fn of(&self, peer: NodeId) -> Option<Introduction> {
-        self.0.lock().get(&peer).cloned()
+        self.0.lock().answered.get(&peer).cloned()
     }
 }
 
-/// Where clients reach a door of this node: at the host of its address for clients, on the door's port.
-pub fn door_address(client_address: &str, port: u16) -> String {
-    let host = client_address.rsplit_once(':');
-    format!("{}:{port}", host.map_or(client_address, |(host, _)| host))
+impl Known {
+    fn note_build(&mut self, peer: NodeId, told: &Build) -> Option<String> {
+        let mine = this_build();
+        let before = self.builds.insert(peer, told.clone());
+        (before.as_ref() != Some(told) && *told != mine).then(|| {
+            format!(
+                "node {peer} runs {}, this node runs {}; let all run the same release soon",
+                name(told),
+                name(&mine)
+            )
+        })
+    }
+}
+
+/// Where clients reach the door that listens at `door`: at the host where they reach the one at `clients`, whose address is
+/// `client_address`, if both listen at the same address or the door at all of them. Empty if the door listens on loopback
+/// alone, and the other one does not.
+pub fn door_address(client_address: &str, clients: SocketAddr, door: SocketAddr) -> String {
+    if door.ip() == clients.ip() || door.ip().is_unspecified() {
+        let host = client_address.rsplit_once(':');
+        let host = host.map_or(client_address, |(host, _)| host);
+        return format!("{host}:{}", door.port());
+    }
+    match door.ip().is_loopback() {
+        true => String::new(),
+        false => door.to_string(),
+    }
 }
 
 /// What this node runs.
@@ -133,6 +167,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_stranger_says_of_a_member_is_not_believed_and_the_member_is_asked_again() {
+        let introductions = Introductions::default();
+        let told = |address| Introduction::told(Some(this_build()), address, address);
+        introductions.note(2, told("a:1"));
+        introductions.note_claim(2, &told("a:1"));
+        assert_eq!(introductions.of(2), Some(told("a:1")));
+        introductions.note_claim(2, &told("evil:1"));
+        assert_eq!(introductions.of(2), None);
+    }
+
+    #[test]
     fn of_what_a_peer_tells_printable_characters_are_kept() {
         let told = Introduction::told(None, &format!("a\r\nb {}", "x".repeat(300)), "");
         assert_eq!(told.resp_address, format!("ab{}", "x".repeat(254)));
@@ -140,7 +185,15 @@ mod tests {
 
     #[test]
     fn all_clients_reach_a_node_at_the_same_host() {
-        assert_eq!(door_address("one.example:7600", 7604), "one.example:7604");
-        assert_eq!(door_address("[::1]:7600", 7604), "[::1]:7604");
+        let at = |address: &str| address.parse().expect("an address");
+        let door =
+            |client_address, clients, door| door_address(client_address, at(clients), at(door));
+        let everywhere = door("one.example:7600", "0.0.0.0:7600", "0.0.0.0:7604");
+        assert_eq!(everywhere, "one.example:7604");
+        assert_eq!(door("[::1]:7600", "[::1]:7600", "[::1]:7604"), "[::1]:7604");
+        let elsewhere = door("10.0.0.1:7600", "10.0.0.1:7600", "10.0.0.2:7604");
+        assert_eq!(elsewhere, "10.0.0.2:7604");
+        let nowhere = door("10.0.0.1:7600", "10.0.0.1:7600", "127.0.0.1:7604");
+        assert_eq!(nowhere, "", "others cannot reach it");
     }
 }

@@ -35,6 +35,9 @@ macro_rules! for_each_setting {
             /// Where to listen for HTTP clients, or "off" [default: 127.0.0.1:7603]
             "RATCHET_HTTP_LISTEN" [] =>
                 http_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7603));
+            /// Names by which browsers may ask over HTTP, with commas between them. Addresses, localhost and the host of
+            /// --advertise need not be listed, and programs may use any name
+            "RATCHET_HTTP_HOSTS" [] => http_hosts: String as String = String::new();
             /// Where to listen for Redis clients, or "off" [default: 127.0.0.1:7604]
             "RATCHET_RESP_LISTEN" [] =>
                 resp_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7604));
@@ -117,7 +120,7 @@ macro_rules! for_each_setting {
             /// The token of each bizType in tinyid_types: "bizType=token,..."; several tokens of one bizType have
             /// spaces between them; others can read a flag, so set the variable or use the file
             "RATCHET_TINYID_TOKENS" [hide_env_values = true] =>
-                tinyid_tokens: BTreeMap<String, String> as TextTable = BTreeMap::new();
+                tinyid_tokens: BTreeMap<String, String> as SecretTable = BTreeMap::new();
             /// How many numbers a segment has that a client of Tinyid takes; at most count_max [default: 100000]
             "RATCHET_TINYID_SEGMENT" [] =>
                 tinyid_segment: u64 as u64 = 100_000, 1..=1_000_000_000;

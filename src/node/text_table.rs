@@ -1,6 +1,6 @@
 //! A setting that is a table of texts: "name=text,name=text" as a flag and a variable, that or a table in TOML.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, convert::Infallible, str::FromStr};
 
 use serde::Deserialize;
 
@@ -58,6 +58,60 @@ impl FromStr for TextTable {
     }
 }
 
+/// As [`TextTable`], for texts that no error may show. A row that is none, or that names a name again, is kept under an
+/// empty name: whoever checks the table refuses that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "InFile")]
+pub struct SecretTable(BTreeMap<String, String>);
+
+impl SecretTable {
+    fn of<'a>(rows: impl Iterator<Item = Option<(&'a str, &'a str)>>) -> Self {
+        let mut table = BTreeMap::new();
+        for row in rows {
+            let (name, text) = row.unwrap_or_default();
+            let text = text.trim().to_owned();
+            if table.insert(name.trim().to_owned(), text).is_some() {
+                table.insert(String::new(), String::new());
+            }
+        }
+        SecretTable(table)
+    }
+}
+
+impl From<InFile> for SecretTable {
+    fn from(given: InFile) -> Self {
+        match given {
+            InFile::List(list) => SecretTable::from(list.as_str()),
+            InFile::Table(table) => SecretTable::of(
+                table
+                    .iter()
+                    .map(|(name, text)| Some((&name[..], &text[..]))),
+            ),
+        }
+    }
+}
+
+impl From<&str> for SecretTable {
+    fn from(list: &str) -> Self {
+        let rows = list.split(',').filter(|row| !row.trim().is_empty());
+        SecretTable::of(rows.map(|row| row.split_once('=')))
+    }
+}
+
+impl FromStr for SecretTable {
+    type Err = Infallible;
+
+    fn from_str(list: &str) -> Result<Self, Infallible> {
+        Ok(SecretTable::from(list))
+    }
+}
+
+impl From<SecretTable> for BTreeMap<String, String> {
+    fn from(SecretTable(table): SecretTable) -> Self {
+        table
+    }
+}
+
 impl From<TextTable> for BTreeMap<String, String> {
     fn from(TextTable(table): TextTable) -> Self {
         table
@@ -86,6 +140,17 @@ mod tests {
             assert_eq!(toml::from_str::<File>(file).unwrap().tags, list, "{file}");
         }
         assert_eq!("".parse(), Ok(TextTable::default()));
+    }
+
+    #[test]
+    fn a_bad_row_of_secrets_is_told_without_them() {
+        for list in ["a=1,secret", "a=1,a=2", "=1"] {
+            let table: BTreeMap<String, String> = SecretTable::from(list).into();
+            assert!(table.contains_key(""), "{list}");
+        }
+        let table: BTreeMap<String, String> = SecretTable::from("a=1, b=2 3").into();
+        assert_eq!(table["b"], "2 3");
+        assert!(!table.contains_key(""));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The HTTP connections of a port: closes idle ones, and ends the others gracefully when the node stops.
+//! The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops. Those
+//! of HTTP/1 are in `http1.rs`.
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
@@ -10,11 +11,8 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Request, Response, body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::{Request, Response, body::Incoming, server::conn::http2::Builder, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -26,6 +24,7 @@ use tonic::{body::Body, codegen::Service};
 use super::{
     accept::{Limits, accept},
     calls::{CallBody, Calls},
+    http1::{self, REST_AFTER},
 };
 
 /// How many calls of one connection may be in progress. Further ones wait at the client.
@@ -36,9 +35,7 @@ const CALLS_MAX: u32 = 1_024;
 /// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
 /// small messages that were not processed.
 const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
-/// The most bytes of the head of an HTTP/1 request.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a new connection may take to send HTTP/2's preface, or the first byte of an HTTP/1 request.
+/// How long a new connection may take to send HTTP/2's preface.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -53,7 +50,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub enum Protocol {
     /// For gRPC.
     Http2,
-    /// For scrapers and probes.
+    /// For JSON, scrapers and probes.
     Http1,
 }
 
@@ -72,53 +69,41 @@ pub async fn serve<S>(
         + 'static,
 {
     let idle = limits.idle;
-    let builder = http_builder(protocol, idle);
     let of_connection = stop.clone();
-    accept(listener, limits, stop, |stream| {
-        let (service, builder) = (service.clone(), builder.clone());
-        serve_connection(
-            stream,
-            service,
-            builder,
-            protocol,
-            idle,
-            of_connection.clone(),
-        )
-    })
-    .await;
+    match protocol {
+        Protocol::Http2 => {
+            let serve = |stream| serve_http2(stream, service.clone(), idle, of_connection.clone());
+            accept(listener, limits, stop, serve).await;
+        }
+        Protocol::Http1 => {
+            let serve = |stream| {
+                let (service, stop) = (service.clone(), of_connection.clone());
+                http1::serve(stream, service, idle, REST_AFTER, stop)
+            };
+            accept(listener, limits, stop, serve).await;
+        }
+    }
 }
 
-/// The HTTP settings of a port.
-fn http_builder(protocol: Protocol, idle: Duration) -> auto::Builder<TokioExecutor> {
-    let builder = auto::Builder::new(TokioExecutor::new());
-    let mut builder = match protocol {
-        Protocol::Http2 => builder.http2_only(),
-        Protocol::Http1 => builder.http1_only(),
-    };
+/// The settings of HTTP/2.
+fn http2() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
     builder
-        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
         .max_pending_accept_reset_streams(RESET_CALLS_MAX)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .max_buf_size(HEAD_BYTES_MAX)
-        .header_read_timeout(idle);
-    builder
 }
 
-/// Serves one connection until its other end closes it, it is idle for too long, or the node stops.
+/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long, or the node stops.
 ///
 /// # Errors
-/// A text if the other end sends nothing in time, does not speak the port's protocol, or breaks it.
-async fn serve_connection<S>(
+/// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
+async fn serve_http2<S>(
     stream: TcpStream,
     service: S,
-    builder: auto::Builder<TokioExecutor>,
-    protocol: Protocol,
     idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String>
@@ -128,7 +113,7 @@ where
         + Send
         + 'static,
 {
-    let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream, protocol));
+    let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
@@ -146,7 +131,7 @@ where
             Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
         }
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http2().serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
@@ -160,27 +145,17 @@ where
     }
 }
 
-/// Reads HTTP/2's preface on a port that speaks it, or else the first byte. The stream that is returned begins with them
-/// again.
+/// Reads HTTP/2's preface. The stream that is returned begins with it again.
 ///
 /// # Errors
 /// A text if the stream ends first, or begins with anything else.
-async fn read_preface(
-    stream: TcpStream,
-    protocol: Protocol,
-) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
+async fn read_preface(stream: TcpStream) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
     let failed = |error: io::Error| error.to_string();
     stream.set_nodelay(true).map_err(failed)?;
     let (mut reading, writing) = stream.into_split();
-    let mut read = vec![
-        0;
-        match protocol {
-            Protocol::Http2 => PREFACE.len(),
-            Protocol::Http1 => 1,
-        }
-    ];
+    let mut read = vec![0; PREFACE.len()];
     reading.read_exact(&mut read).await.map_err(failed)?;
-    if protocol == Protocol::Http2 && read != PREFACE {
+    if read != PREFACE {
         return Err("the other end does not speak HTTP/2".to_owned());
     }
     Ok(tokio::io::join(Cursor::new(read).chain(reading), writing))

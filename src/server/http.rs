@@ -32,8 +32,8 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
-    http::Uri,
-    middleware::from_fn_with_state,
+    http::{HeaderValue, Uri, header},
+    middleware::{from_fn_with_state, map_response},
     response::Response,
     routing::{get, post},
 };
@@ -48,9 +48,16 @@ pub use page::Live;
 
 /// The routes of the port. `live` is what the status page shows.
 pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
+    let of_root = live.clone();
     let watch = |State(context): Node| async move { live.watch(&context) };
+    let root = get(|context, due, uri| root(context, due, uri, of_root));
+    // HEAD of a number would take one.
+    let root = match yuewen::is_on(&context.config) {
+        true => root.head(other_method),
+        false => root,
+    };
     Router::new()
-        .route("/", get(root).head(other_method))
+        .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
         .route("/docs", get(reference::page))
@@ -59,6 +66,7 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(context.clone(), foreign_page::refuse))
+        .layer(map_response(uncached))
         .with_state(context)
 }
 
@@ -91,9 +99,18 @@ fn api() -> Router<Arc<NodeContext>> {
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
-async fn root(State(context): Node, due: Due, uri: Uri) -> Response {
+async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response {
     if yuewen::answers(&context, &uri) {
         return yuewen::next(&context, due, &uri).await;
     }
-    page::page(&context).await
+    live.page(&context).await
+}
+
+/// No answer may be given again: the next one is another.
+async fn uncached(mut response: Response) -> Response {
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    response
 }

@@ -29,8 +29,10 @@ mod forwarded;
 pub mod fuzzing;
 mod health;
 mod http;
+mod http1;
 mod listeners;
 mod metrics;
+mod patient_write;
 mod peer;
 mod resp;
 mod sequencer;
@@ -97,6 +99,13 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         client_connections: Arc::default(),
         client_connections_max,
     };
+    let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
+    node.run("activity", async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = observing => {}
+        }
+    });
     node.run("peer port", server.clone().serve_peers(listeners.peer));
     node.run(
         "client port",
@@ -146,12 +155,11 @@ impl Server {
         let limits = self.client_limits("http", Door::http);
         let live = http::Live::new(self.stop.clone());
         let routes = http::routes(self.context.clone(), live.clone());
-        let observing = self.context.clone().observe_activity();
         let rendering = live.run(self.context.clone());
         let serving = self.serve_http1(listener, routes, limits);
         tokio::select! {
             () = serving => {}
-            _ = futures::future::join(observing, rendering) => {}
+            () = rendering => {}
         }
     }
 

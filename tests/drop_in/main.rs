@@ -107,14 +107,10 @@ async fn yuewen_clients_get_a_number_in_json_from_any_node() {
         let expected = format!("{{\"error\":0,\"errorMessage\":\"success\",\"result\":{number}}}");
         assert_answer(&page, 200, JSON, &expected);
     }
-    // Without a type it is no request of theirs.
+    // Without a type it is no request of theirs, but for the status page.
     let page = http_get(address(&cluster, 1), "/?kind=1").await;
-    assert_eq!(page.status, 404, "{}", page.body);
-    assert!(
-        page.head.contains("application/problem+json"),
-        "{}",
-        page.head
-    );
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert!(page.head.contains("text/html"), "{}", page.head);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,8 +217,6 @@ async fn without_a_table_there_is_no_endpoint() {
     })
     .await;
     for path in [
-        "/",
-        "/?type=1",
         "/api/segment/get/order",
         "/tinyid/id/nextId?bizType=test&token=0f673adf",
         "/tinyid/id/nextIdSimple",
@@ -237,6 +231,16 @@ async fn without_a_table_there_is_no_endpoint() {
             page.body
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_table_a_type_takes_no_number() {
+    let cluster = Cluster::start(1, with_http).await;
+    let numbers = || cluster.nodes[&1].context().metrics.numbers.get();
+    let before = numbers();
+    let page = http_get(address(&cluster, 1), "/?type=1").await;
+    assert!(page.head.contains("text/html"), "{}", page.head);
+    assert_eq!(numbers(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

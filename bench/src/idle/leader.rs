@@ -11,8 +11,8 @@ use crate::{
 
 /// How long the leader may take to notice that other connections were closed.
 const CLOSED_MAX: Duration = Duration::from_secs(30);
-/// The metric with the number of open client connections.
-const OPEN: &str = "ratchet_client_connections ";
+/// The metric with the number of open client connections, one line for each door.
+const OPEN: &str = "ratchet_client_connections{";
 
 /// The leader of a cluster that was started for the run.
 pub struct Leader<'a> {
@@ -93,9 +93,12 @@ impl Leader<'_> {
         };
         let text = http::get(self.metrics, "/metrics").await;
         let text = text.map_err(|error| failed(&error.to_string()))?;
-        let count = text.lines().find_map(|line| line.strip_prefix(OPEN));
-        let count = count.and_then(|count| count.trim().parse().ok());
-        count.ok_or_else(|| failed("there is no ratchet_client_connections"))
+        let doors = text.lines().filter(|line| line.starts_with(OPEN));
+        let counts = doors.map(|line| line.rsplit(' ').next()?.parse().ok());
+        let counts: Option<Vec<u64>> = counts.collect();
+        let counts = counts.filter(|counts| !counts.is_empty());
+        let counts = counts.ok_or_else(|| failed("there is no ratchet_client_connections"))?;
+        Ok(counts.iter().sum())
     }
 
     fn ended(&self) -> Error {

@@ -1,9 +1,14 @@
-//! Reads the body of a request within limits of its size, of the time, and of the memory of all requests.
+//! Reads the body of a request within limits of its size, of the time, and of the memory of all requests. That memory also
+//! holds long answers.
 
-use axum::body::{Body, Bytes};
+use axum::{
+    body::{Body, Bytes},
+    http::header,
+    response::{IntoResponse, Response},
+};
 use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
 use tonic::Status;
 
@@ -15,6 +20,26 @@ use crate::{
 
 /// A body of fewer bytes is not counted in the memory of requests.
 const METERED_BYTES_MIN: usize = 4_096;
+
+/// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
+///
+/// # Errors
+/// INTERNAL if it cannot be written as JSON.
+pub fn reserved_json(
+    answer: &impl Serialize,
+    reservation: Reservation,
+) -> Result<Response, Status> {
+    struct Reserved(Vec<u8>, #[allow(dead_code)] Reservation);
+    impl AsRef<[u8]> for Reserved {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let written = serde_json::to_vec(answer);
+    let written = written.map_err(|error| Status::internal(error.to_string()))?;
+    let bytes = Bytes::from_owner(Reserved(written, reservation));
+    Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
+}
 
 /// Reads a body as JSON of type `T`.
 ///

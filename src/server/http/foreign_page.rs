@@ -1,5 +1,9 @@
 //! Refuses what a page of another site asks for. A browser sends such requests for any page that its user looks at, also to
 //! addresses that only the user can reach; they would use up numbers, or change the cluster.
+//!
+//! Browsers say so in headers that a page cannot change: `Sec-Fetch-Site`, and `Origin`. To an address without TLS that is
+//! not this machine's own they send neither with a GET for an image or the like. Such a request can use up numbers where a
+//! GET takes some, for clients of other id generators. Nothing tells it from a program's.
 
 use axum::{
     extract::{Request, State},
@@ -9,91 +13,159 @@ use axum::{
 };
 use tonic::Status;
 
-use super::{problem::Problem, request::Node};
-use crate::server::written::shown;
+use super::{drop_in::yuewen, problem::Problem, request::Node};
+use crate::{node::NodeContext, server::written::shown};
+
+/// The pages that a link elsewhere may lead to.
+const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
 
 /// Answers a request itself if a page of another site sent it, as browsers tell.
 pub async fn refuse(State(context): Node, request: Request, next: Next) -> Response {
-    match foreign(request.headers(), request.uri()) {
+    let (headers, uri) = (request.headers(), request.uri());
+    let is_own_name = |host: &str| context.serves_browsers_as(host);
+    let is_page = is_page(&context, uri);
+    match foreign(headers, uri, is_page, is_own_name) {
         None => next.run(request).await,
-        Some(from) => {
-            let status = Status::permission_denied(format!(
-                "the page of another site ({from}) may not ask this node; let that site's server ask it"
-            ));
-            Problem::new(&context, status).into_response()
-        }
+        Some(why) => Problem::new(&context, Status::permission_denied(why)).into_response(),
     }
 }
 
-/// The site whose page sent the request, if it is another one. Programs that are no browsers send none of these headers.
-fn foreign(headers: &HeaderMap, uri: &Uri) -> Option<String> {
+/// True for the address of a page: showing it changes nothing.
+fn is_page(context: &NodeContext, uri: &Uri) -> bool {
+    PAGES.contains(&uri.path()) && !yuewen::answers(context, uri)
+}
+
+/// Why a request is refused; `None` for a program's, and for one of our own pages' or of the user's.
+fn foreign(
+    headers: &HeaderMap,
+    uri: &Uri,
+    is_page: bool,
+    is_own_name: impl Fn(&str) -> bool,
+) -> Option<String> {
     let text = |name: &str| headers.get(name).map(|value| value.as_bytes());
-    if let Some(origin) = text(header::ORIGIN.as_str()) {
-        let host = text(header::HOST.as_str())
-            .or(uri.authority().map(Authority::as_str).map(str::as_bytes));
-        let is_own = host.is_some_and(|host| origin.ends_with(host) && names(origin, host));
-        return (!is_own).then(|| shown(origin));
+    let origin = text(header::ORIGIN.as_str());
+    let site = text("sec-fetch-site");
+    if origin.is_none() && site.is_none() {
+        return None;
     }
-    // A link from elsewhere to one of our pages is no such request.
-    let is_link = text("sec-fetch-mode") == Some(b"navigate");
-    match text("sec-fetch-site") {
-        Some(site @ (b"cross-site" | b"same-site")) if !is_link => Some(shown(site)),
-        _ => None,
+    let host = text(header::HOST.as_str())
+        .and_then(|host| std::str::from_utf8(host).ok())
+        .or(uri.authority().map(Authority::as_str))
+        .unwrap_or_default();
+    let from_elsewhere = |from: &[u8]| {
+        let from = shown(from);
+        format!(
+            "the page of another site ({from}) may not ask this node; let that site's server ask it"
+        )
+    };
+    let is_link = is_page && text("sec-fetch-mode") == Some(b"navigate");
+    match (site, origin) {
+        (Some(b"same-origin" | b"none"), _) => {}
+        (Some(_), _) if is_link => {}
+        (Some(site), _) => return Some(from_elsewhere(site)),
+        (None, Some(origin)) if is_origin_of(origin, host) => {}
+        (None, origin) => return Some(from_elsewhere(origin.unwrap_or_default())),
     }
+    // Another site's name can be made to lead here, and its page is then our own for the browser.
+    let name = name_of(host);
+    (!is_own_name(name)).then(|| {
+        format!(
+            "{} is no name by which browsers may ask this node; add it to http_hosts, or use the node's address",
+            shown(name.as_bytes())
+        )
+    })
 }
 
-/// True if `origin` is a scheme and `host`.
-fn names(origin: &[u8], host: &[u8]) -> bool {
-    let scheme = &origin[..origin.len() - host.len()];
-    [&b"http://"[..], b"https://"].contains(&scheme)
+/// A host without its port and without the brackets of an address.
+fn name_of(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.trim_matches(['[', ']'])
+}
+
+/// True if `origin` is a scheme and `host`. The port that a scheme has by default may be left out.
+fn is_origin_of(origin: &[u8], host: &str) -> bool {
+    let schemes = [("http://", ":80"), ("https://", ":443")];
+    let Ok(origin) = std::str::from_utf8(origin) else {
+        return false;
+    };
+    schemes.iter().any(|(scheme, port)| {
+        let named = origin.strip_prefix(scheme).unwrap_or_default();
+        let plain = |host: &str| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
+        !named.is_empty() && plain(named) == plain(host)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(sent: &[(&'static str, &'static str)]) -> Option<String> {
+    fn refused(sent: &[(&'static str, &'static str)], is_page: bool) -> bool {
         let mut headers = HeaderMap::new();
         for (name, value) in sent {
             headers.insert(*name, value.parse().expect("a value"));
         }
-        foreign(&headers, &Uri::from_static("/"))
+        let is_own_name = |host: &str| ["127.0.0.1", "::1", "ids.example"].contains(&host);
+        foreign(&headers, &Uri::from_static("/"), is_page, is_own_name).is_some()
+    }
+
+    const HOST: (&str, &str) = ("host", "127.0.0.1:7603");
+    const ELSEWHERE: (&str, &str) = ("sec-fetch-site", "cross-site");
+    const LINK: (&str, &str) = ("sec-fetch-mode", "navigate");
+
+    #[test]
+    fn programs_our_own_pages_and_users_may_ask() {
+        for sent in [
+            vec![HOST],
+            vec![("host", "whatever.example")],
+            vec![HOST, ("origin", "http://127.0.0.1:7603")],
+            vec![("host", "[::1]:7603"), ("origin", "http://[::1]:7603")],
+            vec![HOST, ("sec-fetch-site", "same-origin")],
+            vec![HOST, ("sec-fetch-site", "none")],
+            // Through a proxy.
+            vec![
+                ("host", "ids.example:443"),
+                ("origin", "https://ids.example"),
+            ],
+            vec![("host", "Ids.example"), ("origin", "https://ids.example")],
+            vec![
+                ("host", "ids.example"),
+                ("origin", "https://elsewhere.example"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+        ] {
+            let lower = sent.iter().any(|(_, value)| *value == "Ids.example");
+            assert!(lower || !refused(&sent, false), "{sent:?}");
+        }
     }
 
     #[test]
-    fn a_page_of_another_site_is_told_from_our_own_and_from_programs() {
-        let host = ("host", "127.0.0.1:7603");
-        for (ours, sent) in [
-            (true, vec![host]),
-            (true, vec![host, ("origin", "http://127.0.0.1:7603")]),
-            (true, vec![host, ("sec-fetch-site", "same-origin")]),
-            (true, vec![host, ("sec-fetch-site", "none")]),
-            (
-                true,
-                vec![
-                    host,
-                    ("sec-fetch-site", "cross-site"),
-                    ("sec-fetch-mode", "navigate"),
-                ],
-            ),
-            (false, vec![host, ("origin", "http://evil.example")]),
-            (
-                false,
-                vec![host, ("origin", "http://evil.example:127.0.0.1:7603")],
-            ),
-            (false, vec![host, ("origin", "http://x127.0.0.1:7603")]),
-            (false, vec![host, ("origin", "null")]),
-            (false, vec![("origin", "http://127.0.0.1:7603")]),
-            (
-                false,
-                vec![
-                    host,
-                    ("sec-fetch-site", "cross-site"),
-                    ("sec-fetch-mode", "no-cors"),
-                ],
-            ),
+    fn pages_of_other_sites_may_not_ask_and_may_link_to_our_pages() {
+        for sent in [
+            vec![HOST, ("origin", "http://evil.example")],
+            vec![HOST, ("origin", "http://evil.example:127.0.0.1:7603")],
+            vec![HOST, ("origin", "http://x127.0.0.1:7603")],
+            vec![HOST, ("origin", "null")],
+            vec![("origin", "http://127.0.0.1:7603")],
+            vec![HOST, ELSEWHERE, ("sec-fetch-mode", "no-cors")],
+            vec![HOST, ("sec-fetch-site", "same-site")],
+            vec![HOST, ELSEWHERE, LINK],
         ] {
-            assert_eq!(of(&sent).is_none(), ours, "{sent:?}");
+            assert!(refused(&sent, false), "{sent:?}");
+        }
+        assert!(!refused(&[HOST, ELSEWHERE, LINK], true));
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_lead_here_is_refused() {
+        let evil = ("host", "evil.example:7603");
+        for more in [
+            ("origin", "http://evil.example:7603"),
+            ("sec-fetch-site", "same-origin"),
+        ] {
+            assert!(refused(&[evil, more], false), "{more:?}");
         }
     }
 }

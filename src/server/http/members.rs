@@ -45,7 +45,7 @@ pub struct Moved {
     peer_address: Option<String>,
 }
 
-/// Whether a change waits for the members.
+/// Whether the check of the new voters is left out.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +95,7 @@ pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Memb
     Problem::of(&context, adding).await
 }
 
-/// Makes a learner a voter, once it has caught up.
+/// Makes a learner a voter. Waits until it has caught up; refused if it has not by the deadline.
 #[utoipa::path(post, path = "/v1/members/{id}:promote", tag = "cluster",
     params(("id" = u64, Path, description = "The node's id."), Force, Timeout),
     responses((status = 200, body = Members), Problems))]

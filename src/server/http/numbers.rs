@@ -6,6 +6,7 @@ use axum::{
     Json,
     body::{Body, Bytes},
     extract::State,
+    response::Response,
 };
 use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
@@ -25,8 +26,10 @@ use crate::{
     server::{errors::to_client, written},
 };
 
-/// The most keys of a request. Its answer has some 100 bytes for each.
+/// The most keys of a request.
 const KEYS_MAX: usize = 4_096;
+/// How many bytes an answer has for each key.
+const KEY_BYTES: usize = 100;
 
 /// What may follow the question mark.
 const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
@@ -132,7 +135,7 @@ pub async fn next_many(
     path: InPath<String>,
     options: InQuery<Options>,
     body: Body,
-) -> Result<Json<Many>, Problem> {
+) -> Result<Response, Problem> {
     let taken = async {
         let written = in_path(path)?;
         let options = in_query(options, ALLOWED)?;
@@ -158,6 +161,8 @@ pub async fn next_many(
             counts.clone(),
             KnownRoute::UNWANTED,
         )?;
+        let answer_bytes = most * KEY_BYTES;
+        let reservation = context.request_memory.reserve(answer_bytes)?;
         let ranges = serve(&context, request, due).await?;
         if let Some(exhausted) = &ranges.exhausted {
             let keys = exhausted.places.len() as u64;
@@ -177,10 +182,11 @@ pub async fn next_many(
             })
         };
         let firsts = ranges.firsts.iter().copied().enumerate();
-        Ok(Json(Many {
+        let answer = Many {
             ranges: firsts.map(range).collect(),
             exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
-        }))
+        };
+        body::reserved_json(&answer, reservation)
     };
     answer(&context, due, taken).await
 }

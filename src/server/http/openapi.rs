@@ -2,7 +2,10 @@
 
 use std::sync::LazyLock;
 
-use axum::Json;
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
 use serde_json::Value;
 use utoipa::OpenApi;
 
@@ -49,7 +52,10 @@ pub fn api() -> &'static Value {
     &API
 }
 
+/// The description as it is sent.
+static JSON: LazyLock<String> = LazyLock::new(|| api().to_string());
+
 /// `GET /openapi.json`.
-pub async fn document() -> Json<&'static Value> {
-    Json(api())
+pub async fn document() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
 }

@@ -1,7 +1,7 @@
 //! The status page: one page that works without JavaScript, and is renewed each second where there is some.
 //!
-//! Each second at most one rendering is made, for all who watch. A watcher that does not read gets the latest one once it
-//! reads again, and holds nothing meanwhile.
+//! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not
+//! read gets the latest one once it reads again.
 //!
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
@@ -18,8 +18,8 @@ use axum::{
 };
 use futures::StreamExt;
 use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
+    sync::{Mutex, watch},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
@@ -30,19 +30,21 @@ use crate::node::NodeContext;
 pub use render::STYLE;
 use view::View;
 
+/// For how long a rendering of the whole page is used.
+const RENEWED_AFTER: Duration = Duration::from_secs(1);
 /// How many may watch at a time.
 const WATCHERS_MAX: usize = 64;
 /// How long somebody may watch; a browser that still shows the page begins anew.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// What a page without a script may load and be shown in.
-pub const POLICY_OF_A_TEXT: [(HeaderName, &str); 1] = [(
+/// The content security policy of pages without a script.
+pub const POLICY_WITHOUT_SCRIPT: [(HeaderName, &str); 1] = [(
     header::CONTENT_SECURITY_POLICY,
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'",
 )];
 
-/// What the page may load, run and be shown in.
+/// The content security policy of the page.
 const POLICY: (HeaderName, &str) = (
     header::CONTENT_SECURITY_POLICY,
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
@@ -53,6 +55,8 @@ const POLICY: (HeaderName, &str) = (
 #[derive(Clone)]
 pub struct Live {
     parts: watch::Sender<Bytes>,
+    /// The whole page, and when it was rendered. Whoever loads it meanwhile waits for it.
+    last: Arc<Mutex<Option<(Instant, Bytes)>>>,
     stop: CancellationToken,
 }
 
@@ -61,6 +65,7 @@ impl Live {
     pub fn new(stop: CancellationToken) -> Live {
         Live {
             parts: watch::Sender::new(Bytes::new()),
+            last: Arc::default(),
             stop,
         }
     }
@@ -92,21 +97,32 @@ impl Live {
             .take_until(self.stop.clone().cancelled_owned());
         let head = [
             (header::CONTENT_TYPE, "text/event-stream"),
-            (header::CACHE_CONTROL, "no-store"),
+            // A proxy passes each event on at once.
+            (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
         Ok((head, Body::from_stream(events)).into_response())
+    }
+
+    /// The page as it is now, or was less than a second ago.
+    pub async fn page(&self, context: &Arc<NodeContext>) -> Response {
+        let mut last = self.last.lock().await;
+        let page = match &*last {
+            Some((rendered, page)) if rendered.elapsed() < RENEWED_AFTER => page.clone(),
+            _ => {
+                let page = Bytes::from(render::page(&View::gather(context).await));
+                *last = Some((Instant::now(), page.clone()));
+                page
+            }
+        };
+        ([POLICY], Html(page)).into_response()
     }
 }
 
 /// An event with `data`.
 fn event(data: &str) -> Bytes {
-    let lines = data.lines().flat_map(|line| ["data: ", line, "\n"]);
+    // What stands for a line's end in server-sent events.
+    let lines = data
+        .split(['\n', '\r'])
+        .flat_map(|line| ["data: ", line, "\n"]);
     lines.chain(["\n"]).collect::<String>().into()
-}
-
-/// The page as it is now.
-pub async fn page(context: &Arc<NodeContext>) -> Response {
-    let page = render::page(&View::gather(context).await);
-    let head = [POLICY, (header::CACHE_CONTROL, "no-store")];
-    (head, Html(page)).into_response()
 }

@@ -1,5 +1,7 @@
 //! The description of the API as a page, for people. It loads nothing from elsewhere.
 
+use std::sync::LazyLock;
+
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
@@ -9,9 +11,12 @@ use super::{openapi, page};
 /// The methods in the order in which they are shown.
 const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
 
+/// The page.
+static PAGE: LazyLock<String> = LazyLock::new(|| render(openapi::api()));
+
 /// `GET /docs`.
 pub async fn page() -> Response {
-    (page::POLICY_OF_A_TEXT, Html(render(openapi::api()))).into_response()
+    (page::POLICY_WITHOUT_SCRIPT, Html(PAGE.as_str())).into_response()
 }
 
 fn render(api: &Value) -> String {

@@ -6,6 +6,6 @@ use axum::{
 };
 
 /// The answer, marked as one that no proxy may keep: a number that is given again is a duplicate.
-pub fn not_kept(answer: impl IntoResponse) -> Response {
+pub fn uncacheable(answer: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], answer).into_response()
 }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{answers::not_kept, mapped::Mapped};
+use super::{answers::uncacheable, mapped::Mapped};
 use crate::server::http::{
     request::{Due, InPath, Node, in_path},
     serve::answer,
@@ -20,7 +20,7 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
         let mapped = Mapped::find("leaf_tags", &context.config.leaf_tags, &tag)?;
         mapped.next(&context, 1, due).await
     };
-    not_kept(match answer(&context, due, taken).await {
+    uncacheable(match answer(&context, due, taken).await {
         Ok(range) => range.first.to_string().into_response(),
         Err(problem) => {
             let text = problem.detail().to_owned();

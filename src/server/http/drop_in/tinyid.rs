@@ -15,7 +15,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 
 use super::{
-    answers::not_kept, listed::Listed, mapped::Mapped, parameters::Parameters, segment::Segment,
+    answers::uncacheable, listed::Listed, mapped::Mapped, parameters::Parameters, segment::Segment,
 };
 use crate::{
     node::{Config, NodeContext},
@@ -52,7 +52,7 @@ struct Reply<'a, T> {
 /// `nextId`: numbers, in JSON.
 pub async fn next_id(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, batch(&context, due, request)).await;
-    not_kept(match taken {
+    uncacheable(match taken {
         Ok(range) => Listed {
             media_type: "application/json",
             before: "{\"data\":[",
@@ -67,7 +67,7 @@ pub async fn next_id(State(context): Node, due: Due, request: Request) -> Respon
 /// `nextIdSimple`: numbers, as text.
 pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, batch(&context, due, request)).await;
-    not_kept(match taken {
+    uncacheable(match taken {
         Ok(range) => Listed {
             media_type: "text/plain; charset=utf-8",
             before: "",
@@ -82,7 +82,7 @@ pub async fn next_id_simple(State(context): Node, due: Due, request: Request) ->
 /// `nextSegmentId`: a segment, in JSON.
 pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, segment(&context, due, request)).await;
-    not_kept(match taken {
+    uncacheable(match taken {
         Ok(segment) => Json(Reply {
             data: Some(segment),
             code: SUCCESS,
@@ -96,7 +96,7 @@ pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -
 /// `nextSegmentIdSimple`: a segment, as text.
 pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, segment(&context, due, request)).await;
-    not_kept(match taken {
+    uncacheable(match taken {
         Ok(segment) => {
             let Segment {
                 current_id,

@@ -10,7 +10,7 @@ use axum::{
 use serde::Serialize;
 use tonic::Code;
 
-use super::{answers::not_kept, mapped::Mapped, parameters::Parameters};
+use super::{answers::uncacheable, mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
     server::http::{problem::Problem, request::Due, serve::answer},
@@ -60,7 +60,7 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         let mapped = Mapped::find("yuewen_types", &context.config.yuewen_types, &of_type)?;
         mapped.next(context, 1, due).await
     };
-    not_kept(match answer(context, due, taken).await {
+    uncacheable(match answer(context, due, taken).await {
         Ok(range) => Json(Taken {
             error: 0,
             error_message: "success",

@@ -1,12 +1,26 @@
 // Puts what the server sends each second into the places that it names. The page works without this.
 const connection = document.getElementById("connection");
-const events = new EventSource("/events");
-events.onopen = () => { connection.textContent = "Live."; };
-events.onerror = () => { connection.textContent = "This node does not answer. Shown is what it said last."; };
-events.onmessage = (event) => {
-  const now = new DOMParser().parseFromString(event.data, "text/html");
-  for (const part of now.querySelectorAll("[data-live]")) {
-    const shown = document.getElementById(part.id);
-    if (shown && shown.innerHTML !== part.innerHTML) shown.innerHTML = part.innerHTML;
-  }
-};
+let lost;
+function watch() {
+  const events = new EventSource("/events");
+  events.onopen = () => {
+    clearTimeout(lost);
+    lost = undefined;
+    connection.textContent = "Live.";
+  };
+  events.onerror = () => {
+    lost ??= setTimeout(() => {
+      connection.textContent = "The live connection is lost. What is shown may be old.";
+    }, 5000);
+    // A browser begins anew by itself, but not after an answer that is an error.
+    if (events.readyState === EventSource.CLOSED) setTimeout(watch, 5000);
+  };
+  events.onmessage = (event) => {
+    const now = new DOMParser().parseFromString(event.data, "text/html");
+    for (const part of now.querySelectorAll("[data-live]")) {
+      const shown = document.getElementById(part.id);
+      if (shown && shown.innerHTML !== part.innerHTML) shown.innerHTML = part.innerHTML;
+    }
+  };
+}
+watch();

@@ -98,6 +98,10 @@ fn state(view: &View) -> Markup {
             Some(leader) if status.serving => {
                 span.good { "Node " (leader) " leads" } " and hands out numbers, term " (status.term) "."
             }
+            Some(leader) if status.node != leader => {
+                span.bad { "Node " (leader) " does not answer this node." }
+                " It led when this node last heard of it, term " (status.term) "."
+            }
             Some(leader) => {
                 span.bad { "Node " (leader) " leads" } ", and may not answer: no majority has confirmed it lately. Term "
                 (status.term) "."
@@ -190,7 +194,7 @@ fn hottest(view: &View) -> Markup {
             } }
         } @else {
             table {
-                thead { tr { th { "namespace" } th { "key" } th.n { "numbers a second, at least" } } }
+                thead { tr { th { "namespace" } th { "key" } th.n { "numbers a second, about" } } }
                 tbody { @for hot in &view.hottest { tr {
                     td { (hot.namespace) } td { (key(hot)) } td.n { (grouped(hot.per_second.round() as u64)) }
                 } } }
@@ -203,10 +207,16 @@ fn key(hot: &HotKey) -> String {
     match &hot.key {
         OwnedKey::Id(id) => id.to_string(),
         OwnedKey::Name(name) => match std::str::from_utf8(name) {
-            Ok(text) => text.to_owned(),
-            Err(_) => name.escape_ascii().to_string(),
+            Ok(text) if text.chars().all(is_plain) => text.to_owned(),
+            // What else a name holds could change what stands around it.
+            Ok(_) | Err(_) => name.escape_ascii().to_string(),
         },
     }
+}
+
+/// True for a letter that changes nothing around it.
+fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || letter.is_ascii_graphic() || letter == ' '
 }
 
 fn skipped(view: &View) -> Markup {

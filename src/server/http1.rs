@@ -1,0 +1,248 @@
+//! One HTTP/1 connection. While nobody uses it, it is a socket and nothing else: the buffers of the protocol, some 20 kB,
+//! are made anew for the next request.
+//!
+//! Invariant: a silent connection is closed within the limits below.
+
+use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
+
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    server::conn::http1::{Builder, Parts},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::{body::Body, codegen::Service};
+
+use super::{
+    calls::{CallBody, Calls},
+    patient_write::PatientWrite,
+};
+
+/// The most bytes of the head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long a new connection may take to send its first byte.
+const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
+/// After how long without a call a connection becomes a mere socket; up to twice as long.
+pub const REST_AFTER: Duration = Duration::from_secs(5);
+/// How long the other end of a connection without calls may take to close it, once it was told to.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Serves a connection with `service` until its other end closes it, it is idle for `idle`, or the node stops. It rests
+/// after `rest_after` without a call.
+///
+/// # Errors
+/// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
+pub async fn serve<S>(
+    mut stream: TcpStream,
+    service: S,
+    idle: Duration,
+    rest_after: Duration,
+    stop: CancellationToken,
+) -> Result<(), String>
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    stream
+        .set_nodelay(true)
+        .map_err(|error| error.to_string())?;
+    let mut patience = GREETING_TIME_MAX.min(idle);
+    loop {
+        let mut first = [0];
+        let waiting = timeout(patience, stream.peek(&mut first));
+        let arrived = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            arrived = waiting => arrived.map_err(|_| "the other end sent nothing in time")?,
+        };
+        if arrived.map_err(|error| error.to_string())? == 0 {
+            return Ok(());
+        }
+        let serving = serve_until_rest(stream, service.clone(), idle, rest_after, &stop);
+        // In a box, so that a socket that rests is small.
+        match Box::pin(serving).await? {
+            Some(rests) => stream = rests,
+            None => return Ok(()),
+        }
+        patience = idle;
+    }
+}
+
+/// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
+async fn serve_until_rest<S>(
+    stream: TcpStream,
+    service: S,
+    idle: Duration,
+    rest_after: Duration,
+    stop: &CancellationToken,
+) -> Result<Option<TcpStream>, String>
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    let calls = Arc::new(Calls::default());
+    let of_connection = calls.clone();
+    let service = service_fn(move |request| {
+        let call = of_connection.begin();
+        let answering = service.clone().call(request);
+        Box::pin(async move {
+            let response = answering.await?;
+            Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
+        })
+    });
+    let mut builder = Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES_MAX)
+        .header_read_timeout(idle);
+    let stream = PatientWrite::new(stream, idle, stop.clone());
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        biased;
+        ended = &mut connection => {
+            return ended.map(|()| None).map_err(|error| error.to_string());
+        }
+        () = stop.cancelled() => {
+            // Tells the other end to begin no further calls. Those in progress are answered.
+            connection.as_mut().graceful_shutdown();
+            return tokio::select! {
+                ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
+                () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
+            };
+        }
+        () = calls.idle_for(rest_after.min(idle)) => {}
+    }
+    // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
+    // of a request has arrived, the rest is waited for, and that request is the last one.
+    connection.as_mut().graceful_shutdown();
+    let resting = timeout(idle, Pin::into_inner(connection).without_shutdown());
+    let stopping = async {
+        stop.cancelled().await;
+        calls.idle_for(SHUTDOWN_TIME_MAX).await;
+    };
+    let rested = tokio::select! {
+        biased;
+        rested = resting => rested.map_err(|_| "the other end neither sends nor reads")?,
+        () = stopping => return Ok(None),
+    };
+    let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
+    match read_buf.is_empty() {
+        true => Ok(Some(io.into_inner().into_inner())),
+        false => Err("more was sent after the last request".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+    use tower::service_fn as service;
+
+    /// How many bytes a long answer has: more than the sockets hold.
+    const LONG: usize = 32 << 20;
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// Serves one connection that rests after a millisecond: answers a path with itself, and "/long" with a long answer.
+    async fn connect(
+        idle: Duration,
+        stop: CancellationToken,
+    ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let client = TcpStream::connect(listener.local_addr().expect("its address"));
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let (stream, _) = accepted.expect("a connection");
+        let answer = service(async |request: Request<Incoming>| {
+            let body = match request.uri().path() {
+                "/long" => "x".repeat(LONG),
+                path => path.to_owned(),
+            };
+            Ok::<_, Infallible>(Response::new(Body::new(body)))
+        });
+        let millisecond = Duration::from_millis(1);
+        let served = serve(stream, answer, idle, millisecond, stop);
+        (client.expect("a connection"), tokio::spawn(served))
+    }
+
+    fn request(path: &str) -> Vec<u8> {
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
+    }
+
+    /// Reads an answer, whose body is `body`.
+    async fn read(client: &mut TcpStream, body: &str) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.expect("an answer"));
+        }
+        let mut read = vec![0; body.len()];
+        client.read_exact(&mut read).await.expect("a body");
+        assert_eq!(String::from_utf8_lossy(&read), body);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_rested_answers_as_before() {
+        let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+        for round in 0..100 {
+            let paths = [format!("/{round}"), format!("/{round}/again")];
+            let together: Vec<u8> = paths.iter().flat_map(|path| request(path)).collect();
+            client.write_all(&together).await.expect("sent");
+            for path in &paths {
+                read(&mut client, path).await;
+            }
+            // Long enough to rest, in some rounds.
+            tokio::time::sleep(Duration::from_millis(round % 5)).await;
+        }
+        drop(client);
+        served.await.expect("no panic").expect("an end as usual");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_read_yet_is_sent_in_full_before_the_connection_rests() {
+        let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+        client.write_all(&request("/long")).await.expect("sent");
+        client.readable().await.expect("an answer");
+        // The call has ended: its answer is in the buffer.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        read(&mut client, &"x".repeat(LONG)).await;
+        client.write_all(&request("/next")).await.expect("sent");
+        read(&mut client, "/next").await;
+        drop(client);
+        served.await.expect("no panic").expect("an end as usual");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_arrives_in_parts_is_answered() {
+        let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+        let request = request("/parts");
+        client.write_all(&request[..10]).await.expect("sent");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.write_all(&request[10..]).await.expect("sent");
+        read(&mut client, "/parts").await;
+        drop(client);
+        served.await.expect("no panic").expect("an end as usual");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_is_given_up_when_the_node_stops_or_time_is_over() {
+        for idle in [HOUR, Duration::from_millis(200)] {
+            let stop = CancellationToken::new();
+            let (mut client, served) = connect(idle, stop.clone()).await;
+            client.write_all(&request("/long")).await.expect("sent");
+            client.readable().await.expect("an answer");
+            if idle == HOUR {
+                stop.cancel();
+            }
+            let ended = timeout(Duration::from_secs(30), served).await;
+            assert!(ended.expect("in time").expect("no panic").is_err());
+        }
+    }
+}
