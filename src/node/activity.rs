@@ -1,31 +1,14 @@
-//! What this node did in the last two minutes, second by second, for its status page.
+//! Notes second by second what this node does, for its status page.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::NodeContext;
+use super::{NodeContext, recent_activity::Second};
 use crate::{
     metrics::{Door, Reading},
     sequence::OwnedKey,
 };
-
-/// How many seconds are kept.
-pub const SECONDS_KEPT: usize = 120;
-
-/// What a node did in a second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Second {
-    /// How many numbers it handed out as leader.
-    pub numbers: u64,
-    /// How many requests of its own clients it answered.
-    pub requests: u64,
-    /// The time within which half of those were answered; `None` if there were none.
-    pub half_within: Option<Duration>,
-    /// The same for 99 of a hundred.
-    pub most_within: Option<Duration>,
-}
 
 /// A key that gets many numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,14 +21,10 @@ pub struct HotKey {
     pub per_second: f64,
 }
 
-/// What a node did in the last seconds, the latest one last.
-#[derive(Debug, Default)]
-pub struct Activity(Mutex<VecDeque<Second>>);
-
 impl NodeContext {
     /// What this node did in the last seconds, the latest one last.
     pub fn activity(&self) -> Vec<Second> {
-        self.activity.0.lock().iter().copied().collect()
+        self.activity.seconds()
     }
 
     /// The keys that get the most numbers; none if this node does not lead.
@@ -88,13 +67,7 @@ impl NodeContext {
                 most_within: answered.quantile(0.99),
             };
             (numbers, requests) = (numbers_now, requests_now);
-            {
-                let mut seconds = self.activity.0.lock();
-                if seconds.len() == SECONDS_KEPT {
-                    seconds.pop_front();
-                }
-                seconds.push_back(second);
-            }
+            self.activity.add(second);
             if let Some(term) = self.allocator.load_full() {
                 term.hot_keys().age();
             }

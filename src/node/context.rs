@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
-    activity::Activity,
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
     introductions::{Introductions, door_address},
+    recent_activity::Activity,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
 };

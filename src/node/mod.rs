@@ -32,6 +32,7 @@ mod memory_receiver;
 mod memory_stream;
 mod namespaces;
 mod readiness;
+mod recent_activity;
 mod recent_records;
 mod rejoin;
 mod request;
@@ -47,7 +48,7 @@ mod takeover;
 pub mod text_table;
 mod wire;
 
-pub use activity::{HotKey, SECONDS_KEPT, Second};
+pub use activity::HotKey;
 pub use config::Config;
 pub use context::NodeContext;
 pub use error::StartError;
@@ -56,6 +57,7 @@ pub use introductions::Introduction;
 pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
+pub use recent_activity::{SECONDS_KEPT, Second};
 pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, invalid_key,
 };

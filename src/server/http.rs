@@ -1,7 +1,8 @@
 //! The door for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: `foreign_page.rs` refuses what another site's page asks for. `numbers.rs` and
+//! From a socket to a number: `request.rs` reads the deadline, the path and the query, and `foreign_page.rs` refuses what
+//! another site's page asks for. `numbers.rs` and
 //! `namespaces.rs` turn a request into the same one as gRPC's, `body.rs` reads a body within its limits, `serve.rs` asks the
 //! node, `number.rs` writes numbers, and `problem.rs` what went wrong. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
@@ -32,10 +33,11 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
+    handler::Handler,
     http::{HeaderValue, Uri, header},
-    middleware::{from_fn_with_state, map_response},
+    middleware::map_response,
     response::Response,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 
 use drop_in::yuewen;
@@ -65,8 +67,6 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .merge(drop_in::routes(&context.config))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(context.clone(), foreign_page::refuse))
-        .layer(map_response(uncached))
         .with_state(context)
 }
 
@@ -75,19 +75,19 @@ fn api() -> Router<Arc<NodeContext>> {
     Router::new()
         .route(
             "/v1/namespaces",
-            get(namespaces::list).post(namespaces::create),
+            read(namespaces::list).post(namespaces::create),
         )
         .route(
             "/v1/namespaces/{namespace}",
-            get(namespaces::get)
+            read(namespaces::get)
                 .patch(namespaces::update)
                 .post(numbers::next_many),
         )
         .route(
             "/v1/namespaces/{namespace}/keys/{key}",
-            get(numbers::current).post(numbers::next),
+            read(numbers::current).post(numbers::next),
         )
-        .route("/v1/status", get(status::status))
+        .route("/v1/status", read(status::status))
         .route("/v1/members", post(members::add))
         .route(
             "/v1/members/{id}",
@@ -106,11 +106,18 @@ async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response 
     live.page(&context).await
 }
 
-/// No answer may be given again: the next one is another.
+/// A route for GET, whose answers nobody may give again: the next one is another.
+fn read<H, T>(handler: H) -> MethodRouter<Arc<NodeContext>>
+where
+    H: Handler<T, Arc<NodeContext>>,
+    T: 'static,
+{
+    get(handler.layer(map_response(uncached)))
+}
+
 async fn uncached(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, no_store);
     response
 }

@@ -5,41 +5,37 @@
 //! not this machine's own they send neither with a GET for an image or the like. Such a request can use up numbers where a
 //! GET takes some, for clients of other id generators. Nothing tells it from a program's.
 
-use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, Uri, header, uri::Authority},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
+use axum::http::{HeaderMap, Uri, header, request::Parts, uri::Authority};
 use tonic::Status;
 
-use super::{drop_in::yuewen, problem::Problem, request::Node};
 use crate::{node::NodeContext, server::written::shown};
 
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
 
-/// Answers a request itself if a page of another site sent it, as browsers tell.
-pub async fn refuse(State(context): Node, request: Request, next: Next) -> Response {
-    let (headers, uri) = (request.headers(), request.uri());
+/// Checks where a request comes from, as browsers tell it.
+///
+/// # Errors
+/// PERMISSION_DENIED if a page of another site sent it.
+pub fn check(context: &NodeContext, request: &Parts) -> Result<(), Status> {
+    let (headers, uri) = (&request.headers, &request.uri);
     let is_own_name = |host: &str| context.serves_browsers_as(host);
-    let is_page = is_page(&context, uri);
-    match foreign(headers, uri, is_page, is_own_name) {
-        None => next.run(request).await,
-        Some(why) => Problem::new(&context, Status::permission_denied(why)).into_response(),
+    match foreign(headers, uri, || is_page(uri), is_own_name) {
+        None => Ok(()),
+        Some(why) => Err(Status::permission_denied(why)),
     }
 }
 
-/// True for the address of a page: showing it changes nothing.
-fn is_page(context: &NodeContext, uri: &Uri) -> bool {
-    PAGES.contains(&uri.path()) && !yuewen::answers(context, uri)
+/// True for the address of a page: showing it changes nothing. With a query `/` may be another generator's.
+fn is_page(uri: &Uri) -> bool {
+    PAGES.contains(&uri.path()) && uri.query().is_none()
 }
 
 /// Why a request is refused; `None` for a program's, and for one of our own pages' or of the user's.
 fn foreign(
     headers: &HeaderMap,
     uri: &Uri,
-    is_page: bool,
+    is_page: impl Fn() -> bool,
     is_own_name: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let text = |name: &str| headers.get(name).map(|value| value.as_bytes());
@@ -58,10 +54,10 @@ fn foreign(
             "the page of another site ({from}) may not ask this node; let that site's server ask it"
         )
     };
-    let is_link = is_page && text("sec-fetch-mode") == Some(b"navigate");
+    let is_link = || text("sec-fetch-mode") == Some(b"navigate") && is_page();
     match (site, origin) {
         (Some(b"same-origin" | b"none"), _) => {}
-        (Some(_), _) if is_link => {}
+        (Some(_), _) if is_link() => {}
         (Some(site), _) => return Some(from_elsewhere(site)),
         (None, Some(origin)) if is_origin_of(origin, host) => {}
         (None, origin) => return Some(from_elsewhere(origin.unwrap_or_default())),
@@ -108,7 +104,7 @@ mod tests {
             headers.insert(*name, value.parse().expect("a value"));
         }
         let is_own_name = |host: &str| ["127.0.0.1", "::1", "ids.example"].contains(&host);
-        foreign(&headers, &Uri::from_static("/"), is_page, is_own_name).is_some()
+        foreign(&headers, &Uri::from_static("/"), || is_page, is_own_name).is_some()
     }
 
     const HOST: (&str, &str) = ("host", "127.0.0.1:7603");

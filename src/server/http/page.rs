@@ -30,6 +30,8 @@ use crate::node::NodeContext;
 pub use render::STYLE;
 use view::View;
 
+/// The next answer is another one.
+const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
 /// For how long a rendering of the whole page is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
 /// How many may watch at a time.
@@ -97,6 +99,7 @@ impl Live {
             .take_until(self.stop.clone().cancelled_owned());
         let head = [
             (header::CONTENT_TYPE, "text/event-stream"),
+            NO_STORE,
             // A proxy passes each event on at once.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
@@ -114,7 +117,7 @@ impl Live {
                 page
             }
         };
-        ([POLICY], Html(page)).into_response()
+        ([POLICY, NO_STORE], Html(page)).into_response()
     }
 }
 

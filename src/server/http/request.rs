@@ -16,7 +16,10 @@ use utoipa::{
     openapi::{Object, ObjectBuilder, schema::Type},
 };
 
-use super::problem::{ALLOW, Problem};
+use super::{
+    foreign_page,
+    problem::{ALLOW, Problem},
+};
 use crate::{
     metrics::Door,
     node::NodeContext,
@@ -55,7 +58,7 @@ pub type InPath<T> = Result<Path<T>, PathRejection>;
 /// What follows the question mark, or why it cannot be read.
 pub type InQuery<T> = Result<Query<T>, QueryRejection>;
 
-/// When a request is to be answered.
+/// When a request is to be answered. No request of the page of another site has one: it is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
     /// When it arrived.
@@ -72,6 +75,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
         context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
         let arrived = Instant::now();
+        foreign_page::check(context, parts).map_err(|status| Problem::new(context, status))?;
         let patience = parts.headers.get(TIMEOUT_HEADER).map(|value| {
             let millis = integer(value.as_bytes());
             millis.filter(|millis| *millis > 0).ok_or_else(|| {
