@@ -53,7 +53,9 @@ fn commands(bytes: &[u8]) -> (Vec<Words>, bool) {
     for words in &mut commands {
         words[0].make_ascii_uppercase();
     }
-    match commands.iter().position(|words| words[0] == b"QUIT") {
+    // The others begin a request over HTTP, after which nothing is answered.
+    let ends = |words: &Words| [&b"QUIT"[..], b"POST", b"PUT", b"HOST:"].contains(&&words[0][..]);
+    match commands.iter().position(ends) {
         Some(last) => {
             commands.truncate(last + 1);
             (commands, false)
