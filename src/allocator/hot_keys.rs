@@ -36,8 +36,8 @@ thread_local! {
 /// A key that gets many numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HotKey {
-    /// The key's namespace.
-    pub namespace: NamespaceId,
+    /// The name of the key's namespace.
+    pub namespace: String,
     /// The key.
     pub key: OwnedKey,
     /// About how many numbers a second it gets, as an average of the last ten seconds or so.
@@ -62,6 +62,7 @@ struct Sketch {
 #[derive(Debug)]
 struct Counted {
     namespace: NamespaceId,
+    name: String,
     key: OwnedKey,
     /// How many numbers it got, at most.
     numbers: f64,
@@ -125,7 +126,7 @@ impl HotKeys {
             if sketch.samples.is_multiple_of(SAMPLES_BEFORE_HALVING) {
                 self.every.store((every * 2).min(EVERY_MAX), Relaxed);
             }
-            sketch.count(namespace.id, key, count as f64 * every as f64);
+            sketch.count(namespace, key, count as f64 * every as f64);
         }
         draw() % (2 * between - 1)
     }
@@ -152,7 +153,7 @@ impl HotKeys {
         let standing_out = (sketch.counted.iter()).filter(|key| key.anothers * 2.0 < key.numbers);
         let mut hottest: Vec<HotKey> = standing_out
             .map(|counted| HotKey {
-                namespace: counted.namespace,
+                namespace: counted.name.clone(),
                 key: counted.key.clone(),
                 per_second: (counted.numbers - counted.anothers) * (1.0 - LEFT_AFTER_SECOND),
             })
@@ -165,15 +166,17 @@ impl HotKeys {
 }
 
 impl Sketch {
-    fn count(&mut self, namespace: NamespaceId, key: Key<'_>, numbers: f64) {
-        let is_it =
-            |counted: &&mut Counted| counted.namespace == namespace && counted.key.as_key() == key;
+    fn count(&mut self, namespace: &Namespace, key: Key<'_>, numbers: f64) {
+        let is_it = |counted: &&mut Counted| {
+            counted.namespace == namespace.id && counted.key.as_key() == key
+        };
         if let Some(counted) = self.counted.iter_mut().find(is_it) {
             counted.numbers += numbers;
             return;
         }
         let mut counted = Counted {
-            namespace,
+            namespace: namespace.id,
+            name: namespace.config.name.clone(),
             key: key.into(),
             numbers,
             anothers: 0.0,

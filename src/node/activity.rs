@@ -6,20 +6,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{NodeContext, recent_activity::Second};
 use crate::{
+    allocator::HotKey,
     metrics::{Door, Reading},
-    sequence::OwnedKey,
 };
-
-/// A key that gets many numbers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HotKey {
-    /// The name of its namespace.
-    pub namespace: String,
-    /// The key.
-    pub key: OwnedKey,
-    /// About how many numbers a second it gets, as an average of the last ten seconds or so.
-    pub per_second: f64,
-}
 
 impl NodeContext {
     /// What this node did in the last seconds, the latest one last.
@@ -29,20 +18,8 @@ impl NodeContext {
 
     /// The keys that get the most numbers; none if this node does not lead.
     pub fn hottest_keys(&self, limit: usize) -> Vec<HotKey> {
-        let Some(term) = self.allocator.load_full() else {
-            return Vec::new();
-        };
-        let namespaces = self.group.view().namespaces();
-        let hottest = term.hot_keys().hottest(limit).into_iter();
-        let named = hottest.filter_map(|hot| {
-            let namespace = namespaces.by_id(hot.namespace)?;
-            Some(HotKey {
-                namespace: namespace.config.name.clone(),
-                key: hot.key,
-                per_second: hot.per_second,
-            })
-        });
-        named.collect()
+        let term = self.allocator.load_full();
+        term.map_or_else(Vec::new, |term| term.hot_keys().hottest(limit))
     }
 
     /// Notes each second what this node did.
@@ -63,8 +40,8 @@ impl NodeContext {
             let second = Second {
                 numbers: in_a_second(numbers_now.wrapping_sub(numbers)),
                 requests: in_a_second(answered.count()),
-                half_within: answered.quantile(0.5),
-                most_within: answered.quantile(0.99),
+                p50: answered.quantile(0.5),
+                p99: answered.quantile(0.99),
             };
             (numbers, requests) = (numbers_now, requests_now);
             self.activity.add(second);

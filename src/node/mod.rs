@@ -48,7 +48,6 @@ mod takeover;
 pub mod text_table;
 mod wire;
 
-pub use activity::HotKey;
 pub use config::Config;
 pub use context::NodeContext;
 pub use error::StartError;

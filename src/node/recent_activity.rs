@@ -15,9 +15,9 @@ pub struct Second {
     /// How many requests of its own clients it answered.
     pub requests: u64,
     /// The time within which half of those were answered; `None` if there were none.
-    pub half_within: Option<Duration>,
+    pub p50: Option<Duration>,
     /// The same for 99 of a hundred.
-    pub most_within: Option<Duration>,
+    pub p99: Option<Duration>,
 }
 
 /// What a node did in the last seconds, the latest one last.

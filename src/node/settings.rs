@@ -179,7 +179,7 @@ impl TryFrom<TextTable> for Peers {
         let mut peers = BTreeMap::new();
         for (id, address) in BTreeMap::from(given) {
             if peers.insert(parse_id(&id)?, address).is_some() {
-                return Err(format!("node {id} is named twice"));
+                return Err(format!("node {id} is named twice; remove one"));
             }
         }
         Ok(Peers(peers))
@@ -190,7 +190,7 @@ impl FromStr for Peers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<TextTable>()?.try_into()
+        TextTable::parse(text, "id=host:port")?.try_into()
     }
 }
 

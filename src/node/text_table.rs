@@ -30,6 +30,20 @@ impl TextTable {
         }
         Ok(TextTable(table))
     }
+
+    /// Parses a list. `row` is how a row of it is written, for an error.
+    ///
+    /// # Errors
+    /// A text if a row has no '=', or names a name again.
+    pub fn parse(list: &str, row: &str) -> Result<Self, String> {
+        let rows = list.split(',').filter(|row| !row.trim().is_empty());
+        let rows = rows.map(|given| {
+            given
+                .split_once('=')
+                .ok_or_else(|| format!("{given:?} has no '='; write {row},{row}"))
+        });
+        TextTable::of(rows.collect::<Result<Vec<_>, _>>()?.into_iter())
+    }
 }
 
 impl TryFrom<InFile> for TextTable {
@@ -49,12 +63,7 @@ impl FromStr for TextTable {
     type Err = String;
 
     fn from_str(list: &str) -> Result<Self, String> {
-        let rows = list.split(',').filter(|row| !row.trim().is_empty());
-        let rows = rows.map(|row| {
-            row.split_once('=')
-                .ok_or_else(|| format!("{row:?} has no '='; write name=value,name=value"))
-        });
-        TextTable::of(rows.collect::<Result<Vec<_>, _>>()?.into_iter())
+        TextTable::parse(list, "name=value")
     }
 }
 

@@ -4,6 +4,7 @@
 //! the caller is gone.
 
 use std::{
+    convert::Infallible,
     pin::Pin,
     sync::{
         Arc,
@@ -13,7 +14,31 @@ use std::{
     time::Duration,
 };
 
-use hyper::body::{Body, Frame, SizeHint};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming, SizeHint},
+};
+use tonic::{body::Body, codegen::Service};
+
+/// How long the other end of a connection without calls may take to close it, once it was told to.
+pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What answers the calls of a port. It must always be ready: `poll_ready` is not called.
+pub trait Answering:
+    Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S> Answering for S where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
 
 /// The calls of one connection, counted as they begin and end.
 #[derive(Debug, Default)]
@@ -54,6 +79,15 @@ impl Drop for Call {
     }
 }
 
+/// The answer to `call`, whose body keeps the call in progress.
+pub async fn answered(
+    call: Call,
+    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+) -> Result<Response<CallBody<Body>>, Infallible> {
+    let response = answering.await?;
+    Ok(response.map(|body| CallBody::new(body, call)))
+}
+
 /// The body of an answer. It keeps its call in progress until the body is sent or dropped.
 pub struct CallBody<B> {
     body: B,
@@ -67,7 +101,7 @@ impl<B> CallBody<B> {
     }
 }
 
-impl<B: Body + Unpin> Body for CallBody<B> {
+impl<B: hyper::body::Body + Unpin> hyper::body::Body for CallBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -4,14 +4,13 @@
 //! Invariant: a silent connection is closed within the limits below.
 
 use std::{
-    convert::Infallible,
     io::{self, Cursor},
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use hyper::{Request, Response, body::Incoming, server::conn::http2::Builder, service::service_fn};
+use hyper::{server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
@@ -19,11 +18,10 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{body::Body, codegen::Service};
 
 use super::{
     accept::{Limits, accept},
-    calls::{CallBody, Calls},
+    calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
     http1::{self, REST_AFTER},
 };
 
@@ -37,8 +35,6 @@ const CALLS_MAX: u32 = 1_024;
 const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
 /// How long a new connection may take to send HTTP/2's preface.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long the other end of a connection without calls may take to close it, once it was told to.
-const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -55,19 +51,14 @@ pub enum Protocol {
 }
 
 /// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
-/// the calls in progress are answered. `service` must always be ready: `poll_ready` is not called.
-pub async fn serve<S>(
+/// the calls in progress are answered.
+pub async fn serve<S: Answering>(
     listener: TcpListener,
     service: S,
     protocol: Protocol,
     limits: Limits,
     stop: CancellationToken,
-) where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-{
+) {
     let idle = limits.idle;
     let of_connection = stop.clone();
     match protocol {
@@ -101,18 +92,12 @@ fn http2() -> Builder<TokioExecutor> {
 ///
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
-async fn serve_http2<S>(
+async fn serve_http2<S: Answering>(
     stream: TcpStream,
     service: S,
     idle: Duration,
     stop: CancellationToken,
-) -> Result<(), String>
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-{
+) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
         biased;
@@ -125,11 +110,7 @@ where
     let of_connection = calls.clone();
     let service = service_fn(move |request| {
         let call = of_connection.begin();
-        let answering = service.clone().call(request);
-        async move {
-            let response = answering.await?;
-            Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
-        }
+        answered(call, service.clone().call(request))
     });
     let mut connection = pin!(http2().serve_connection(TokioIo::new(stream), service));
     tokio::select! {

@@ -2,9 +2,9 @@
 //! generators.
 //!
 //! From a socket to a number: `request.rs` reads the deadline, the path and the query, and `foreign_page.rs` refuses what
-//! another site's page asks for. `numbers.rs` and
-//! `namespaces.rs` turn a request into the same one as gRPC's, `body.rs` reads a body within its limits, `serve.rs` asks the
-//! node, `number.rs` writes numbers, and `problem.rs` what went wrong. `drop_in.rs` answers clients of other id generators
+//! another site's page asks for. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
+//! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
+//! `members.rs` and `status.rs` ask the leader through `administer.rs`. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
 //! description.
 //!
@@ -15,6 +15,7 @@ mod administer;
 mod body;
 mod drop_in;
 mod foreign_page;
+mod html;
 mod members;
 mod namespaces;
 mod no_route;
@@ -27,6 +28,7 @@ mod reference;
 mod request;
 mod serve;
 mod status;
+mod uncacheable;
 
 use std::sync::Arc;
 
@@ -34,7 +36,7 @@ use axum::{
     Router,
     extract::State,
     handler::Handler,
-    http::{HeaderValue, Uri, header},
+    http::Uri,
     middleware::map_response,
     response::Response,
     routing::{MethodRouter, get, post},
@@ -43,6 +45,7 @@ use axum::{
 use drop_in::yuewen;
 use no_route::{nothing_here, other_method};
 use request::{Due, Node};
+use uncacheable::uncacheable;
 
 use crate::node::NodeContext;
 
@@ -112,12 +115,5 @@ where
     H: Handler<T, Arc<NodeContext>>,
     T: 'static,
 {
-    get(handler.layer(map_response(uncached)))
-}
-
-async fn uncached(mut response: Response) -> Response {
-    let no_store = HeaderValue::from_static("no-store");
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, no_store);
-    response
+    get(handler.layer(map_response(async |answer: Response| uncacheable(answer))))
 }

@@ -3,21 +3,18 @@
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
-use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use hyper::{
-    Request, Response,
-    body::Incoming,
     server::conn::http1::{Builder, Parts},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
-use tonic::{body::Body, codegen::Service};
 
 use super::{
-    calls::{CallBody, Calls},
+    calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
     patient_write::PatientWrite,
 };
 
@@ -27,27 +24,19 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// After how long without a call a connection becomes a mere socket; up to twice as long.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
-/// How long the other end of a connection without calls may take to close it, once it was told to.
-const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Serves a connection with `service` until its other end closes it, it is idle for `idle`, or the node stops. It rests
 /// after `rest_after` without a call.
 ///
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
-pub async fn serve<S>(
+pub async fn serve<S: Answering>(
     mut stream: TcpStream,
     service: S,
     idle: Duration,
     rest_after: Duration,
     stop: CancellationToken,
-) -> Result<(), String>
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-{
+) -> Result<(), String> {
     stream
         .set_nodelay(true)
         .map_err(|error| error.to_string())?;
@@ -74,28 +63,18 @@ where
 }
 
 /// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
-async fn serve_until_rest<S>(
+async fn serve_until_rest<S: Answering>(
     stream: TcpStream,
     service: S,
     idle: Duration,
     rest_after: Duration,
     stop: &CancellationToken,
-) -> Result<Option<TcpStream>, String>
-where
-    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static,
-{
+) -> Result<Option<TcpStream>, String> {
     let calls = Arc::new(Calls::default());
     let of_connection = calls.clone();
     let service = service_fn(move |request| {
         let call = of_connection.begin();
-        let answering = service.clone().call(request);
-        Box::pin(async move {
-            let response = answering.await?;
-            Ok::<_, Infallible>(response.map(|body| CallBody::new(body, call)))
-        })
+        Box::pin(answered(call, service.clone().call(request)))
     });
     let mut builder = Builder::new();
     builder
@@ -142,10 +121,14 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response, body::Incoming};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
+    use tonic::body::Body;
     use tower::service_fn as service;
 
     /// How many bytes a long answer has: more than the sockets hold.

@@ -101,7 +101,7 @@ impl Browser {
         self.command("actions", body).await;
     }
 
-    /// Has the tab be so large, and prefer a light or a dark look.
+    /// Sets the size of the tab, and whether it prefers a light or a dark look.
     pub async fn look(&self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.devtools("Emulation.setDeviceMetricsOverride", size)

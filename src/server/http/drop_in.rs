@@ -1,13 +1,13 @@
-//! Clients of other id generators, served as they know it: Leaf, Tinyid, and Yuewen's generator. Off unless a table of
-//! the configuration says which key each of the names is that they use.
+//! Clients of Leaf, Tinyid and Yuewen's generator, served in the form that they know. Each is off unless its setting maps
+//! the names that these clients use to keys.
 //!
 //! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
-//! answer, `mapped.rs` finds the key and takes its numbers, and `answers.rs` has what all answers share.
+//! answer: a number, many (`listed.rs`), or a segment (`segment.rs`). `mapped.rs` finds the key, takes its numbers, and
+//! warns the operator (`warnings.rs`) where the settings fit no namespace.
 //!
 //! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
 //! taken for one without effect (HEAD).
 
-mod answers;
 mod leaf;
 mod listed;
 mod mapped;

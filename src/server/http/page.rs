@@ -14,7 +14,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderName, header},
-    response::{Html, IntoResponse, Response},
+    response::{Html, Response},
 };
 use futures::StreamExt;
 use tokio::{
@@ -25,26 +25,16 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::problem::Problem;
+use super::{problem::Problem, uncacheable::uncacheable};
 use crate::node::NodeContext;
-pub use render::STYLE;
 use view::View;
 
-/// The next answer is another one.
-const NO_STORE: (HeaderName, &str) = (header::CACHE_CONTROL, "no-store");
 /// For how long a rendering of the whole page is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
 /// How many may watch at a time.
 const WATCHERS_MAX: usize = 64;
 /// How long somebody may watch; a browser that still shows the page begins anew.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
-
-/// The content security policy of pages without a script.
-pub const POLICY_WITHOUT_SCRIPT: [(HeaderName, &str); 1] = [(
-    header::CONTENT_SECURITY_POLICY,
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'",
-)];
 
 /// The content security policy of the page.
 const POLICY: (HeaderName, &str) = (
@@ -99,11 +89,10 @@ impl Live {
             .take_until(self.stop.clone().cancelled_owned());
         let head = [
             (header::CONTENT_TYPE, "text/event-stream"),
-            NO_STORE,
             // A proxy passes each event on at once.
             (HeaderName::from_static("x-accel-buffering"), "no"),
         ];
-        Ok((head, Body::from_stream(events)).into_response())
+        Ok(uncacheable((head, Body::from_stream(events))))
     }
 
     /// The page as it is now, or was less than a second ago.
@@ -117,7 +106,7 @@ impl Live {
                 page
             }
         };
-        ([POLICY, NO_STORE], Html(page)).into_response()
+        uncacheable(([POLICY], Html(page)))
     }
 }
 

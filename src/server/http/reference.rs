@@ -3,10 +3,13 @@
 use std::sync::LazyLock;
 
 use axum::response::{Html, IntoResponse, Response};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{openapi, page};
+use super::{
+    html::{POLICY_WITHOUT_SCRIPT, document},
+    openapi,
+};
 
 /// The methods in the order in which they are shown.
 const METHODS: [&str; 4] = ["get", "post", "patch", "delete"];
@@ -16,42 +19,30 @@ static PAGE: LazyLock<String> = LazyLock::new(|| render(openapi::api()));
 
 /// `GET /docs`.
 pub async fn page() -> Response {
-    (page::POLICY_WITHOUT_SCRIPT, Html(PAGE.as_str())).into_response()
+    ([POLICY_WITHOUT_SCRIPT], Html(PAGE.as_str())).into_response()
 }
 
 fn render(api: &Value) -> String {
     let info = &api["info"];
     let title = format!("{} {}", text(&info["title"]), text(&info["version"]));
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                link rel="icon" href="data:,";
-                title { (title) ": the HTTP interface" }
-                style { (PreEscaped(page::STYLE)) }
-            }
-            body {
-                header {
-                    h1 { (title) ": the HTTP interface" }
-                    p { (text(&info["description"])) }
-                    p.quiet { "For programs: " a href="/openapi.json" { "/openapi.json" } ". " a href="/" { "The status page" } "." }
-                }
-                main {
-                    @for tag in array(&api["tags"]) {
-                        h2 { (text(&tag["description"])) }
-                        @for (path, method, operation) in operations(api, text(&tag["name"])) {
-                            (operation_of(path, method, operation))
-                        }
-                    }
-                    h2 { "What requests and answers hold" }
-                    @for (name, schema) in members(&api["components"]["schemas"]) { (schema_of(name, schema)) }
+    let body = html! {
+        header {
+            h1 { (title) ": the HTTP interface" }
+            p { (text(&info["description"])) }
+            p.quiet { "For programs: " a href="/openapi.json" { "/openapi.json" } ". " a href="/" { "The status page" } "." }
+        }
+        main {
+            @for tag in array(&api["tags"]) {
+                h2 { (text(&tag["description"])) }
+                @for (path, method, operation) in operations(api, text(&tag["name"])) {
+                    (operation_of(path, method, operation))
                 }
             }
+            h2 { "What requests and answers hold" }
+            @for (name, schema) in members(&api["components"]["schemas"]) { (schema_of(name, schema)) }
         }
     };
-    page.into_string()
+    document(&format!("{title}: the HTTP interface"), &html! {}, &body)
 }
 
 /// The operations with a tag: path, method, and what is said of it.

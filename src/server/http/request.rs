@@ -43,7 +43,7 @@ pub struct Timeout {
 }
 
 /// The schema of an integer from 1 on.
-pub fn from_one() -> Object {
+fn from_one() -> Object {
     ObjectBuilder::new()
         .schema_type(Type::Integer)
         .minimum(Some(1))

@@ -89,13 +89,7 @@ impl From<v1::NodeStatus> for NodeStatus {
     fn from(node: v1::NodeStatus) -> Self {
         NodeStatus {
             id: node.id,
-            role: match node.role() {
-                v1::Role::Leader => "leader",
-                v1::Role::Follower => "follower",
-                v1::Role::Candidate => "candidate",
-                v1::Role::Learner => "learner",
-                v1::Role::Unspecified => "unknown",
-            },
+            role: role(&node),
             voter: node.voter,
             log_index: node.log_index,
             applied_index: node.applied_index,
@@ -106,5 +100,16 @@ impl From<v1::NodeStatus> for NodeStatus {
             address: node.address,
             peer_address: node.peer_address,
         }
+    }
+}
+
+/// The name of a node's role.
+pub fn role(node: &v1::NodeStatus) -> &'static str {
+    match node.role() {
+        v1::Role::Leader => "leader",
+        v1::Role::Follower => "follower",
+        v1::Role::Candidate => "candidate",
+        v1::Role::Learner => "learner",
+        v1::Role::Unspecified => "unknown",
     }
 }

@@ -7,10 +7,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{answers::uncacheable, mapped::Mapped};
+use super::mapped::Mapped;
 use crate::server::http::{
     request::{Due, InPath, Node, in_path},
     serve::answer,
+    uncacheable::uncacheable,
 };
 
 /// The next number of a tag.

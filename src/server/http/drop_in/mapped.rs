@@ -73,15 +73,15 @@ impl<'a> Mapped<'a> {
         };
         taking.await.map_err(|status| match status.code() {
             Code::InvalidArgument | Code::NotFound => {
-                self.unfit(Status::failed_precondition(status.message()))
+                self.warn_operator(Status::failed_precondition(status.message()))
             }
-            Code::OutOfRange => self.unfit(status),
+            Code::OutOfRange => self.warn_operator(status),
             _ => status,
         })
     }
 
-    /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace.
-    pub fn unfit(self, status: Status) -> Status {
+    /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `status`.
+    pub fn warn_operator(self, status: Status) -> Status {
         WARNINGS.warn(|| {
             tracing::warn!(
                 setting = self.setting,

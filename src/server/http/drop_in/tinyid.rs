@@ -14,9 +14,7 @@ use axum::{
 use serde::Serialize;
 use tonic::{Code, Status};
 
-use super::{
-    answers::uncacheable, listed::Listed, mapped::Mapped, parameters::Parameters, segment::Segment,
-};
+use super::{listed::Listed, mapped::Mapped, parameters::Parameters, segment::Segment};
 use crate::{
     node::{Config, NodeContext},
     sequence::Range,
@@ -25,6 +23,7 @@ use crate::{
             problem::Problem,
             request::{Due, Node},
             serve::answer,
+            uncacheable::uncacheable,
         },
         written::shown,
     },
@@ -138,7 +137,7 @@ async fn segment(
     let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
     let count = context.config.tinyid_segment;
     let range = mapped.next(context, count, due).await?;
-    Segment::of(range).map_err(|why| mapped.unfit(Status::failed_precondition(why)))
+    Segment::of(range).map_err(|why| mapped.warn_operator(Status::failed_precondition(why)))
 }
 
 /// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.

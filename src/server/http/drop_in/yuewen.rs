@@ -10,16 +10,16 @@ use axum::{
 use serde::Serialize;
 use tonic::Code;
 
-use super::{answers::uncacheable, mapped::Mapped, parameters::Parameters};
+use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
-    server::http::{problem::Problem, request::Due, serve::answer},
+    server::http::{problem::Problem, request::Due, serve::answer, uncacheable::uncacheable},
 };
 
-/// The parameter with what numbers are asked for.
+/// The parameter that names the type.
 const TYPE: &str = "type";
 
-/// What a request is refused with that nobody could serve. The HTTP status is 400.
+/// The answer to a missing, repeated or unknown type. Its HTTP status is 400.
 const BAD_REQUEST: Failed<'static> = Failed {
     error: 412,
     error_message: "Bad Request",

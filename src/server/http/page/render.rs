@@ -2,54 +2,42 @@
 
 use std::time::Duration;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::{
     chart::chart,
     view::{NAMESPACES_MAX, View},
 };
 use crate::{
-    node::{HotKey, Second},
+    allocator::HotKey,
+    node::Second,
     proto::v1,
     sequence::OwnedKey,
+    server::http::{html::document, status::role},
     version,
 };
 
-/// The look of all pages.
-pub const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("live.js");
 
 /// The whole page.
 pub fn page(view: &View) -> String {
     let title = format!("{}, node {} - Ratchet", view.status.cluster, view.node);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-                noscript { meta http-equiv="refresh" content="5"; }
-            }
-            body {
-                a.skip href="#members" { "To the members" }
-                header {
-                    h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
-                    (parts_of_header(view))
-                }
-                main { (parts_of_main(view)) }
-                footer {
-                    p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
-                    p { a href="/docs" { "The HTTP interface" } ", " a href="/openapi.json" { "as OpenAPI" } ". Ratchet "
-                        (version::LONG) "." }
-                }
-                script { (PreEscaped(SCRIPT)) }
-            }
+    let reload = html! { noscript { meta http-equiv="refresh" content="5"; } };
+    let body = html! {
+        a.skip href="#members" { "To the members" }
+        header {
+            h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
+            (parts_of_header(view))
         }
+        main { (parts_of_main(view)) }
+        footer {
+            p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
+            p { a href="/docs" { "The HTTP interface" } ", " a href="/openapi.json" { "as OpenAPI" } ". Ratchet "
+                (version::LONG) "." }
+        }
+        script { (PreEscaped(SCRIPT)) }
     };
-    page.into_string()
+    document(&title, &reload, &body)
 }
 
 /// The parts that change.
@@ -133,8 +121,8 @@ fn charts(activity: &[Second]) -> Markup {
     html! {
         (chart("numbers a second", &each(&|second| Some(second.numbers as f64)), |n| grouped(n as u64)))
         (chart("requests of clients a second", &each(&|second| Some(second.requests as f64)), |n| grouped(n as u64)))
-        (chart("half are answered within", &each(&|second| seconds(second.half_within)), span))
-        (chart("99 of 100 are answered within", &each(&|second| seconds(second.most_within)), span))
+        (chart("half are answered within", &each(&|second| seconds(second.p50)), span))
+        (chart("99 of 100 are answered within", &each(&|second| seconds(second.p99)), span))
     }
 }
 
@@ -159,16 +147,6 @@ fn members(view: &View) -> Markup {
                 td { (node.build.as_ref().map_or("not known", |build| &build.version)) }
             } } }
         }
-    }
-}
-
-fn role(node: &v1::NodeStatus) -> &'static str {
-    match node.role() {
-        v1::Role::Leader => "leader",
-        v1::Role::Follower => "follower",
-        v1::Role::Candidate => "candidate",
-        v1::Role::Learner => "learner",
-        v1::Role::Unspecified => "not known",
     }
 }
 

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
+    allocator::HotKey,
     metrics::{Label, SkipCause},
-    node::{HotKey, NodeContext, Origin, Second},
+    node::{NodeContext, Origin, Second},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1,
