@@ -32,6 +32,8 @@ pub enum Bug {
     BequestBeforeEmpty,
     /// A node that does not hold a term's memory inherits it.
     StrangerInherits,
+    /// What was used of a section is not logged when its key is let go from the memory.
+    ReleaseNotLogged,
     /// Snapshots lack the sections.
     CeilingMissingFromSnapshot,
     /// Logs and votes are acknowledged without an fsync.
@@ -60,7 +62,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 14] = [
+    const NAMES: [(&str, Bug); 15] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -75,6 +77,7 @@ mod chosen {
         ("open-during-transfer", Bug::OpenDuringTransfer),
         ("bequest-before-empty", Bug::BequestBeforeEmpty),
         ("stranger-inherits", Bug::StrangerInherits),
+        ("release-not-logged", Bug::ReleaseNotLogged),
         (
             "ceiling-missing-from-snapshot",
             Bug::CeilingMissingFromSnapshot,

@@ -17,7 +17,7 @@ use common::{
     power::copy_all,
 };
 use ratchet::{
-    allocator::{FenceKind, NextError, Term},
+    allocator::{FenceKind, MemoryLimits, NextError, Term, TermSettings},
     clock::BootClock,
     metrics::Metrics,
     sequence::Key,
@@ -95,7 +95,10 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         lease.clone(),
         1,
         None,
-        FenceKind::Lease,
+        TermSettings {
+            fence: FenceKind::Lease,
+            limits: MemoryLimits::default(),
+        },
         Arc::new(BootClock),
         Metrics::new(),
     );

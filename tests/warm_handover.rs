@@ -146,7 +146,7 @@ async fn assert_a_transfer_gives_the_numbers_back(change: impl Fn(&mut Config)) 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_successor_without_room_for_the_memory_gets_the_numbers_back_and_no_key_of_its_own_section_a_gap()
  {
-    assert_a_transfer_gives_the_numbers_back(|config| config.inherit_memory_max_mb = 0).await;
+    assert_a_transfer_gives_the_numbers_back(|config| config.memory_max_mb = 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

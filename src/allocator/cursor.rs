@@ -1,6 +1,7 @@
 //! Where one key stands. Every number goes through [`Cursor::take`]. Pure.
 //!
-//! A cursor hands out numbers by itself up to its fast limit; beyond it, the section decides.
+//! A cursor hands out numbers by itself up to its fast limit; beyond it, the section decides. It also knows whether its
+//! key was asked for lately.
 //!
 //! Invariant: a cursor only moves up.
 
@@ -8,13 +9,15 @@ use crate::sequence::{NamespaceConfig, Range};
 
 /// The fast limit of a cursor that must ask its section. Numbers begin at 1, so none is within it.
 const ASK_SECTION: u64 = 0;
+/// This bit of the fast limit says that the key was asked for lately. Numbers have 63 bits.
+const IN_USE: u64 = 1 << 63;
 
 /// Where a key stands.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor {
     /// The next number, if the section has that many.
     next: u64,
-    /// Numbers up to this one are handed out without asking the section.
+    /// Numbers up to this one are handed out without asking the section. Also holds [`IN_USE`].
     fast_limit: u64,
 }
 
@@ -23,7 +26,7 @@ impl Cursor {
     pub fn new() -> Self {
         Cursor {
             next: 1,
-            fast_limit: ASK_SECTION,
+            fast_limit: ASK_SECTION | IN_USE,
         }
     }
 
@@ -31,7 +34,7 @@ impl Cursor {
     pub fn at(next: u64) -> Self {
         Cursor {
             next,
-            fast_limit: ASK_SECTION,
+            fast_limit: ASK_SECTION | IN_USE,
         }
     }
 
@@ -40,7 +43,7 @@ impl Cursor {
     pub fn take(&mut self, config: &NamespaceConfig, count: u64) -> Option<Range> {
         let span = (count - 1).checked_mul(config.increment)?;
         let last = self.next.checked_add(span)?;
-        if last > self.fast_limit || last > config.max {
+        if last > self.fast_limit() || last > config.max {
             return None;
         }
         Some(self.advance(last, config.increment))
@@ -54,6 +57,7 @@ impl Cursor {
         debug_assert!((last - first).is_multiple_of(increment));
         // Both are at most 2^63 - 1.
         self.next = last + increment;
+        self.fast_limit |= IN_USE;
         Range {
             first,
             last,
@@ -77,18 +81,27 @@ impl Cursor {
     }
 
     /// Numbers up to this one are handed out without asking the section.
+    #[inline]
     pub fn fast_limit(&self) -> u64 {
-        self.fast_limit
+        self.fast_limit & !IN_USE
     }
 
     /// Lets the key take numbers up to `limit` without asking the section.
     pub fn set_fast_limit(&mut self, limit: u64) {
-        self.fast_limit = limit;
+        debug_assert!(limit < IN_USE, "{limit} is no number");
+        self.fast_limit = limit | self.fast_limit & IN_USE;
     }
 
     /// Makes the next call for this key ask the section.
     pub fn stop_fast_path(&mut self) {
-        self.fast_limit = ASK_SECTION;
+        self.set_fast_limit(ASK_SECTION);
+    }
+
+    /// True if the key was asked for since the last call of this.
+    pub fn take_in_use(&mut self) -> bool {
+        let was = self.fast_limit & IN_USE > 0;
+        self.fast_limit &= !IN_USE;
+        was
     }
 }
 

@@ -5,7 +5,8 @@
 //! With 2^18 entries 14 bits of the hash agree by accident in one of 16 384 comparisons, so a look-up
 //! hardly ever reads the slot of another key.
 //!
-//! Slots are numbered from 0 in the order of their arrival. None is ever removed.
+//! A search ends at an empty entry. So when an entry is removed, those behind it that a search would not reach any more
+//! move up (Knuth, The Art of Computer Programming 6.4, algorithm R).
 //!
 //! Invariant: at most 7 of 8 entries are in use, so that every search ends at an empty one.
 
@@ -20,6 +21,7 @@ const ENTRIES_MIN: usize = 8;
 pub struct Index {
     /// Their number is zero or a power of two.
     entries: Vec<u32>,
+    /// How many entries are in use.
     len: u32,
 }
 
@@ -54,16 +56,47 @@ impl Index {
         entry.copied().unwrap_or(EMPTY)
     }
 
-    /// Adds the next slot, whose key is not in the index and has the hash `hash`. Returns its number.
-    /// `hashes` tells the hashes of all slots that were added before, in the order of their numbers.
-    pub fn push<H: Iterator<Item = u64>>(&mut self, hash: u64, hashes: impl FnOnce() -> H) -> u32 {
-        if self.len as usize + 1 > self.entries.len() / 8 * 7 {
+    /// Adds slot number `number`, whose key is not in the index and has the hash `hash`. `hashes` tells the numbers and
+    /// hashes of all slots that are in the index.
+    pub fn add<H: Iterator<Item = (u32, u64)>>(
+        &mut self,
+        hash: u64,
+        number: u32,
+        hashes: impl FnOnce() -> H,
+    ) {
+        if self.len.max(number) as usize + 1 > self.entries.len() / 8 * 7 {
             self.grow(hashes());
         }
-        let number = self.len;
         self.len += 1;
         self.insert(hash, number);
-        number
+    }
+
+    /// Removes slot number `number`, whose key has the hash `hash`. `hash_of` tells the hash of any other slot that is in
+    /// the index.
+    pub fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        let mask = self.entries.len() - 1;
+        let number_bits = mask as u32;
+        let mut hole = hash as usize & mask;
+        while self.entries[hole] & number_bits != number || self.entries[hole] == EMPTY {
+            debug_assert_ne!(self.entries[hole], EMPTY, "the slot is in the index");
+            hole = (hole + 1) & mask;
+        }
+        self.len -= 1;
+        let mut place = hole;
+        loop {
+            place = (place + 1) & mask;
+            let entry = self.entries[place];
+            if entry == EMPTY {
+                break;
+            }
+            let home = hash_of(entry & number_bits) as usize & mask;
+            // A search from `home` passes the hole before it comes to `place`.
+            if place.wrapping_sub(home) & mask >= place.wrapping_sub(hole) & mask {
+                self.entries[hole] = entry;
+                hole = place;
+            }
+        }
+        self.entries[hole] = EMPTY;
     }
 
     /// How many bytes it takes.
@@ -73,7 +106,7 @@ impl Index {
 
     /// Doubles the number of entries.
     #[cold]
-    fn grow(&mut self, hashes: impl Iterator<Item = u64>) {
+    fn grow(&mut self, hashes: impl Iterator<Item = (u32, u64)>) {
         let entries = (self.entries.len() * 2).max(ENTRIES_MIN);
         assert!(
             u32::try_from(entries).is_ok(),
@@ -82,9 +115,7 @@ impl Index {
         // The old entries are not needed, and their memory is free before the new ones take theirs.
         self.entries = Vec::new();
         self.entries = vec![EMPTY; entries];
-        (0..self.len)
-            .zip(hashes)
-            .for_each(|(number, hash)| self.insert(hash, number));
+        hashes.for_each(|(number, hash)| self.insert(hash, number));
     }
 
     fn insert(&mut self, hash: u64, number: u32) {

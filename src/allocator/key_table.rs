@@ -1,6 +1,9 @@
-//! A table of keys: one slot for each, in the order of their arrival, and an index by hash. Pure.
+//! A table of keys: a slot for each, and an index by hash. Pure.
 //!
 //! A look-up costs two cache misses at most: one for the index, one for the slot.
+//!
+//! Invariant: a slot that lost its key is vacant until another key takes it. While changes are tracked, no slot loses its
+//! key and no key takes a vacant one: whoever reads the changes is told of a slot's key once.
 
 use std::hint::black_box;
 
@@ -11,7 +14,7 @@ use crate::sequence::{Key, NamespaceId};
 const LARGE: usize = 1_024;
 
 /// What a key is stored as.
-pub trait StoredKey {
+pub trait StoredKey: Default {
     /// What a reference to the key points to.
     type Target: ?Sized + PartialEq;
 
@@ -61,10 +64,16 @@ impl StoredKey for Box<[u8]> {
     }
 }
 
+/// The namespace of a vacant slot. Those of keys begin at 1.
+pub const NOBODY: NamespaceId = NamespaceId(0);
+
 /// A slot of the table.
 pub trait Slot {
     /// What its key is stored as.
     type Key: StoredKey;
+
+    /// A slot without a key. Its namespace is [`NOBODY`].
+    fn vacant() -> Self;
 
     /// Its key.
     fn key(&self) -> &KeyOf<Self>;
@@ -81,6 +90,8 @@ pub type KeyOf<S> = <<S as Slot>::Key as StoredKey>::Target;
 pub struct KeyTable<S> {
     slots: Segments<S>,
     index: Index,
+    /// The numbers of the vacant slots.
+    vacant: Vec<u32>,
 }
 
 impl<S> Default for KeyTable<S> {
@@ -88,6 +99,7 @@ impl<S> Default for KeyTable<S> {
         KeyTable {
             slots: Segments::default(),
             index: Index::default(),
+            vacant: Vec::new(),
         }
     }
 }
@@ -123,40 +135,79 @@ impl<S: Slot> KeyTable<S> {
         black_box(sum);
     }
 
-    /// Slot number `number`.
+    /// The slot of the key that [`KeyTable::find`] found.
     #[inline]
-    pub fn get(&self, number: u32) -> Option<&S> {
-        self.slots.get(number)
-    }
-
-    /// Slot number `number`, to be changed.
-    #[inline]
-    pub fn get_mut(&mut self, number: u32) -> Option<&mut S> {
+    pub fn found_mut(&mut self, number: u32) -> Option<&mut S> {
         self.slots.get_mut(number)
     }
 
+    /// Slot number `number`, if it has a key.
+    pub fn get(&self, number: u32) -> Option<&S> {
+        self.slots.get(number).filter(|slot| has_key(*slot))
+    }
+
+    /// Slot number `number`, if it has a key, to be changed.
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut S> {
+        self.slots.get_mut(number).filter(|slot| has_key(*slot))
+    }
+
     /// Adds the slot of a key that is not in the table and whose hash is `hash`. Returns its number.
-    pub fn push(&mut self, hasher: &Hasher, hash: u64, slot: S) -> u32 {
-        let hash_of = |slot: &S| hasher.key(slot.namespace(), S::Key::as_key(slot.key()));
-        let number = self.index.push(hash, || self.slots.iter().map(hash_of));
-        debug_assert_eq!(number as usize, self.slots.len());
-        self.slots.push(slot);
+    pub fn add(&mut self, hasher: &Hasher, hash: u64, slot: S) -> u32 {
+        debug_assert!(has_key(&slot));
+        let reused = match self.slots.tracks_changes() {
+            true => None,
+            false => self.vacant.pop(),
+        };
+        let number = reused.unwrap_or(self.slots.len() as u32);
+        let hashes = || numbered(&self.slots).map(|(number, slot)| (number, hash_of(hasher, slot)));
+        self.index.add(hash, number, hashes);
+        match reused.and_then(|number| self.slots.get_mut(number)) {
+            Some(vacant) => *vacant = slot,
+            None => self.slots.push(slot),
+        }
         number
+    }
+
+    /// Removes the key of slot number `number`, which has one. The slot is vacant then.
+    pub fn remove(&mut self, hasher: &Hasher, number: u32) -> Option<S> {
+        debug_assert!(
+            !self.slots.tracks_changes(),
+            "the receiver would keep the key"
+        );
+        let hash = hash_of(hasher, self.get(number)?);
+        let slots = &self.slots;
+        self.index.remove(hash, number, |other| {
+            slots.get(other).map_or(0, |slot| hash_of(hasher, slot))
+        });
+        self.vacant.push(number);
+        let slot = self.slots.get_mut(number)?;
+        Some(std::mem::replace(slot, S::vacant()))
+    }
+
+    /// Adds a vacant slot.
+    pub fn add_vacant(&mut self) {
+        self.vacant.push(self.slots.len() as u32);
+        self.slots.push(S::vacant());
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.vacant.len()
     }
 
-    /// All slots, in the order of their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = &S> {
-        self.slots.iter()
+    /// How many slots there are, with those that are vacant.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
     }
 
-    /// All slots, in the order of their numbers, to be changed.
+    /// All slots with keys, and their numbers, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &S)> {
+        numbered(&self.slots)
+    }
+
+    /// All slots with keys, in the order of their numbers, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.slots.iter_mut()
+        self.slots.iter_mut().filter(|slot| has_key(*slot))
     }
 
     /// Begins to track changes, with all slots as changed ones, or ends it.
@@ -164,9 +215,15 @@ impl<S: Slot> KeyTable<S> {
         self.slots.track_changes(track);
     }
 
-    /// The next slot that was changed. `None` at the end of the pass.
+    /// The next slot that was changed; a vacant one is taken once. `None` at the end of the pass.
     pub fn take_changed(&mut self) -> Option<(ChangedSlot, &S)> {
-        self.slots.take_changed()
+        loop {
+            let (changed, slot) = self.slots.take_changed()?;
+            if changed.is_new || has_key(slot) {
+                // Asked for once more: a loan does not outlive its turn of a loop.
+                return Some((changed, self.slots.get(changed.number)?));
+            }
+        }
     }
 
     /// Begins another pass over the changed slots.
@@ -176,8 +233,27 @@ impl<S: Slot> KeyTable<S> {
 
     /// How many bytes the table takes, without the bytes of names.
     pub fn bytes(&self) -> usize {
-        self.slots.bytes() + self.index.bytes()
+        let vacant = self.vacant.capacity() * size_of::<u32>();
+        self.slots.bytes() + self.index.bytes() + vacant
     }
+
+    /// How many of these bytes are the vacant slots'.
+    pub fn vacant_bytes(&self) -> usize {
+        self.vacant.len() * size_of::<S>()
+    }
+}
+
+/// True unless the slot is vacant.
+pub fn has_key<S: Slot>(slot: &S) -> bool {
+    slot.namespace() != NOBODY
+}
+
+fn numbered<S: Slot>(slots: &Segments<S>) -> impl Iterator<Item = (u32, &S)> {
+    (0..).zip(slots.iter()).filter(|(_, slot)| has_key(*slot))
+}
+
+fn hash_of<S: Slot>(hasher: &Hasher, slot: &S) -> u64 {
+    hasher.key(slot.namespace(), S::Key::as_key(slot.key()))
 }
 
 #[cfg(test)]

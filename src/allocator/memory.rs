@@ -5,10 +5,13 @@
 //! it was inherited.
 
 mod first_touch;
+mod releasing;
+mod room;
 mod settling;
 mod take;
 mod take_many;
 
+pub use room::Room;
 pub use take_many::Asked;
 
 use std::{
@@ -87,8 +90,12 @@ pub struct Memory {
     settling: AtomicU32,
     /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
     to_settle: Arc<Notify>,
-    /// Held while an entry that settles sections is under way.
-    settle_under_way: tokio::sync::Mutex<()>,
+    /// Held while an entry that settles or releases sections is under way.
+    background_entry: tokio::sync::Mutex<()>,
+    /// Whether there is room for more keys.
+    room: Arc<Room>,
+    /// The shard that [`Memory::let_go`] looks at next.
+    letting_go: AtomicU32,
 }
 
 impl Memory {
@@ -109,7 +116,9 @@ impl Memory {
             view,
             settling: AtomicU32::new(0),
             to_settle: Arc::default(),
-            settle_under_way: tokio::sync::Mutex::default(),
+            background_entry: tokio::sync::Mutex::default(),
+            room: Arc::default(),
+            letting_go: AtomicU32::new(0),
             shards,
             gate: Gate::default(),
             abandoned: AtomicBool::new(false),
@@ -148,6 +157,11 @@ impl Memory {
     /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Whether there is room for more keys.
+    pub fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// The identifier of the section at `place`. `None` if the memory was abandoned.
@@ -282,6 +296,7 @@ impl Memory {
         // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees this.
         self.abandoned.store(true, Release);
         self.to_settle.notify_one();
+        self.room.give_up();
         let shards = self
             .shards
             .each()

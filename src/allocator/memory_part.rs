@@ -12,11 +12,11 @@ use super::{
     owned::{GrantTime, Owned},
     shard::SectionPlace,
 };
-use crate::sequence::{MemoryDigest, NamespaceId, SectionId};
+use crate::sequence::{MemoryDigest, NUMBER_MAX, NamespaceId, SectionId};
 
 /// The format of a memory on its way: the types of this file, how many shards there are, and how keys are hashed.
 /// Another release may have another one.
-pub const MEMORY_FORMAT: u32 = 1;
+pub const MEMORY_FORMAT: u32 = 2;
 
 /// What the receiver must know of the sender's memory before its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct ShardChanges {
     pub unsettled: Vec<SectionPlace>,
 }
 
-/// A key with a section of its own.
+/// A key with a section of its own, or a vacant slot, of which only the number counts.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OwnKeyChange<K> {
     /// The number of its slot.
@@ -84,6 +84,8 @@ pub enum SlotNumber<N> {
     New(N),
     /// The number of a slot that was sent before.
     Known(u32),
+    /// The number that follows the last one: a slot without a key.
+    Vacant,
 }
 
 /// The section of a key that has it for itself.
@@ -167,7 +169,7 @@ impl WholeSection {
             return Ok(None);
         };
         // A key that has used its section up, in a slot until its bump is under way, has its floor at the ceiling.
-        if floor > ceiling || refill_at > ceiling {
+        if floor > ceiling || refill_at > ceiling || ceiling > NUMBER_MAX {
             return Err(DamagedPart("has a section whose limits are out of order"));
         }
         Ok(Some(Owned {

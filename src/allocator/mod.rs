@@ -31,6 +31,12 @@
 //! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
 //!
+//! # Keys that nobody asks for
+//!
+//! The releaser (`releaser.rs`) lets them go: when the memory is nearly full, and when nobody asked for a key for long
+//! (`own_keys/let_go.rs`). It logs what was used of their sections. Until that is applied, a section is *leaving*
+//! (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory is full.
+//!
 //! # A handover
 //!
 //! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
@@ -44,8 +50,8 @@
 //!
 //! # Limits
 //!
-//! - A term remembers every key that was asked for in it, and in the terms whose memory it inherited. Nothing is evicted
-//!   before that chain ends: with an unclean change, or with a handover that gives numbers back.
+//! - Keys of shared sections are not let go before the term's memory ends: with an unclean change, or with a handover
+//!   that gives numbers back. Their neighbours would lose numbers.
 //! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
 //!   lock.
 //! - The first touch of a section in a term waits for a read of the disk, if the section's record is not in memory. If
@@ -77,6 +83,7 @@ mod pending;
 mod queued_section;
 mod record_reader;
 mod refill;
+mod releaser;
 mod section;
 mod segments;
 mod settler;
@@ -93,5 +100,6 @@ pub use inheritance::{Inheritance, NotInherited};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_many::NextMany;
+pub use releaser::MemoryLimits;
 pub use shard::Footprint;
-pub use term::{NextError, Term};
+pub use term::{NextError, Term, TermSettings};

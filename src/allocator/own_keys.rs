@@ -10,6 +10,9 @@
 //! are then in use. It goes back into the slot as soon as it fits.
 
 mod changes;
+mod let_go;
+
+pub use let_go::Swept;
 
 use std::time::Duration;
 
@@ -42,6 +45,8 @@ pub struct OwnKeys<K> {
     table: KeyTable<OwnSlot<K>>,
     /// The expanded sections, by the numbers of their slots.
     expanded: HashMap<u32, QueuedSection>,
+    /// The slot that [`OwnKeys::let_go`] looks at next.
+    hand: u32,
 }
 
 impl<K> Default for OwnKeys<K> {
@@ -49,6 +54,7 @@ impl<K> Default for OwnKeys<K> {
         OwnKeys {
             table: KeyTable::default(),
             expanded: HashMap::new(),
+            hand: 0,
         }
     }
 }
@@ -65,7 +71,7 @@ impl<K: StoredKey> OwnKeys<K> {
         count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
-        let slot = self.table.get_mut(number)?;
+        let slot = self.table.found_mut(number)?;
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
@@ -101,7 +107,7 @@ impl<K: StoredKey> OwnKeys<K> {
         key: &K::Target,
     ) -> u32 {
         let slot = OwnSlot::new(K::store(key), namespace);
-        self.table.push(hasher, hash, slot)
+        self.table.add(hasher, hash, slot)
     }
 
     /// The identifier of the section in slot number `number`.
@@ -185,9 +191,16 @@ impl<K: StoredKey> OwnKeys<K> {
         self.table.bytes() + self.expanded.allocation_size()
     }
 
+    /// How many of these bytes are free for new keys.
+    pub fn vacant_bytes(&self) -> usize {
+        self.table.vacant_bytes()
+    }
+
     /// The calls that wait, by section.
     pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
-        let OwnKeys { table, expanded } = self;
+        let OwnKeys {
+            table, expanded, ..
+        } = self;
         expanded.into_iter().filter_map(move |(number, queued)| {
             Some((section_id(table.get(number)?), queued.into_waiters()))
         })
@@ -198,19 +211,17 @@ impl<K: StoredKey> OwnKeys<K> {
         &self,
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = Used> {
-        (0..)
-            .zip(self.table.iter())
-            .filter_map(move |(number, slot)| {
-                let progression = progression_of(slot.namespace)?;
-                let owned = self.owned(number, slot, progression)?;
-                let last = owned.current(Some(&slot.cursor), progression);
-                Some(Used {
-                    section: section_id(slot),
-                    last,
-                    lost: 0,
-                    has_left: last < owned.ceiling,
-                })
+        (self.table.iter()).filter_map(move |(number, slot)| {
+            let progression = progression_of(slot.namespace)?;
+            let owned = self.owned(number, slot, progression)?;
+            let last = owned.current(Some(&slot.cursor), progression);
+            Some(Used {
+                section: section_id(slot),
+                last,
+                lost: 0,
+                has_left: last < owned.ceiling,
             })
+        })
     }
 
     /// What the term owns of the section in slot number `number`.

@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 
 use super::{
     cursor::Cursor,
-    key_table::{KeyOf, Slot, StoredKey},
+    key_table::{KeyOf, NOBODY, Slot, StoredKey},
     owned::{GrantTime, Owned, unbounded},
 };
 use crate::sequence::{NamespaceId, Progression};
@@ -38,6 +38,10 @@ pub struct OwnSlot<K> {
 
 impl<K: StoredKey> Slot for OwnSlot<K> {
     type Key = K;
+
+    fn vacant() -> Self {
+        OwnSlot::new(K::default(), NOBODY)
+    }
 
     #[inline]
     fn key(&self) -> &KeyOf<Self> {

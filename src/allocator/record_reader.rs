@@ -66,6 +66,8 @@ pub async fn run(
 
 /// Reads the records of the sections at `places`.
 async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
+    // Keys that are new to the term come this way when the memory is full: they wait until others were let go.
+    memory.room().wait().await;
     let (places, ids): (Vec<_>, Vec<_>) = (places.into_iter())
         .filter_map(|place| Some((place, memory.section_id(place)?)))
         .unzip();

@@ -101,6 +101,11 @@ impl<S> Segments<S> {
         self.changed = track.then(|| Box::new(ChangedSlots::all(self.len())));
     }
 
+    /// True while changes are tracked.
+    pub fn tracks_changes(&self) -> bool {
+        self.changed.is_some()
+    }
+
     /// The next slot that was changed. `None` at the end of the pass, and while changes are not tracked.
     pub fn take_changed(&mut self) -> Option<(ChangedSlot, &S)> {
         let changed = self.changed.as_mut()?.take_next()?;

@@ -65,7 +65,7 @@ pub async fn run(group: Arc<Group>, memory: Weak<Memory>, to_settle: Arc<Notify>
 
 /// Settles at most `limit` sections. Breaks off if the term is closed or lost.
 async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()> {
-    let Some(_under_way) = memory.begin_to_settle().await else {
+    let Some(_under_way) = memory.begin_background_entry().await else {
         return ControlFlow::Break(());
     };
     let sections = memory.take_unsettled(limit);

@@ -9,11 +9,14 @@
 //! shard is emptied for good.
 
 mod changes;
+mod leaving;
 
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use self::leaving::Leaving;
 use super::{
     changed_slots::Tracking,
     hasher::Hasher,
@@ -43,6 +46,12 @@ pub struct Shard {
     unsettled_sent: usize,
     /// Who reads the shard's changes; `None` while they are not tracked.
     tracking: Option<Tracking>,
+    /// The sections that were let go, until the log says what was used of them.
+    leaving: HashMap<SectionId, Leaving>,
+    /// How often a section was let go.
+    times_let_go: u64,
+    /// True while the hand goes around the names.
+    hand_is_at_names: bool,
 }
 
 /// Where a section is in its shard.
@@ -65,6 +74,8 @@ pub struct Footprint {
     pub sections: usize,
     /// Bytes allocated for both.
     pub bytes: usize,
+    /// How many of these bytes are free for new keys.
+    pub vacant_bytes: usize,
 }
 
 impl Shard {
@@ -244,11 +255,12 @@ impl Shard {
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        match key {
+        let known = match key {
             Key::Id(id) if is_shared(namespace) => self.shared.current(hash, namespace, id),
             Key::Id(id) => self.ids.current(hash, namespace, &id),
             Key::Name(name) => self.names.current(hash, namespace, name),
-        }
+        };
+        known.or_else(|| self.last_of_leaving(namespace, key))
     }
 
     /// How much it holds. Does not look at the keys.
@@ -261,7 +273,9 @@ impl Shard {
                 + self.names.bytes()
                 + self.name_bytes
                 + self.shared.bytes()
-                + self.unsettled.capacity() * size_of::<SectionPlace>(),
+                + self.unsettled.capacity() * size_of::<SectionPlace>()
+                + self.leaving.allocation_size(),
+            vacant_bytes: self.ids.vacant_bytes() + self.names.vacant_bytes(),
         }
     }
 

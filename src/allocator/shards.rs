@@ -105,6 +105,7 @@ impl Shards {
             keys: sum.keys + part.keys,
             sections: sum.sections + part.sections,
             bytes: sum.bytes + part.bytes,
+            vacant_bytes: sum.vacant_bytes + part.vacant_bytes,
         })
     }
 }

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use super::{
     cursor::Cursor,
     hasher::Hasher,
-    key_table::{KeyTable, Slot},
+    key_table::{KeyTable, NOBODY, Slot},
     owned::Used,
     pending::{Answer, Served, Waiter, Waiters},
     queued_section::{Cursors, QueuedSection},
@@ -54,6 +54,15 @@ struct SharedSection {
 impl Slot for SharedSlot {
     type Key = u64;
 
+    fn vacant() -> Self {
+        SharedSlot {
+            id: 0,
+            cursor: Cursor::new(),
+            namespace: NOBODY,
+            section: u32::MAX,
+        }
+    }
+
     #[inline]
     fn key(&self) -> &u64 {
         &self.id
@@ -77,7 +86,7 @@ impl Cursors for OfNamespace<'_> {
             return None;
         };
         let number = self.keys.find(waiter.hash, self.namespace, &id)?;
-        self.keys.get_mut(number).map(|slot| &mut slot.cursor)
+        self.keys.found_mut(number).map(|slot| &mut slot.cursor)
     }
 }
 
@@ -107,7 +116,7 @@ impl SharedKeys {
         count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let number = self.keys.find(hash, namespace.id, &id)?;
-        let slot = self.keys.get_mut(number)?;
+        let slot = self.keys.found_mut(number)?;
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
@@ -140,7 +149,7 @@ impl SharedKeys {
             namespace: namespace.id,
             section,
         };
-        self.keys.push(hasher, hash, slot);
+        self.keys.add(hasher, hash, slot);
         (section, known.is_none())
     }
 
@@ -276,7 +285,7 @@ impl SharedKeys {
             })
             .collect();
         let mut each_key = |note: fn(&mut Closing, u64)| {
-            for slot in self.keys.iter() {
+            for (_, slot) in self.keys.iter() {
                 let number = slot.section as usize;
                 let section = self.sections.get(slot.section);
                 let owned = section.and_then(|section| section.queued.section.owned());

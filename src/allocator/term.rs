@@ -23,7 +23,9 @@ use super::{
     memory_reader::MemoryReader,
     next_many::NextMany,
     pending::Answer,
-    record_reader, settler,
+    record_reader,
+    releaser::{self, MemoryLimits},
+    settler,
     shard::Footprint,
     shards::Shards,
 };
@@ -55,6 +57,15 @@ pub enum NextError {
     Store(#[from] StoreError),
 }
 
+/// What an operator chooses of a term.
+#[derive(Debug, Clone, Copy)]
+pub struct TermSettings {
+    /// How it is known that this node still leads.
+    pub fence: FenceKind,
+    /// How much the memory may hold.
+    pub limits: MemoryLimits,
+}
+
 /// One term's allocator.
 pub struct Term {
     memory: Arc<Memory>,
@@ -75,7 +86,7 @@ impl Term {
         lease: Arc<TermLease>,
         lift: u64,
         inheritance: Option<Inheritance>,
-        fence: FenceKind,
+        settings: TermSettings,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
@@ -85,6 +96,7 @@ impl Term {
         let term = lease.term();
         let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
+
         let memory = Arc::new(memory);
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
@@ -99,13 +111,22 @@ impl Term {
             memory.to_settle().clone(),
         );
         group.tasks().spawn("settler", settling);
+        let releasing = releaser::run(
+            group.clone(),
+            Arc::downgrade(&memory),
+            memory.room().clone(),
+            lease.clone(),
+            settings.limits,
+            bumper.clone(),
+        );
+        group.tasks().spawn("releaser", releasing);
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
         group.tasks().spawn("bumper", bumping);
         let ending = abandon_when_void(lease.clone(), Arc::downgrade(&memory));
         group.tasks().spawn("the end of a term", ending);
         Term {
             memory,
-            fence: Fence::new(fence, group.clone(), lease.clone(), clock),
+            fence: Fence::new(settings.fence, group.clone(), lease.clone(), clock),
             lease,
             bumper,
             reader,
@@ -286,8 +307,8 @@ impl Term {
         let finish = self.bumper.send(Request::Finish(done));
         finish.map_err(|_| NextError::NotLeading)?;
         finished.await.map_err(lost)?;
-        // So would an entry that settles sections.
-        self.memory.settling_ended().await;
+        // So would an entry that settles sections. One that releases sections would come too late.
+        self.memory.background_ended().await;
         Ok(())
     }
 

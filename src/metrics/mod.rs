@@ -83,6 +83,16 @@ label! {
 }
 
 label! {
+    /// Why keys were let go from the leader's memory.
+    ReleaseCause as "cause" {
+        /// Nobody had asked for them for long.
+        idle,
+        /// The memory was nearly full.
+        room,
+    }
+}
+
+label! {
     /// The phases of a takeover, one after the other. Together they last from the last message of the leader
     /// before to the first answer of this one.
     TakeoverPhase as "phase" {
@@ -229,13 +239,17 @@ metrics! {
         /// Requests refused because waiting requests and answers held too much memory.
         requests_refused: Counter,
 
-        /// Keys in the memory of this node as leader: all keys requested in its term, and in the terms whose memory
-        /// it inherited.
+        /// Keys in the memory of this node as leader: those requested in its term, and in the terms whose memory it
+        /// inherited, but for those that were let go.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,
         /// Memory that keys and sections take on this node as leader.
         memory_bytes: Gauge,
+        /// How much memory keys and sections may take (memory_max_mb).
+        memory_max_bytes: Gauge,
+        /// Keys that this node as leader let go from its memory, by the reason.
+        released_keys: Counters<ReleaseCause>,
 
         /// Records of sections in memory, for the state machine and for the moment in which this node becomes leader.
         recent_records: Gauge,

@@ -3,7 +3,9 @@
 //! Invariant: in a configuration that passes [`Config::check`] the leader's lease ends before its followers' by more
 //! than the margin for drift.
 
-use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::{
+    collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration,
+};
 
 pub use crate::allocator::FenceKind;
 
@@ -11,7 +13,7 @@ use super::{
     drop_in_tables,
     settings::{TIME_MS_MAX, for_each_setting},
 };
-use crate::sequence::NodeId;
+use crate::{allocator::MemoryLimits, sequence::NodeId};
 
 macro_rules! config {
     ($(
@@ -63,6 +65,14 @@ impl Config {
         self.check_addresses()?;
         self.check_peers()?;
         self.check_drop_ins()
+    }
+
+    /// How much the memory of a term may hold, and for how long.
+    pub(super) fn memory_limits(&self) -> MemoryLimits {
+        MemoryLimits {
+            bytes_max: usize::try_from(self.memory_max_mb << 20).unwrap_or(usize::MAX),
+            idle: (self.key_idle_ms > 0).then(|| Duration::from_millis(self.key_idle_ms)),
+        }
     }
 
     fn check_name(&self) -> Result<(), ConfigError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::NodeContext;
 use crate::{
-    allocator::{Inheritance, Term},
+    allocator::{Inheritance, Term, TermSettings},
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
@@ -70,7 +70,10 @@ impl NodeContext {
             lease.clone(),
             lift,
             inheritance,
-            self.config.fence,
+            TermSettings {
+                fence: self.config.fence,
+                limits: self.config.memory_limits(),
+            },
             self.clock.clone(),
             self.metrics.clone(),
         );

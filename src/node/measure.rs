@@ -99,6 +99,8 @@ impl NodeContext {
         metrics.memory_keys.set(whole(memory.keys));
         metrics.memory_sections.set(whole(memory.sections));
         metrics.memory_bytes.set(whole(memory.bytes));
+        let bytes_max = self.config.memory_limits().bytes_max;
+        metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();
         match self.group.store().disk_usage() {
             Ok(space) => {

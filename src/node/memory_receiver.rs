@@ -23,7 +23,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a part is missing or damaged. FAILED_PRECONDITION if it is not from the leader that this
-    /// node follows, or in another format. RESOURCE_EXHAUSTED if it needs more than `inherit_memory_max_mb`. ABORTED
+    /// node follows, or in another format. RESOURCE_EXHAUSTED if it needs more than what `memory_max_mb` allows. ABORTED
     /// if another one begins to arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this
     /// node stops. INTERNAL if a part makes it panic.
     pub async fn take_memory(
@@ -40,7 +40,7 @@ impl NodeContext {
                 header.term
             )));
         }
-        let bytes_max = (self.config.inherit_memory_max_mb << 20) as usize;
+        let bytes_max = 2 * self.config.memory_limits().bytes_max;
         let work = self.group.store().blocking();
         let mut inheritance =
             Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
@@ -106,11 +106,11 @@ impl NodeContext {
 
     /// What the sender of a memory is told.
     fn refuse_memory(&self, why: NotInherited) -> Status {
-        let (node, max_mb) = (self.config.node_id, self.config.inherit_memory_max_mb);
+        let (node, max_mb) = (self.config.node_id, 2 * self.config.memory_max_mb);
         let status = match why {
             NotInherited::TooLarge => Status::resource_exhausted(format!(
-                "the memory takes more than the {max_mb} MB that node {node} gives it; on every voter set \
-                 inherit_memory_max_mb above the leader's ratchet_memory_bytes, and restart it"
+                "the memory takes more than the {max_mb} MB that node {node} gives it, twice its memory_max_mb; give \
+                 all nodes the same memory_max_mb"
             )),
             NotInherited::Format(_) => Status::failed_precondition(why.to_string()),
             NotInherited::Codec(_) | NotInherited::Damaged(_) => {

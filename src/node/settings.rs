@@ -100,11 +100,13 @@ macro_rules! for_each_setting {
             /// [default: 64]
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
-            /// How much memory this node takes over from a leader that hands over to it, in MB (2^20 bytes), some
-            /// 50 bytes a key; a leader with more gives its numbers back instead, which takes longer; 0: none
+            /// How much memory this node as leader has for keys, in MB (2^20 bytes), some 50 bytes a key; beyond
+            /// it the keys that were idle longest are let go, without a gap; the same on all nodes
             /// [default: 2048]
-            "RATCHET_INHERIT_MEMORY_MAX_MB" [] =>
-                inherit_memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
+            "RATCHET_MEMORY_MAX_MB" [] => memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
+            /// After how long a key that nobody asks for is let go from the leader's memory, in milliseconds, or up
+            /// to twice as long; 0: not before the memory is full [default: 600000]
+            "RATCHET_KEY_IDLE_MS" [] => key_idle_ms: u64 as u64 = 600_000, 0..=86_400_000;
             /// How long a leader that hands over may go on serving while it sends its memory to its successor, in
             /// milliseconds; 0: it sends none [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>

@@ -62,6 +62,10 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             let trimmed = apply_each(trims, |trim| apply_trim(table, lift, trim))?;
             Ok(Outcome::Trimmed(trimmed))
         }),
+        Command::Release(released) => write_sections(table, term, |table, lift| {
+            let released = apply_each(released, |trim| apply_release(table, lift, trim))?;
+            Ok(Outcome::Released(released))
+        }),
         Command::Settle(sections) => write_sections(table, term, |table, lift| {
             let settled = apply_each(sections, |section| apply_settle(table, lift, section))?;
             Ok(Outcome::Settled(settled))
@@ -153,11 +157,29 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
 
 /// True if the section was trimmed.
 fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
+    lower(table, lift, trim, SectionRecord::trim)
+}
+
+/// True if the section was released, or its namespace is gone.
+fn apply_release<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
+    if table.namespace(trim.section.namespace).is_none() {
+        return Ok(true);
+    }
+    lower(table, lift, trim, SectionRecord::release)
+}
+
+/// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says.
+fn lower<T: Table>(
+    table: &mut T,
+    lift: u64,
+    trim: &Trim,
+    lower: impl FnOnce(SectionRecord, u64, u64, u64) -> Option<SectionRecord>,
+) -> Result<bool, T::Error> {
     let Some(Progression { increment, .. }) = progression(table, &trim.section) else {
         return Ok(false);
     };
     let before = table.section(&trim.section, lift)?;
-    let after = before.trim(lift, increment, trim.used);
+    let after = lower(before, lift, increment, trim.used);
     if let Some(record) = after {
         let record = within_bounds(table, &trim.section, record);
         debug_assert!(

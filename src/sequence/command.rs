@@ -56,6 +56,9 @@ pub enum Command {
         /// The memory that it holds.
         digest: MemoryDigest,
     },
+    /// Lower the ceilings of many sections to what the term used, because its leader lets them go from its memory while
+    /// it goes on leading.
+    Release(Vec<Trim>),
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -85,6 +88,7 @@ impl fmt::Display for Command {
             Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
             Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
+            Command::Release(released) => write!(f, "release {} sections", released.len()),
         }
     }
 }
@@ -126,6 +130,8 @@ pub enum Outcome {
     Bequeathed,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),
+    /// How many sections were released, or have no namespace any more.
+    Released(u64),
 }
 
 /// The answer to one bump.

@@ -1,4 +1,4 @@
-//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, lift, settle, trim, raise.
+//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, lift, settle, trim, release, raise.
 //!
 //! A *lift* gives the term that proposed it a chunk of every live section, without naming any. It writes no
 //! section's record. What it did to a section follows from how many lifts there were since the record was written:
@@ -170,6 +170,14 @@ impl SectionRecord {
             step: self.step,
             unused_max: 0,
         })
+    }
+
+    /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the tenure goes on. The tenure owns nothing of
+    /// the section any more: its next chunk comes from a bump. The next lift gives the numbers right above `used`,
+    /// whether this one is given back or not.
+    pub fn release(self, lift: u64, increment: u64, used: u64) -> Option<Self> {
+        let trimmed = self.trim(lift, increment, used)?;
+        Some(SectionRecord { lift, ..trimmed })
     }
 
     /// Raises the ceiling by `distance`, because nobody knows any more which of the numbers below were

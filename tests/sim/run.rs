@@ -69,9 +69,13 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     if rng.random_bool(0.25) {
         config.fence = ratchet::allocator::FenceKind::Quorum;
     }
+    if rng.random_bool(0.5) {
+        // Keys come and go all the time.
+        config.key_idle_ms = [1, 10, 100, 500][rng.random_range(0..4)];
+    }
     if rng.random_ratio(1, 8) {
-        // No node takes a memory over: a handover gives the ceilings back.
-        config.inherit_memory_max_mb = 0;
+        // No key stays for long, and no node takes a memory over: a handover gives the ceilings back.
+        config.memory_max_mb = 0;
     }
     let world = World::new(network, trace.clone(), config, founders);
     let mut cluster = Cluster::found(world.clone(), seed, &mut rng);

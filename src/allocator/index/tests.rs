@@ -6,21 +6,34 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Keys in the order of their arrival, their index, and what must be found.
+/// Keys by the numbers of their slots, their index, and what must be found.
 #[derive(Default)]
 struct World {
     keys: Vec<u64>,
     index: Index,
     expected: HashMap<u64, u32>,
+    /// Slots without a key.
+    vacant: Vec<u32>,
 }
 
 impl World {
     fn push(&mut self, key: u64, hash_of: fn(u64) -> u64) {
-        let hashes = || self.keys.iter().map(|&key| hash_of(key));
-        let number = self.index.push(hash_of(key), hashes);
-        assert_eq!(number as usize, self.keys.len());
-        self.keys.push(key);
+        let number = self.vacant.pop().unwrap_or(self.keys.len() as u32);
+        let hashes = || (self.expected.iter()).map(|(&key, &number)| (number, hash_of(key)));
+        self.index.add(hash_of(key), number, hashes);
+        match self.keys.get_mut(number as usize) {
+            Some(vacant) => *vacant = key,
+            None => self.keys.push(key),
+        }
         self.expected.insert(key, number);
+    }
+
+    fn remove(&mut self, key: u64, hash_of: fn(u64) -> u64) {
+        let number = self.expected.remove(&key).expect("a key");
+        let keys = &self.keys;
+        let hash_of_slot = |number: u32| hash_of(keys[number as usize]);
+        self.index.remove(hash_of(key), number, hash_of_slot);
+        self.vacant.push(number);
     }
 
     fn find(&self, key: u64, hash_of: fn(u64) -> u64) -> Option<u32> {
@@ -48,13 +61,19 @@ fn last_place(_: u64) -> u64 {
 proptest! {
     #[test]
     fn each_key_is_found_at_its_number_and_no_other_key_is(
-        keys in prop::collection::vec(0u64..2_000, 1..1_000), kind in 0usize..3,
+        keys in prop::collection::vec((0u64..2_000, 0..3), 1..1_000), kind in 0usize..3,
     ) {
         let hash_of = [good, poor, last_place][kind];
         let mut world = World::default();
-        for &key in &keys {
+        for &(key, dice) in &keys {
             if world.find(key, hash_of).is_none() {
                 world.push(key, hash_of);
+            } else if dice > 0 {
+                world.remove(key, hash_of);
+            }
+            // Now and then some old key goes.
+            if dice == 2 && let Some(&old) = world.expected.keys().min() {
+                world.remove(old, hash_of);
             }
         }
         for key in 0..2_000 {

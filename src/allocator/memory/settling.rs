@@ -1,4 +1,5 @@
-//! Which sections of a term are still to be settled, and when an entry that settles some is under way.
+//! Which sections of a term are still to be settled, and when an entry of the background is under way: one that settles
+//! or releases sections.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -13,18 +14,19 @@ impl Memory {
         &self.to_settle
     }
 
-    /// Waits until no entry that settles sections is under way, and lets none begin while the guard lives. `None`
-    /// if the gate is closed: then none begins any more.
-    pub async fn begin_to_settle(&self) -> Option<MutexGuard<'_, ()>> {
-        let guard = self.settle_under_way.lock().await;
+    /// Waits until no entry of the background is under way, and lets none begin while the guard lives. `None` if the
+    /// gate is closed: then none begins any more.
+    pub async fn begin_background_entry(&self) -> Option<MutexGuard<'_, ()>> {
+        let guard = self.background_entry.lock().await;
         (!self.gate.is_closed()).then_some(guard)
     }
 
-    /// Waits until no entry that settles sections is under way. Call it after the gate was closed.
-    pub async fn settling_ended(&self) {
+    /// Waits until no entry of the background is under way. Call it after the gate was closed.
+    pub async fn background_ended(&self) {
         debug_assert!(self.gate.is_closed(), "another entry may begin");
         self.to_settle.notify_one();
-        drop(self.settle_under_way.lock().await);
+        self.room.wake_releaser();
+        drop(self.background_entry.lock().await);
     }
 
     /// How many sections use what the term's lift gave and are not settled yet.

@@ -17,13 +17,17 @@ impl Memory {
         let mut locked = self.shards.lock(shard);
         let taken = self.take_known(&mut locked, (hash, key), namespace, count);
         let (answer, need) = taken.unwrap_or_else(|| {
-            let find = || {
-                let records = self.view.recent_records();
-                records.find(&namespace.section_of(key), self.lift)
-            };
+            let find = || self.find_record(namespace, key);
             self.take_first(&mut locked, (hash, key), namespace, count, find)
         });
         (answer, Place::in_shard(shard, need))
+    }
+
+    /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
+    /// leaving: then what was released of it is in the record.
+    pub(super) fn find_record(&self, namespace: &Namespace, key: Key<'_>) -> Option<SectionRecord> {
+        let records = self.view.recent_records();
+        records.find(&namespace.section_of(key), self.lift)
     }
 
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
@@ -51,9 +55,14 @@ impl Memory {
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
         let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
-        // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
+        self.room.note_new_key();
+        let is_leaving = is_new && shard.want_leaving(&namespace.section_of(key), place);
+        // What an abandoned memory held may have been used: its lift's chunk must not be taken again. The same holds for
+        // a section that is leaving. While there is no room for the key, its record is read later.
         let need = if is_new
+            && !is_leaving
             && !self.is_abandoned()
+            && !self.room.is_full()
             && let Some(record) = find()
         {
             self.first_touch(shard, place, record, &namespace.config, Source::memory);
@@ -63,6 +72,8 @@ impl Memory {
         };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
+        // Whoever lets the section go asks for its bump, once the log says what was used of it.
+        let place = place.filter(|_| !is_leaving);
         (answer, place.map(|place| (place, need)))
     }
 

@@ -32,6 +32,8 @@ struct Unknown {
     place: usize,
     /// The record of its section, if it is in memory.
     record: Option<SectionRecord>,
+    /// How often the shard had let a section go before the record was looked up.
+    times_let_go: u64,
 }
 
 impl Memory {
@@ -129,6 +131,7 @@ impl Memory {
                     hash,
                     place,
                     record: None,
+                    times_let_go: locked.times_let_go(),
                 }),
             }
         }
@@ -138,8 +141,8 @@ impl Memory {
     /// Takes the numbers of keys that were not asked for in this term before; those of a shard follow one another. The
     /// records of all are looked up together, so that these cache misses overlap, too.
     ///
-    /// No shard is locked meanwhile. What was found cannot change: only this term may write it, and only after it has a
-    /// key of the section.
+    /// No shard is locked meanwhile. What was found changes only if this term gets a key of the section and lets it go
+    /// again. Then it is looked up once more.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,
@@ -162,14 +165,20 @@ impl Memory {
                 hash,
                 place,
                 record,
+                times_let_go,
                 ..
             } in of_shard
             {
                 let (key, count) = (asked.ask)(place);
                 // It is known if it came before in this message, or in another one meanwhile.
                 let taken = self.take_known(&mut locked, (hash, key), namespace, count);
+                let is_new = locked.times_let_go() == times_let_go;
+                let find = || match is_new {
+                    true => record,
+                    false => self.find_record(namespace, key),
+                };
                 let (answer, need) = taken.unwrap_or_else(|| {
-                    self.take_first(&mut locked, (hash, key), namespace, count, || record)
+                    self.take_first(&mut locked, (hash, key), namespace, count, find)
                 });
                 note(place, count, answer);
                 needs.extend(Place::in_shard(shard, need));

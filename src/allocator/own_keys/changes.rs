@@ -9,11 +9,12 @@ use super::{OwnKeys, OwnSlot};
 use crate::allocator::{
     changed_slots::ChangedSlot,
     hasher::{Hasher, shard_of},
-    key_table::{Slot, StoredKey},
+    key_table::{Slot, StoredKey, has_key},
     memory_part::{DamagedPart, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber, WholeSection},
     queued_section::QueuedSection,
     section::Section,
 };
+use crate::sequence::NUMBER_MAX;
 
 impl<K: StoredKey + Clone> OwnKeys<K> {
     /// Begins to track changes, with all keys as changed ones, or ends it.
@@ -28,7 +29,9 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
 
     /// The next changed keys of the pass, at most `limit`.
     pub fn take_changes(&mut self, limit: usize) -> Vec<OwnKeyChange<K>> {
-        let OwnKeys { table, expanded } = self;
+        let OwnKeys {
+            table, expanded, ..
+        } = self;
         let changes = std::iter::from_fn(|| {
             let (changed, slot) = table.take_changed()?;
             Some(change_of(changed, slot, expanded.get(&changed.number)))
@@ -72,7 +75,11 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                         return Err(OTHER_HASH);
                     }
                     let slot = OwnSlot::inherited(key, namespace, next, in_slot);
-                    self.table.push(hasher, hash, slot)
+                    self.table.add(hasher, hash, slot)
+                }
+                SlotNumber::Vacant => {
+                    self.table.add_vacant();
+                    continue;
                 }
                 SlotNumber::Known(number) => {
                     let slot = self.table.get_mut(number);
@@ -113,6 +120,7 @@ fn change_of<K: StoredKey + Clone>(
         (None, None) => OwnSection::Untouched,
     };
     let slot = match changed.is_new {
+        _ if !has_key(slot) => SlotNumber::Vacant,
         true => SlotNumber::New((slot.namespace(), slot.stored_key().clone())),
         false => SlotNumber::Known(changed.number),
     };
@@ -126,6 +134,7 @@ fn change_of<K: StoredKey + Clone>(
 /// The ceiling, and the number above which a bump is asked for.
 fn limits(next: u64, left: u64, margin: u64) -> Result<(NonZeroU64, u64), DamagedPart> {
     let ceiling = NonZeroU64::new(next.wrapping_add(left));
+    let ceiling = ceiling.filter(|ceiling| ceiling.get() <= NUMBER_MAX);
     let limits = ceiling.and_then(|ceiling| Some((ceiling, ceiling.get().checked_sub(margin)?)));
     limits.ok_or(DamagedPart("has a key whose limits are out of order"))
 }

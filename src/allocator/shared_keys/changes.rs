@@ -6,7 +6,7 @@ use super::{SharedKeys, SharedSection, SharedSlot};
 use crate::allocator::{
     cursor::Cursor,
     hasher::{Hasher, shard_of},
-    key_table::StoredKey,
+    key_table::{StoredKey, has_key},
     memory_part::{
         DamagedPart, OTHER_HASH, SharedKeyChange, SharedSectionChange, SlotNumber, WholeSection,
     },
@@ -47,6 +47,7 @@ impl SharedKeys {
             let (changed, slot) = self.keys.take_changed()?;
             let next = slot.cursor.next();
             let slot = match changed.is_new {
+                _ if !has_key(slot) => SlotNumber::Vacant,
                 true => SlotNumber::New((slot.namespace, slot.id, slot.section)),
                 false => SlotNumber::Known(changed.number),
             };
@@ -73,6 +74,9 @@ impl SharedKeys {
                         return Err(OTHER_HASH);
                     }
                     self.push_section(SharedSection { id, queued });
+                }
+                SlotNumber::Vacant => {
+                    return Err(DamagedPart("has a section without a name"));
                 }
                 SlotNumber::Known(number) => {
                     let section = self.sections.get_mut(number);
@@ -110,8 +114,9 @@ impl SharedKeys {
                         namespace,
                         section,
                     };
-                    self.keys.push(hasher, hash, slot);
+                    self.keys.add(hasher, hash, slot);
                 }
+                SlotNumber::Vacant => self.keys.add_vacant(),
                 SlotNumber::Known(number) => {
                     let slot = self.keys.get_mut(number);
                     let slot = slot.ok_or(DamagedPart("changes a key that was not sent"))?;

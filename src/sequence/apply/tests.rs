@@ -200,6 +200,35 @@ fn a_term_that_has_not_lifted_or_is_over_writes_nothing() {
 }
 
 #[test]
+fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
+    let mut table = with_book();
+    run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
+    let release = |used| {
+        Command::Release(vec![Trim {
+            section: section(7),
+            used,
+        }])
+    };
+    assert_eq!(run(&mut table, 1, release(4)), Outcome::Released(1));
+    assert_eq!(run(&mut table, 1, release(3)), Outcome::Released(1));
+    assert_eq!(
+        table.sections[&section(7)].max_seq,
+        4,
+        "it never goes below what was used"
+    );
+    let bumped = run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));
+    let chunk = Chunk {
+        old: 4,
+        new: 14,
+        left: 0,
+    };
+    assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
+    run(&mut table, 2, Command::Lift);
+    let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
+    assert_eq!(run(&mut table, 1, release(14)), over);
+}
+
+#[test]
 fn what_a_term_left_is_written_by_the_heir_alone() {
     let mut table = with_book();
     run(&mut table, 1, Command::Bump(vec![bump(7, 10)]));

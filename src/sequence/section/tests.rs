@@ -293,3 +293,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_tenure_that_released_it()
+ {
+    let record = bumped(3, 100);
+    for (used, lift) in [(0, 3), (40, 3), (100, 3), (150, 4), (250, 5)] {
+        let released = record.release(lift, 1, used).unwrap();
+        assert_eq!((released.max_seq, released.floor), (used, used));
+        assert_eq!(released.lifted(ONES, lift), None, "its tenure owns nothing");
+        assert_eq!(released.floor_at(lift, 1), used);
+        // Also if the lift was given back and comes again.
+        let (_, chunk) = released.bump(ONES, lift, step(10)).unwrap();
+        assert_eq!((chunk.old, chunk.new, chunk.left), (used, used + 10, 0));
+        let next = released.lifted(ONES, lift + 1).unwrap();
+        assert_eq!((next.old, next.new, next.left), (used, used + 100, 0));
+        // Who bumps it again, and releases it again, owns what the bump gave.
+        let (again, _) = released.bump(ONES, lift, step(10)).unwrap();
+        assert_eq!(again.release(lift, 1, used + 7).unwrap().max_seq, used + 7);
+        assert_eq!(again.release(lift, 1, used + 11), None, "more than it owns");
+    }
+    assert_eq!(record.release(6, 1, 300), None, "not live: it owns nothing");
+}

@@ -146,7 +146,7 @@ fn apply_unapplied(
                 }
                 // The plan holds their namespaces already.
                 Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => Ok(()),
-                Command::Trim(trims) => {
+                Command::Trim(trims) | Command::Release(trims) => {
                     if !dry_run {
                         keep_ceilings(&mut change, &trims)?;
                     }

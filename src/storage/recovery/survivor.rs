@@ -95,6 +95,7 @@ impl<'a> Survivor<'a> {
                     // Ceilings are raised later, in the new table.
                     Command::Bump(_)
                     | Command::Trim(_)
+                    | Command::Release(_)
                     | Command::Lift
                     | Command::Settle(_)
                     | Command::Bequeath(_)

@@ -1,0 +1,228 @@
+//! The releaser: lets keys go that nobody asked for lately, so that the memory stays within its bound, and so that what a
+//! handover sends, and what a crash can skip, is what is in use.
+//!
+//! What was used of a section is logged when it is let go: its next chunk begins right above. Keys are let go
+//!
+//! - when the memory is nearly full: as many as there must be room for;
+//! - when they were not asked for in a whole idle time, or up to two of them: the hand that takes the marks off comes
+//!   around once in an idle time.
+//!
+//! Keys of shared sections stay: their neighbours would lose numbers.
+//!
+//! Invariant: a section is touched again only after the log says what was used of it (`shard/leaving.rs`).
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    bumper::Request,
+    memory::{Memory, Room},
+};
+use crate::{
+    consensus::{Group, TermLease},
+    metrics::ReleaseCause,
+    planted_bugs::{Bug, is_planted},
+    sequence::{Command, Outcome, Trim},
+};
+
+/// The most sections in an entry while keys wait for room.
+const ENTRY_SECTIONS_MAX: usize = 8_192;
+/// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
+const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
+/// How many slots the hand passes before others get the thread.
+const SLOTS: usize = 64 * 1_024;
+/// The pause between two parts of a round of the hand, unless keys wait for room.
+const PACE: Duration = Duration::from_millis(10);
+
+/// How much a term's memory may hold, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryLimits {
+    /// How many bytes.
+    pub bytes_max: usize,
+    /// After how long a key that nobody asks for is let go. `None`: never.
+    pub idle: Option<Duration>,
+}
+
+/// No bound, and no key is let go.
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        MemoryLimits {
+            bytes_max: usize::MAX,
+            idle: None,
+        }
+    }
+}
+
+/// Lets keys of a term go until the term is dropped, closed or lost.
+pub async fn run(
+    group: Arc<Group>,
+    memory: Weak<Memory>,
+    room: Arc<Room>,
+    lease: Arc<TermLease>,
+    limits: MemoryLimits,
+    bumper: mpsc::UnboundedSender<Request>,
+) {
+    let releaser = Releaser {
+        group,
+        lease,
+        limits,
+        bumper,
+    };
+    let mut next_round = limits.idle.map(|idle| Instant::now() + idle);
+    loop {
+        let due = async {
+            match next_round {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = room.to_release() => {}
+            () = due => {}
+        }
+        // Whoever closes the gate notifies as well.
+        let Some(memory) = memory.upgrade().filter(|memory| !memory.gate().is_closed()) else {
+            break;
+        };
+        if releaser.make_room(&memory).await.is_break() {
+            break;
+        }
+        if let (Some(at), Some(idle)) = (next_round, limits.idle)
+            && Instant::now() >= at
+        {
+            match releaser.go_on(&memory).await {
+                ControlFlow::Break(()) => break,
+                ControlFlow::Continue(true) => {
+                    next_round = Some(at.max(Instant::now() - idle) + idle)
+                }
+                ControlFlow::Continue(false) => next_round = Some(Instant::now() + PACE),
+            }
+        }
+    }
+    room.give_up();
+}
+
+/// What lets keys of one term go.
+struct Releaser {
+    group: Arc<Group>,
+    lease: Arc<TermLease>,
+    limits: MemoryLimits,
+    bumper: mpsc::UnboundedSender<Request>,
+}
+
+/// What one part of the hand's way came to.
+struct Part {
+    /// How many keys were let go.
+    keys: usize,
+    /// True if the hand has come around.
+    is_around: bool,
+}
+
+impl Releaser {
+    /// Lets keys go while the memory is nearly full.
+    async fn make_room(&self, memory: &Arc<Memory>) -> ControlFlow<()> {
+        let max = self.limits.bytes_max;
+        let mut used = measure(memory, max);
+        if used <= max - max / 16 {
+            return ControlFlow::Continue(());
+        }
+        let mut rounds_in_vain = 0;
+        // The first round takes the marks off.
+        while used > max - max / 8 && rounds_in_vain < 3 {
+            let part = self
+                .release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room)
+                .await?;
+            rounds_in_vain = match part.keys {
+                0 => rounds_in_vain + usize::from(part.is_around),
+                _ => 0,
+            };
+            used = measure(memory, max);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Moves the hand on. True if it has come around.
+    async fn go_on(&self, memory: &Arc<Memory>) -> ControlFlow<(), bool> {
+        let part = self
+            .release(memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle)
+            .await;
+        match part {
+            ControlFlow::Continue(part) => ControlFlow::Continue(part.is_around),
+            ControlFlow::Break(()) => ControlFlow::Break(()),
+        }
+    }
+
+    /// Moves the hand on, and logs what was used of the sections that are let go. Breaks off if the term is closed or
+    /// lost.
+    async fn release(
+        &self,
+        memory: &Arc<Memory>,
+        sections_max: usize,
+        cause: ReleaseCause,
+    ) -> ControlFlow<(), Part> {
+        // Until the entry is applied, the term cannot end in good order: a successor would not know what was used.
+        let Some(_under_way) = memory.begin_background_entry().await else {
+            return ControlFlow::Break(());
+        };
+        let sweeping = memory.clone();
+        let work = self.group.store().blocking();
+        let swept = work.run(move || sweeping.let_go(SLOTS, sections_max)).await;
+        let logged = match swept {
+            Ok((swept, is_around)) => {
+                let released = self.log(memory, &swept.released).await;
+                released.map(|()| (swept, is_around))
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match logged {
+            Ok((swept, is_around)) => {
+                for place in memory.released(&swept.released) {
+                    // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump.
+                    let _ = self.bumper.send(Request::Bump(place));
+                }
+                memory.metrics().released_keys.add(cause, swept.keys as u64);
+                let keys = swept.keys;
+                ControlFlow::Continue(Part { keys, is_around })
+            }
+            Err(why) => {
+                tracing::info!(
+                    term = memory.term(),
+                    why,
+                    "no keys are let go any more in this term"
+                );
+                // What the log does not know may be taken a second time by nobody: the term must end.
+                self.lease.void();
+                memory.abandon();
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Logs what was used of the sections.
+    async fn log(&self, memory: &Memory, released: &[Trim]) -> Result<(), String> {
+        if released.is_empty() || is_planted(Bug::ReleaseNotLogged) {
+            return Ok(());
+        }
+        let release = Command::Release(released.to_vec());
+        let all = Outcome::Released(released.len() as u64);
+        match self.group.propose(memory.term(), release).await {
+            Ok(outcome) if outcome == all => Ok(()),
+            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {all:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// How many bytes the memory uses. Notes whether it has room for more keys.
+fn measure(memory: &Memory, max: usize) -> usize {
+    let footprint = memory.shards().footprint();
+    let used = footprint.bytes - footprint.vacant_bytes;
+    memory.room().set_full(used > max);
+    used
+}

@@ -1,0 +1,185 @@
+//! Keys that nobody asks for are let go from the leader's memory, and go on where they stood: nothing is skipped, repeated
+//! or answered out of order.
+
+mod common;
+
+use common::{Client, cluster::Cluster, id, name, other_than, until};
+use ratchet::{
+    metrics::{Metrics, ReleaseCause, SkipCause},
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, KeyKind},
+};
+
+const KEYS: u64 = 300;
+
+fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
+    &cluster.nodes[&node].context().metrics
+}
+
+/// How many keys the memory of a leader holds, and how many bytes they use.
+fn memory(cluster: &Cluster, leader: u64) -> Option<(usize, usize)> {
+    let term = cluster.nodes[&leader].context().allocator.load_full()?;
+    let footprint = term.footprint();
+    Some((footprint.keys, footprint.bytes - footprint.vacant_bytes))
+}
+
+async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
+    let gone = || memory(cluster, leader).is_some_and(|(keys, _)| keys == 0);
+    until("all keys are let go", gone).await;
+}
+
+/// A cluster that lets keys go soon, and its leader.
+async fn forgetful(change: impl Fn(&mut Config)) -> (Cluster, u64) {
+    let cluster = Cluster::start(3, |config| {
+        config.key_idle_ms = 20;
+        change(config);
+    })
+    .await;
+    let leader = cluster.leader().await;
+    (cluster, leader)
+}
+
+/// The next number of each key.
+async fn take_of_each(client: &mut Client) -> Vec<u64> {
+    let all = client.next_of_each((0..KEYS).collect()).await;
+    all.expect("numbers")
+}
+
+/// How many numbers were skipped, for any reason.
+fn skipped(cluster: &Cluster) -> u64 {
+    let of = |node| &metrics(cluster, node).numbers_skipped;
+    let causes = [
+        SkipCause::leader_change,
+        SkipCause::shared_section,
+        SkipCause::fence,
+        SkipCause::deadline,
+    ];
+    (1..=3)
+        .flat_map(|node| causes.map(|cause| of(node).get(cause)))
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_let_go_goes_on_with_its_next_number() {
+    let (cluster, leader) = forgetful(|_| {}).await;
+    let mut client = cluster.client(leader);
+    let names = CreateNamespaceRequest {
+        name: "room".into(),
+        key_kind: KeyKind::Name.into(),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(names).await.expect("created");
+    for round in 1..=3 {
+        assert_eq!(take_of_each(&mut client).await, vec![round; KEYS as usize]);
+        let lobby = client.try_next("room", name(b"lobby"), 1).await;
+        assert_eq!(lobby.expect("a number").first, round);
+        until_idle_keys_are_gone(&cluster, leader).await;
+        // Nothing is left in the memory: the answer comes from the table.
+        assert_eq!(
+            client.current("book", id(7)).await.expect("a number"),
+            Some(round)
+        );
+    }
+    assert!(
+        metrics(&cluster, leader)
+            .released_keys
+            .get(ReleaseCause::idle)
+            >= 3 * KEYS
+    );
+    assert_eq!(skipped(&cluster), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
+    let (cluster, leader) = forgetful(|_| {}).await;
+    assert_eq!(
+        take_of_each(&mut cluster.client(leader)).await,
+        vec![1; KEYS as usize]
+    );
+    until_idle_keys_are_gone(&cluster, leader).await;
+    cluster.cut_off(leader);
+    let seen_by = other_than(leader);
+    let next = cluster.leader_seen_by(seen_by, |new| new != leader).await;
+    let firsts = take_of_each(&mut cluster.client(next)).await;
+    cluster.mend();
+    assert_eq!(firsts, vec![2; KEYS as usize]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
+    let (cluster, leader) = forgetful(|config| config.key_idle_ms = 1).await;
+    let mut callers = Vec::new();
+    for caller in 0..4 {
+        let mut client = cluster.client(1 + caller % 3);
+        callers.push(tokio::spawn(async move {
+            let mut taken = Vec::new();
+            for round in 0..400 {
+                let key = (round * 7 + caller) % 40;
+                taken.push((key, client.next_at_last(key).await));
+            }
+            taken
+        }));
+    }
+    let mut from = leader;
+    for _ in 0..3 {
+        let to = other_than(from);
+        cluster.client(from).transfer(to).await.expect("done");
+        from = to;
+    }
+    let mut numbers = vec![Vec::new(); 40];
+    for caller in callers {
+        for (key, number) in caller.await.expect("no panic") {
+            numbers[key as usize].push(number);
+        }
+    }
+    let mut missing = 0;
+    for (key, mut of_key) in numbers.into_iter().enumerate() {
+        of_key.sort_unstable();
+        assert!(
+            of_key.windows(2).all(|pair| pair[0] < pair[1]),
+            "key {key}: {of_key:?}"
+        );
+        missing += of_key.last().copied().unwrap_or(0) - of_key.len() as u64;
+    }
+    assert!(
+        missing <= skipped(&cluster),
+        "{missing} numbers are missing, and not counted"
+    );
+    let released = (1..=3).map(|node| {
+        metrics(&cluster, node)
+            .released_keys
+            .get(ReleaseCause::idle)
+    });
+    assert!(
+        released.sum::<u64>() > 100,
+        "too few keys were let go to show anything"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its_bound() {
+    let (cluster, leader) = forgetful(|config| {
+        config.key_idle_ms = 0;
+        config.memory_max_mb = 1;
+    })
+    .await;
+    let mut client = cluster.client(leader);
+    let all = 100_000;
+    for round in 1..=2 {
+        for first in (0..all).step_by(5_000) {
+            let keys = (first..first + 5_000).collect();
+            let numbers = client.next_of_each(keys).await.expect("numbers");
+            assert_eq!(numbers, vec![round; 5_000]);
+            // What waits takes room, too: a message has 5 000 keys.
+            let (_, bytes) = memory(&cluster, leader).expect("it leads");
+            assert!(bytes < 2 << 20, "{bytes}");
+        }
+    }
+    assert!(
+        metrics(&cluster, leader)
+            .released_keys
+            .get(ReleaseCause::room)
+            > all
+    );
+    assert_eq!(skipped(&cluster), 0);
+}
