@@ -5,6 +5,7 @@ mod common;
 
 use common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
+    allocator::Footprint,
     metrics::{Metrics, ReleaseCause, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, KeyKind},
@@ -16,15 +17,12 @@ fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
     &cluster.nodes[&node].context().metrics
 }
 
-/// How many keys the memory of a leader holds, and how many bytes they use.
-fn memory(cluster: &Cluster, leader: u64) -> Option<(usize, usize)> {
-    let term = cluster.nodes[&leader].context().allocator.load_full()?;
-    let footprint = term.footprint();
-    Some((footprint.keys, footprint.bytes - footprint.vacant_bytes))
+fn memory(cluster: &Cluster, leader: u64) -> Footprint {
+    cluster.nodes[&leader].context().memory_footprint()
 }
 
 async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
-    let gone = || memory(cluster, leader).is_some_and(|(keys, _)| keys == 0);
+    let gone = || memory(cluster, leader).keys == 0;
     until("all keys are let go", gone).await;
 }
 
@@ -171,7 +169,7 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             let numbers = client.next_of_each(keys).await.expect("numbers");
             assert_eq!(numbers, vec![round; 5_000]);
             // What waits takes room, too: a message has 5 000 keys.
-            let (_, bytes) = memory(&cluster, leader).expect("it leads");
+            let bytes = memory(&cluster, leader).bytes;
             assert!(bytes < 2 << 20, "{bytes}");
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::NodeContext;
 use crate::{
+    allocator::Footprint,
     clock::Instant,
     metrics::{PROCESS, whole},
 };
@@ -89,11 +90,19 @@ impl NodeContext {
         metrics.peer_silent_seconds.set(seconds);
     }
 
+    /// How much the memory of this node as leader holds; nothing if it does not lead. May block, as
+    /// [`Term::footprint`] may.
+    ///
+    /// [`Term::footprint`]: crate::allocator::Term::footprint
+    pub fn memory_footprint(&self) -> Footprint {
+        let term = self.allocator.load_full();
+        term.map(|term| term.footprint()).unwrap_or_default()
+    }
+
     /// Brings the gauges of the memory, the disk and the process up to date. Blocks.
     fn measure_machine(&self) {
         let metrics = &self.metrics;
-        let term = self.allocator.load_full();
-        let memory = term.map(|term| term.footprint()).unwrap_or_default();
+        let memory = self.memory_footprint();
         let recent = self.group.view().recent_records().len();
         metrics.recent_records.set(whole(recent));
         metrics.memory_keys.set(whole(memory.keys));

@@ -1,5 +1,6 @@
 //! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
+mod leaving;
 mod size;
 
 use std::collections::BTreeMap;
