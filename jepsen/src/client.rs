@@ -78,6 +78,7 @@ impl Client {
                         count: Some(count),
                         route_version: 0,
                         members_version: None,
+                        request_id: None,
                     });
                     let answer = self.sequencer.next(request).await?.into_inner();
                     Ok((answer.first, answer.last))

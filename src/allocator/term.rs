@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
+    gapless::{self, Call, RequestIdLimits, Taker},
     gate::Inside,
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
@@ -23,15 +24,17 @@ use super::{
     memory_reader::MemoryReader,
     next_many::NextMany,
     pending::Answer,
-    record_reader, settler,
+    record_reader,
+    request_ids::RequestIds,
+    settler,
     shard::Footprint,
     shards::Shards,
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant as ClockInstant},
     consensus::{Group, TermLease},
     metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, Range, Trim},
+    sequence::{Key, Namespace, OwnedKey, Range, Trim},
     storage::StoreError,
 };
 
@@ -50,9 +53,35 @@ pub enum NextError {
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
+    /// Numbers of a gapless key were to be taken, and it is not known whether they were.
+    #[error("whether the numbers were taken is not known")]
+    Unknown,
+    /// The request id was used for another request.
+    #[error("the request id was used for {count} numbers of another key")]
+    Reused {
+        /// The key that it was used for.
+        key: OwnedKey,
+        /// How many numbers it was used for.
+        count: u64,
+    },
+    /// No further request id can be remembered.
+    #[error("{ids_max} request ids are remembered")]
+    IdsFull {
+        /// How many are.
+        ids_max: u64,
+    },
     /// The applied table cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What the settings say about a term.
+#[derive(Debug, Clone, Copy)]
+pub struct TermOptions {
+    /// The fence that answers pass.
+    pub fence: FenceKind,
+    /// How request ids are remembered.
+    pub request_ids: RequestIdLimits,
 }
 
 /// One term's allocator.
@@ -62,6 +91,8 @@ pub struct Term {
     fence: Fence,
     bumper: mpsc::UnboundedSender<Request>,
     reader: mpsc::UnboundedSender<Place>,
+    gapless: mpsc::UnboundedSender<Call>,
+    request_ids: RequestIds,
     group: Arc<Group>,
     hot_keys: HotKeys,
 }
@@ -75,7 +106,7 @@ impl Term {
         lease: Arc<TermLease>,
         lift: u64,
         inheritance: Option<Inheritance>,
-        fence: FenceKind,
+        options: TermOptions,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
@@ -84,6 +115,17 @@ impl Term {
         view.recent_records().leading(lease.term());
         let term = lease.term();
         let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
+        let (gapless, calls) = mpsc::unbounded_channel();
+        let taker = Taker {
+            group: group.clone(),
+            lease: lease.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            limits: options.request_ids,
+        };
+        group
+            .tasks()
+            .spawn("gapless keys", gapless::run(taker, calls));
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
         let memory = Arc::new(memory);
         if memory.unsettled() > 0 {
@@ -105,10 +147,12 @@ impl Term {
         group.tasks().spawn("the end of a term", ending);
         Term {
             memory,
-            fence: Fence::new(fence, group.clone(), lease.clone(), clock),
+            fence: Fence::new(options.fence, group.clone(), lease.clone(), clock),
             lease,
             bumper,
             reader,
+            gapless,
+            request_ids: RequestIds::new(options.request_ids),
             group,
             hot_keys: HotKeys::default(),
         }
@@ -301,7 +345,25 @@ impl Term {
         closed.await.ok().flatten()
     }
 
-    fn enter(&self) -> Result<Inside<'_>, NextError> {
+    /// The request ids that this term remembers, of namespaces that are not gapless.
+    pub(super) fn request_ids(&self) -> &RequestIds {
+        &self.request_ids
+    }
+
+    /// Where calls for numbers of gapless keys go.
+    pub(super) fn gapless(&self) -> &mpsc::UnboundedSender<Call> {
+        &self.gapless
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        self.memory.metrics()
+    }
+
+    pub(super) fn now(&self) -> ClockInstant {
+        self.memory.now()
+    }
+
+    pub(super) fn enter(&self) -> Result<Inside<'_>, NextError> {
         if self.fence.surely_fails() {
             return Err(NextError::NotLeading);
         }
@@ -349,7 +411,7 @@ impl Term {
 
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
     /// are discarded and counted.
-    async fn pass_fence(
+    pub(super) async fn pass_fence(
         &self,
         held: Held<&Metrics>,
         answers: u64,
@@ -382,9 +444,12 @@ impl NextError {
     fn skip_cause(&self) -> SkipCause {
         match self {
             NextError::DeadlineExceeded => SkipCause::deadline,
-            NextError::NotLeading | NextError::Exhausted { .. } | NextError::Store(_) => {
-                SkipCause::fence
-            }
+            NextError::NotLeading
+            | NextError::Exhausted { .. }
+            | NextError::Unknown
+            | NextError::Reused { .. }
+            | NextError::IdsFull { .. }
+            | NextError::Store(_) => SkipCause::fence,
         }
     }
 }

@@ -10,7 +10,9 @@ use super::{
     ids::{NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
+    request_id::Remembering,
     section::{Chunk, Raise},
+    take::{Take, Taken},
 };
 
 /// A log entry's payload.
@@ -56,6 +58,13 @@ pub enum Command {
         /// The memory that it holds.
         digest: MemoryDigest,
     },
+    /// Take numbers of gapless keys. They are the callers' once the entry is applied.
+    Take {
+        /// How request ids are remembered.
+        remembering: Remembering,
+        /// Which numbers, in the order in which they are taken.
+        takes: Vec<Take>,
+    },
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -85,6 +94,9 @@ impl fmt::Display for Command {
             Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
             Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
+            Command::Take { takes, .. } => {
+                write!(f, "take numbers of {} gapless keys", takes.len())
+            }
         }
     }
 }
@@ -126,6 +138,8 @@ pub enum Outcome {
     Bequeathed,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),
+    /// An answer for each take, in order.
+    Took(Vec<Taken>),
 }
 
 /// The answer to one bump.

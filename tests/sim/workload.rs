@@ -160,6 +160,7 @@ impl Client {
                     namespace,
                     key: OwnedKey::Id(id),
                     count,
+                    request_id: None,
                     known,
                 };
                 let range = request_at(&self.world, node, request, patience).await?;
