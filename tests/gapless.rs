@@ -302,7 +302,8 @@ async fn no_further_request_id_is_taken_once_as_many_are_remembered_as_may_be() 
 async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_its_max() {
     let cluster = Cluster::start(1, |_| {}).await;
     let mut client = cluster.client(1);
-    let refused: [(fn(&mut CreateNamespaceRequest), &str); 3] = [
+    type Change = fn(&mut CreateNamespaceRequest);
+    let refused: [(Change, &str); 3] = [
         (
             |c| c.section_size = Some(2),
             "section_size is 2, but a gapless namespace",
