@@ -193,7 +193,7 @@ impl Caller {
         });
         self.seen.add(target.id, answer, &id);
         if self.rng.random_ratio(1, 4) {
-            let pause_ms = self.rng.random_range(0..200);
+            let pause_ms = self.rng.random_range(0..50);
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             if let Some((_, again)) = self.until_answered(&target, count, &id).await
                 && again != answer
