@@ -299,6 +299,33 @@ async fn no_further_request_id_is_taken_once_as_many_are_remembered_as_may_be() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_is_forgotten_once_its_time_has_passed_and_not_before() {
+    const KEEP: Duration = Duration::from_secs(1);
+    let keep = KEEP.as_millis() as u64;
+    let cluster = Cluster::start(1, |config| config.request_id_keep_ms = keep).await;
+    let mut client = cluster.client(1);
+    create(&mut client, |_| {}).await;
+    for namespace in [INVOICE, "book"] {
+        let asked = std::time::Instant::now();
+        let first = once(&mut client, namespace, 7, 1, "a")
+            .await
+            .expect("a number");
+        let forgotten = async {
+            loop {
+                let again = once(&mut client, namespace, 7, 1, "a").await;
+                if again.expect("a number").first != first.first {
+                    return;
+                }
+            }
+        };
+        in_time("the id is forgotten", forgotten).await;
+        // Time is counted in whole milliseconds.
+        let kept = asked.elapsed() + Duration::from_millis(1);
+        assert!(kept >= KEEP, "{kept:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_its_max() {
     let cluster = Cluster::start(1, |_| {}).await;
     let mut client = cluster.client(1);

@@ -186,6 +186,7 @@ impl Term {
         count: u64,
         deadline: Instant,
     ) -> Result<Range, NextError> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
             Answer::Taken(taken) => taken,
@@ -216,6 +217,7 @@ impl Term {
         ask: impl Fn(usize) -> (Key<'k>, u64),
         deadline: Instant,
     ) -> Result<NextMany, NextError> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
