@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use futures::FutureExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, Term, TermSettings},
+    allocator::{FenceKind, MemoryLimits, RequestIdLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     node::{Config, Current, KnownRoute, Node, Origin, Seams},
@@ -59,11 +59,15 @@ impl Bench {
             let lease = lease.expect("it leads");
             let metrics = Metrics::new();
             let clock = std::sync::Arc::new(BootClock);
-            let settings = TermSettings {
+            let options = TermOptions {
                 fence: FenceKind::Lease,
-                limits: MemoryLimits::default(),
+                memory: MemoryLimits::default(),
+                request_ids: RequestIdLimits {
+                    keep: Duration::from_secs(1),
+                    ids_max: 1,
+                },
             };
-            let term = Term::open(group, lease, 1, None, settings, clock, metrics);
+            let term = Term::open(group, lease, 1, None, options, clock, metrics);
             (node, term)
         });
         let bench = Bench {

@@ -37,6 +37,7 @@ fn messages(c: &mut Criterion) {
         count: Some(1),
         route_version: 1,
         members_version: Some(1),
+        request_id: None,
     };
     let bytes = one.encode_to_vec();
     group.bench_function("read a request for one number", |b| {

@@ -40,6 +40,10 @@ pub enum Bug {
     WriteNotSynced,
     /// Directories are not synced after a file is created or renamed in them.
     NamesNotSynced,
+    /// Numbers of gapless keys are answered before the entry that takes them is committed.
+    GaplessAnsweredBeforeCommit,
+    /// A request id in a gapless namespace is forgotten as soon as the next numbers are taken.
+    RequestIdForgotten,
 }
 
 /// True if this process has `bug`.
@@ -62,7 +66,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 15] = [
+    const NAMES: [(&str, Bug); 17] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -84,6 +88,11 @@ mod chosen {
         ),
         ("write-not-synced", Bug::WriteNotSynced),
         ("names-not-synced", Bug::NamesNotSynced),
+        (
+            "gapless-answered-before-commit",
+            Bug::GaplessAnsweredBeforeCommit,
+        ),
+        ("request-id-forgotten", Bug::RequestIdForgotten),
     ];
 
     pub fn bug() -> Option<Bug> {

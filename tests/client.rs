@@ -212,3 +212,27 @@ async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_thro
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_an_id_gets_the_same_numbers_when_it_is_asked_again() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let client = client_of(&cluster, &[1, 2, 3]);
+    let gapless = CreateNamespaceRequest {
+        name: "invoice".to_owned(),
+        gapless: true,
+        ..CreateNamespaceRequest::default()
+    };
+    let created = cluster.client(1).admin.create_namespace(gapless).await;
+    created.expect("created");
+    let first = client.next_once("invoice", 7, 3, "order-7").await;
+    let first = first.expect("numbers");
+    assert_eq!((first.first, first.last), (1, 3));
+    cluster.client(1).transfer(None).await.expect("transferred");
+    let other = client_of(&cluster, &[2]);
+    let again = other.next_once("invoice", 7, 3, "order-7").await;
+    assert_eq!(again.expect("numbers"), first);
+    assert_eq!(client.next("invoice", 7).await.expect("a number"), 4);
+    let refused = client.next_once("invoice", 8, 3, "order-7").await;
+    let refused = refused.expect_err("another key");
+    assert_eq!(refused.code(), Some(ratchet_client::Code::AlreadyExists));
+}

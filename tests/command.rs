@@ -88,6 +88,21 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
         4,
         &["count is 0"],
     );
+    let gapless = ["namespace", "create", "invoice", "--gapless", "--json"];
+    assert_eq!(json(&ask(&cluster, &gapless).await)["gapless"], true);
+    let order = ["next", "invoice", "1", "--request-id", "order-7"];
+    for _ in 0..2 {
+        assert_eq!(text(ask(&cluster, &order).await), "1\n");
+    }
+    assert_eq!(text(ask(&cluster, &["next", "invoice", "1"]).await), "2\n");
+    let reused = ["next", "invoice", "2", "--request-id", "order-7"];
+    let used = "the request id was used for 1 numbers of key 1";
+    failed(&ask(&cluster, &reused).await, 4, &[used]);
+    failed(
+        &ask(&cluster, &["next", "invoice", "1", "--request-id", ""]).await,
+        4,
+        &["the request id is empty"],
+    );
     failed(
         &ask(&cluster, &["node", "remove", "9"]).await,
         3,

@@ -17,7 +17,7 @@ use common::{
     power::copy_all,
 };
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, NextError, Term, TermSettings},
+    allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     sequence::Key,
@@ -95,9 +95,13 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         lease.clone(),
         1,
         None,
-        TermSettings {
+        TermOptions {
             fence: FenceKind::Lease,
-            limits: MemoryLimits::default(),
+            memory: MemoryLimits::default(),
+            request_ids: RequestIdLimits {
+                keep: Duration::from_secs(1),
+                ids_max: 1,
+            },
         },
         Arc::new(BootClock),
         Metrics::new(),

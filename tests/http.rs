@@ -100,7 +100,7 @@ async fn namespaces_are_created_shown_and_changed() {
     let created = json(&cluster, 1, "POST /v1/namespaces", created).await;
     let expected = json!({
         "name": "chat", "key_kind": "name", "step": "5", "step_min": "5", "step_max": "5", "increment": "100",
-        "start": "100", "max": i64::MAX.to_string(), "section_size": "1",
+        "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
     });
     assert_eq!(created, expected);
     assert_eq!(
@@ -467,4 +467,50 @@ async fn the_page_of_another_site_takes_no_number_by_way_of_its_readers_browser(
     let page = http(address, next, &own, "").await;
     let taken: Value = serde_json::from_str(&page.body).expect("JSON");
     assert_eq!(taken["first"], json!("1"), "nothing was taken before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_with_an_idempotency_key_is_answered_once() {
+    let cluster = start(3, |_| {}).await;
+    let gapless = r#"{"name": "invoice", "gapless": true}"#;
+    let created = json(&cluster, 1, "POST /v1/namespaces", gapless).await;
+    assert_eq!(created["gapless"], true);
+    let ask = async |node, path: &str, key: &str, body: &str| {
+        let address = cluster.nodes[&node].addresses().http.expect("a port");
+        let header = format!("Idempotency-Key: {key}\r\n");
+        http(
+            address,
+            &format!("POST /v1/namespaces/{path}"),
+            &header,
+            body,
+        )
+        .await
+    };
+    for namespace in ["invoice", "book"] {
+        let path = format!("{namespace}/keys/7:next?count=2");
+        let first = ask(1, &path, "order-7", "").await;
+        assert_eq!(first.status, 200, "{}", first.body);
+        let again = ask(2, &path, "order-7", "").await;
+        assert_eq!(again.body, first.body);
+        let other = ask(3, &format!("{namespace}/keys/7:next"), "order-7", "").await;
+        assert_eq!(other.status, 409, "{}", other.body);
+        assert!(
+            other
+                .body
+                .contains("the request id was used for 2 numbers of key 7")
+        );
+        let long = ask(3, &path, &"x".repeat(65), "").await;
+        assert_eq!(long.status, 400);
+        assert!(
+            long.body.contains("the request id has 65 bytes"),
+            "{}",
+            long.body
+        );
+    }
+    let many = ask(1, "book:next", "order-7", r#"{"keys": [1]}"#).await;
+    assert_eq!(many.status, 400);
+    assert!(
+        many.body
+            .contains("Idempotency-Key is for the numbers of one key")
+    );
 }

@@ -433,3 +433,33 @@ async fn a_request_over_http_takes_no_number_whatever_its_body_holds() {
     other.send("INCR book:42\r\n").await;
     assert_eq!(other.line().await.as_deref(), Some(":1"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gapless_key_counts_as_a_redis_client_expects_through_any_node() {
+    let cluster = Cluster::start(3, with_resp).await;
+    let gapless = CreateNamespaceRequest {
+        name: "invoice".to_owned(),
+        gapless: true,
+        ..CreateNamespaceRequest::default()
+    };
+    let created = cluster.client(1).admin.create_namespace(gapless).await;
+    created.expect("created");
+    for (node, last) in [(1, 0), (2, 6), (3, 12)] {
+        let address = cluster.nodes[&node].addresses().resp.expect("a port");
+        let mut redis = Redis::connect(address).await;
+        let pipeline = "INCR invoice:7\r\nINCRBY invoice:7 4\r\nINCR invoice:7\r\n";
+        redis.send(pipeline).await;
+        for more in [1, 5, 6] {
+            let expected = Some(format!(":{}", last + more));
+            assert_eq!(redis.line().await, expected);
+        }
+        redis.send("GET invoice:7\r\n").await;
+        assert!(
+            redis
+                .line()
+                .await
+                .is_some_and(|length| length.starts_with('$'))
+        );
+        assert_eq!(redis.line().await, Some((last + 6).to_string()));
+    }
+}

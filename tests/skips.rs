@@ -16,6 +16,7 @@ fn next(id: u64, count: u64) -> Next {
         namespace: "book".into(),
         key: OwnedKey::Id(id),
         count,
+        request_id: None,
         known: KnownRoute::default(),
     }
 }

@@ -137,6 +137,7 @@ async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u
         name: NAMESPACE.to_owned(),
         step: options.map(|options| options.step),
         section_size: options.map(|options| options.section_size),
+        gapless: options.is_some_and(|options| options.gapless),
         ..api::CreateNamespaceRequest::default()
     });
     match created.await {

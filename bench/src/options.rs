@@ -171,6 +171,9 @@ pub struct ClusterOptions {
     /// How many neighbouring ids of the namespace share a section, in a started cluster
     #[arg(long, default_value_t = 1)]
     pub section_size: u64,
+    /// Make the namespace gapless, in a started cluster: each answer waits for a log entry
+    #[arg(long)]
+    pub gapless: bool,
     /// The node's program, for started clusters [default: `ratchet` in the directory of this program]
     #[arg(long)]
     pub binary: Option<PathBuf>,
@@ -186,6 +189,7 @@ impl ClusterOptions {
             "fence": self.fence.name(),
             "step": self.step,
             "section_size": self.section_size,
+            "gapless": self.gapless,
         })
     }
 }

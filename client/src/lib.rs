@@ -44,6 +44,15 @@
 //! ```
 //! A request that failed may have taken numbers. They are lost; they are never handed out twice.
 //!
+//! # The same numbers when asked again
+//! ```no_run
+//! # async fn example(client: ratchet_client::Client) -> Result<(), ratchet_client::Error> {
+//! let invoice = client.next_once("invoice", 42, 1, "order-1815").await?;
+//! # Ok(()) }
+//! ```
+//! Whoever asks again with the id `order-1815` gets the same number: see [`Client::next_once`]. In a gapless namespace,
+//! ask for numbers in this way: a request without an id that is lost on its way leaves a gap.
+//!
 //! # Numbers without a round trip
 //! ```no_run
 //! # async fn example(client: ratchet_client::Client) -> Result<(), ratchet_client::Error> {
@@ -83,6 +92,7 @@ mod leader_cache;
 mod members;
 mod namespaces;
 mod numbers;
+mod once;
 mod queue;
 mod request;
 mod route_watches;

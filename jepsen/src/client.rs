@@ -78,6 +78,7 @@ impl Client {
                         count: Some(count),
                         route_version: 0,
                         members_version: None,
+                        request_id: None,
                     });
                     let answer = self.sequencer.next(request).await?.into_inner();
                     Ok((answer.first, answer.last))
@@ -99,6 +100,28 @@ impl Client {
             }
         };
         within(DEADLINE, asking).await
+    }
+
+    /// Asks once for numbers, under a request id.
+    ///
+    /// # Errors
+    /// The node's, or the connection's.
+    pub async fn next_once(
+        &mut self,
+        target: &Target,
+        count: u64,
+        id: &str,
+    ) -> Result<Answer, Status> {
+        let request = bounded(NextRequest {
+            namespace: target.namespace.to_owned(),
+            key: target.key(),
+            count: Some(count),
+            request_id: Some(id.to_owned().into()),
+            ..NextRequest::default()
+        });
+        let answer = within(DEADLINE, self.sequencer.next(request)).await?;
+        let answer = answer.into_inner();
+        Ok((answer.first, answer.last))
     }
 
     /// Asks once for numbers of several keys of one namespace, on the stream of this connection.

@@ -16,6 +16,7 @@ pub mod export;
 pub mod final_reads;
 pub mod gaps;
 pub mod history;
+pub mod invoices;
 pub mod isolate;
 pub mod max_wins;
 pub mod monitor;

@@ -8,6 +8,7 @@ use crate::{
     client::Client,
     cluster::Product,
     history::Action,
+    invoices,
     proto::CreateNamespaceRequest,
     slow_reader,
     target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
@@ -32,7 +33,8 @@ pub async fn create(client: &mut Client, product: Product, step: u64) -> io::Res
     });
     let mut last_error = String::new();
     let creating = async {
-        for namespace in namespaces.into_iter().chain([slow_reader::namespace()]) {
+        let others = [slow_reader::namespace(), invoices::namespace()];
+        for namespace in namespaces.into_iter().chain(others) {
             while let Err(status) = create_one(client, product, &namespace).await {
                 last_error = status.to_string();
                 tokio::time::sleep(RETRY_EVERY).await;

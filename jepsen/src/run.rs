@@ -15,9 +15,10 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     checker,
-    cluster::Cluster,
+    cluster::{Cluster, Product},
     export, final_reads,
     history::{History, Op},
+    invoices::{Invoices, Seen},
     monitor::Monitor,
     namespaces,
     nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
@@ -72,6 +73,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         changes: monitor.changes(),
         fence_skips: monitor.fence_skips(),
         panics: injector.cluster.panics(),
+        invoices: observed.invoices,
         own_section: |key| key.starts_with(OWN),
     };
     let verdict = Verdict::decide(&history, &observed.faults, &observed.final_reads, &criteria);
@@ -118,6 +120,8 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
+    /// What was wrong with the numbers of gapless keys.
+    invoices: Vec<String>,
     /// When the first violation was found, if the run stopped at it.
     caught_after_s: Option<f64>,
 }
@@ -138,6 +142,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         return Ok(Observed {
             faults,
             final_reads: Vec::new(),
+            invoices: Vec::new(),
             caught_after_s: None,
         });
     }
@@ -153,12 +158,17 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         seed: options.cluster.seed,
     };
     let callers = Callers::start(config, options.callers, &injector.nodes, &injector.recorder);
-    let caught_after_s = inject_faults(options, injector, &mut faults).await?;
+    let invoices = gapless_callers(options, injector);
+    let seen = invoices.as_ref().map(Invoices::seen).unwrap_or_default();
+    let caught_after_s = inject_faults(options, injector, &mut faults, &seen).await?;
     injector.heal()?;
     let healed = injector.recorder.now();
     // If numbers do not flow again, the final reads show it.
     let _ = tokio::time::timeout(RECOVERY_MAX, injector.recorder.answered_since(healed)).await;
     callers.stop().await;
+    if let (Some(invoices), None) = (invoices, caught_after_s) {
+        invoices.finish().await;
+    }
     let final_reads = match caught_after_s {
         Some(_) => Vec::new(),
         None => final_reads::read(injector).await,
@@ -166,8 +176,16 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     Ok(Observed {
         faults,
         final_reads,
+        invoices: seen.violations(),
         caught_after_s,
     })
+}
+
+/// Callers of gapless keys, which the ancestor does not have.
+fn gapless_callers(options: &Options, injector: &Injector) -> Option<Invoices> {
+    let has_them = options.cluster.product == Product::Ratchet;
+    let (nodes, recorder) = (&injector.nodes, &injector.recorder);
+    has_them.then(|| Invoices::start(options.cluster.seed, nodes, recorder))
 }
 
 /// Injects faults until the time is over. Returns after how many seconds a violation was found, if the run
@@ -176,6 +194,7 @@ async fn inject_faults(
     options: &Options,
     injector: &mut Injector,
     faults: &mut Vec<Fault>,
+    seen: &Seen,
 ) -> io::Result<Option<f64>> {
     let began = Instant::now();
     let end = began + Duration::from_secs(options.seconds);
@@ -188,7 +207,8 @@ async fn inject_faults(
             faults.extend(injector.inject(options.nemesis).await?);
         }
         print_progress(options, injector, faults, began);
-        if options.until_violation && is_violated(injector, faults) {
+        let violated = is_violated(injector, faults) || !seen.violations().is_empty();
+        if options.until_violation && violated {
             return Ok(Some(began.elapsed().as_secs_f64()));
         }
         let pause_ms = injector.rng.random_range(100..400);

@@ -125,6 +125,7 @@ impl Verdict {
         violations.extend(wrong_final_reads(history, final_reads));
         violations.extend(forbidden_gaps(history, criteria));
         violations.extend(criteria.panics.iter().cloned());
+        violations.extend(criteria.invoices.iter().cloned());
         for fault in faults {
             let violation = fault.violation.iter();
             violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
@@ -175,6 +176,8 @@ pub struct Criteria {
     pub fence_skips: u64,
     /// What nodes said of tasks of theirs that panicked.
     pub panics: Vec<String>,
+    /// What was wrong with the numbers of gapless keys.
+    pub invoices: Vec<String>,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
 }

@@ -67,8 +67,12 @@ impl Delivery {
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
     pub fn accept(self) -> Taken {
-        self.held.release();
-        self.taken
+        self.accept_counted().0
+    }
+
+    /// As [`Delivery::accept`]. Also returns how many numbers would have counted as skipped.
+    pub fn accept_counted(self) -> (Taken, u64) {
+        (self.taken, self.held.release())
     }
 }
 

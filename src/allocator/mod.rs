@@ -28,6 +28,10 @@
 //! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
+//! Numbers of gapless keys do not come from this memory. `gapless.rs` has them taken by log entries, and says why that
+//! needs no fence; `gapless_calls.rs` has the calls. What a request id was answered with is in the replicated table
+//! for them, and in `request_ids.rs`, for as long as the term lasts, for all others (`once.rs`).
+//!
 //! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
 //!
@@ -65,6 +69,8 @@ mod bumper;
 mod changed_slots;
 mod cursor;
 mod fence;
+mod gapless;
+mod gapless_calls;
 mod gate;
 mod hasher;
 mod held;
@@ -76,6 +82,7 @@ mod memory;
 mod memory_part;
 mod memory_reader;
 mod next_many;
+mod once;
 mod own_keys;
 mod own_slot;
 mod owned;
@@ -84,6 +91,7 @@ mod queued_section;
 mod record_reader;
 mod refill;
 mod releaser;
+mod request_ids;
 mod section;
 mod segments;
 mod settler;
@@ -95,6 +103,7 @@ mod term;
 mod transcript;
 
 pub use fence::FenceKind;
+pub use gapless::RequestIdLimits;
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
@@ -102,4 +111,4 @@ pub use memory_reader::{MemoryReader, NotSent};
 pub use next_many::NextMany;
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
-pub use term::{NextError, Term, TermSettings};
+pub use term::{NextError, Term, TermOptions};

@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
+    gapless::{self, Call, RequestIdLimits, Taker},
     gate::Inside,
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
@@ -25,15 +26,16 @@ use super::{
     pending::Answer,
     record_reader,
     releaser::{self, MemoryLimits},
+    request_ids::RequestIds,
     settler,
     shard::Footprint,
     shards::Shards,
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, Instant as ClockInstant},
     consensus::{Group, TermLease},
     metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, Range, Trim},
+    sequence::{Key, Namespace, OwnedKey, Range, Trim},
     storage::StoreError,
 };
 
@@ -52,18 +54,37 @@ pub enum NextError {
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
+    /// Numbers of a gapless key were to be taken, and it is not known whether they were.
+    #[error("whether the numbers were taken is not known")]
+    Unknown,
+    /// The request id was used for another request.
+    #[error("the request id was used for {count} numbers of another key")]
+    Reused {
+        /// The key that it was used for.
+        key: OwnedKey,
+        /// How many numbers it was used for.
+        count: u64,
+    },
+    /// No further request id can be remembered.
+    #[error("{ids_max} request ids are remembered")]
+    IdsFull {
+        /// How many are.
+        ids_max: u64,
+    },
     /// The applied table cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What an operator chooses of a term.
+/// What the settings say about a term.
 #[derive(Debug, Clone, Copy)]
-pub struct TermSettings {
-    /// How it is known that this node still leads.
+pub struct TermOptions {
+    /// The fence that answers pass.
     pub fence: FenceKind,
-    /// How much the memory may hold.
-    pub limits: MemoryLimits,
+    /// How much the memory may hold, and for how long.
+    pub memory: MemoryLimits,
+    /// How request ids are remembered.
+    pub request_ids: RequestIdLimits,
 }
 
 /// One term's allocator.
@@ -73,6 +94,8 @@ pub struct Term {
     fence: Fence,
     bumper: mpsc::UnboundedSender<Request>,
     reader: mpsc::UnboundedSender<Place>,
+    gapless: mpsc::UnboundedSender<Call>,
+    request_ids: RequestIds,
     group: Arc<Group>,
     hot_keys: HotKeys,
 }
@@ -86,7 +109,7 @@ impl Term {
         lease: Arc<TermLease>,
         lift: u64,
         inheritance: Option<Inheritance>,
-        settings: TermSettings,
+        options: TermOptions,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Term {
@@ -95,8 +118,18 @@ impl Term {
         view.recent_records().leading(lease.term());
         let term = lease.term();
         let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
+        let (gapless, calls) = mpsc::unbounded_channel();
+        let taker = Taker {
+            group: group.clone(),
+            lease: lease.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            limits: options.request_ids,
+        };
+        group
+            .tasks()
+            .spawn("gapless keys", gapless::run(taker, calls));
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
-
         let memory = Arc::new(memory);
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
@@ -116,7 +149,7 @@ impl Term {
             Arc::downgrade(&memory),
             memory.room().clone(),
             lease.clone(),
-            settings.limits,
+            options.memory,
             bumper.clone(),
         );
         group.tasks().spawn("releaser", releasing);
@@ -126,10 +159,12 @@ impl Term {
         group.tasks().spawn("the end of a term", ending);
         Term {
             memory,
-            fence: Fence::new(settings.fence, group.clone(), lease.clone(), clock),
+            fence: Fence::new(options.fence, group.clone(), lease.clone(), clock),
             lease,
             bumper,
             reader,
+            gapless,
+            request_ids: RequestIds::new(options.request_ids),
             group,
             hot_keys: HotKeys::default(),
         }
@@ -163,6 +198,7 @@ impl Term {
         count: u64,
         deadline: Instant,
     ) -> Result<Range, NextError> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
             Answer::Taken(taken) => taken,
@@ -193,6 +229,7 @@ impl Term {
         ask: impl Fn(usize) -> (Key<'k>, u64),
         deadline: Instant,
     ) -> Result<NextMany, NextError> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
@@ -322,7 +359,25 @@ impl Term {
         closed.await.ok().flatten()
     }
 
-    fn enter(&self) -> Result<Inside<'_>, NextError> {
+    /// The request ids that this term remembers, of namespaces that are not gapless.
+    pub(super) fn request_ids(&self) -> &RequestIds {
+        &self.request_ids
+    }
+
+    /// Where calls for numbers of gapless keys go.
+    pub(super) fn gapless(&self) -> &mpsc::UnboundedSender<Call> {
+        &self.gapless
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        self.memory.metrics()
+    }
+
+    pub(super) fn now(&self) -> ClockInstant {
+        self.memory.now()
+    }
+
+    pub(super) fn enter(&self) -> Result<Inside<'_>, NextError> {
         if self.fence.surely_fails() {
             return Err(NextError::NotLeading);
         }
@@ -370,7 +425,7 @@ impl Term {
 
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
     /// are discarded and counted.
-    async fn pass_fence(
+    pub(super) async fn pass_fence(
         &self,
         held: Held<&Metrics>,
         answers: u64,
@@ -403,9 +458,12 @@ impl NextError {
     fn skip_cause(&self) -> SkipCause {
         match self {
             NextError::DeadlineExceeded => SkipCause::deadline,
-            NextError::NotLeading | NextError::Exhausted { .. } | NextError::Store(_) => {
-                SkipCause::fence
-            }
+            NextError::NotLeading
+            | NextError::Exhausted { .. }
+            | NextError::Unknown
+            | NextError::Reused { .. }
+            | NextError::IdsFull { .. }
+            | NextError::Store(_) => SkipCause::fence,
         }
     }
 }

@@ -62,6 +62,10 @@ struct Create {
     /// How many consecutive ids share a ceiling [default: 1]
     #[arg(long)]
     section_size: Option<u64>,
+    /// Commit every number before it is answered, so that none is skipped; needs section_size 1, and takes a round of
+    /// the cluster for each answer
+    #[arg(long)]
+    gapless: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -136,6 +140,7 @@ impl Create {
             start: self.start,
             max: self.max,
             section_size: self.section_size,
+            gapless: self.gapless,
         };
         let client = self.connection.client()?;
         show(&self.connection, client.create_namespace(request).await?)
@@ -194,6 +199,7 @@ fn to_json(namespace: &v1::Namespace) -> Value {
         "start": namespace.start,
         "max": namespace.max,
         "section_size": namespace.section_size,
+        "gapless": namespace.gapless,
     })
 }
 
@@ -206,6 +212,7 @@ fn to_table(namespaces: &[v1::Namespace]) -> String {
         "START",
         "MAX",
         "SECTION SIZE",
+        "GAPLESS",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(namespaces.iter().map(|namespace| {
@@ -217,6 +224,7 @@ fn to_table(namespaces: &[v1::Namespace]) -> String {
             namespace.start.to_string(),
             namespace.max.to_string(),
             namespace.section_size.to_string(),
+            if namespace.gapless { "yes" } else { "no" }.to_owned(),
         ]
     }));
     output::table(&rows)

@@ -35,6 +35,10 @@ pub struct Next {
     /// How many numbers to take
     #[arg(long, default_value_t = 1)]
     count: u64,
+    /// What to call this request, 1 to 64 bytes, for example a UUID: run the command again with it, and the same
+    /// numbers are printed, as long as the id is remembered
+    #[arg(long)]
+    request_id: Option<String>,
     #[command(flatten)]
     pub(super) connection: Connection,
 }
@@ -43,9 +47,11 @@ impl Next {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let key = self.key.key();
-        let answer = client
-            .next_range(&self.key.namespace, key, self.count)
-            .await?;
+        let (namespace, count) = (&self.key.namespace, self.count);
+        let answer = match self.request_id {
+            None => client.next_range(namespace, key, count).await?,
+            Some(id) => client.next_once(namespace, key, count, id).await?,
+        };
         let Numbers {
             first,
             last,

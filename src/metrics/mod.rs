@@ -164,6 +164,14 @@ metrics! {
         first_touches: Counters<FirstTouch>,
         /// Sections whose ceilings this node as leader wrote down after its term's lift.
         settled_sections: Counter,
+        /// Numbers of gapless keys taken by this node as leader: a take for each key of each request.
+        takes: Counter,
+        /// Log entries that carried takes.
+        take_entries: Counter,
+        /// Time from a take's proposal until its entry was applied.
+        take_seconds: Histogram,
+        /// Requests that were answered with the numbers that an earlier request with their id got.
+        requests_repeated: Counter,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
 

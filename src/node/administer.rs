@@ -25,7 +25,9 @@ impl ForLeader for Request {
     type Answer = Reply;
 
     /// A change must not be carried out twice.
-    const MAY_BE_ASKED_AGAIN: bool = false;
+    fn may_be_asked_again(&self, _node: &NodeContext) -> bool {
+        false
+    }
 
     async fn serve_locally(&self, node: &Arc<NodeContext>, deadline: Instant) -> Attempt<Reply> {
         let leading = node.allocator.load_full().filter(|term| !term.is_over());

@@ -141,6 +141,21 @@ struct Link {
 impl Link {
     /// Serves until the stream breaks. Dropping the pending requests tells their callers.
     async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
+        let mut unsent = VecDeque::new();
+        self.exchange(&mut waiting, &mut unsent).await;
+        // These were not sent: their callers may ask again, whatever they ask for.
+        waiting.close();
+        while let Ok(one) = waiting.try_recv() {
+            unsent.push_back(one);
+        }
+        for one in unsent {
+            // The caller may have given up.
+            let _ = one.reply.send(Reply::NotLeader(NotLeader::default()));
+        }
+    }
+
+    /// Exchanges messages until the stream breaks. What does not fit the next message waits in `batch`.
+    async fn exchange(&self, waiting: &mut mpsc::Receiver<Pending>, batch: &mut VecDeque<Pending>) {
         let (messages, stream) = mpsc::channel(1);
         let address = &self.member.peer_address;
         let opened = self
@@ -157,7 +172,7 @@ impl Link {
         };
         let mut pending: BTreeMap<u64, Waiting> = BTreeMap::new();
         let mut next_id = 0u64;
-        let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
+        let mut arrived = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -181,7 +196,7 @@ impl Link {
                         return;
                     }
                     batch.extend(arrived.drain(..));
-                    let message = self.message(&mut batch, &mut pending, &mut next_id);
+                    let message = self.message(batch, &mut pending, &mut next_id);
                     if !message.requests.is_empty() {
                         self.metrics.forward_batches.inc();
                         place.send(message);

@@ -72,7 +72,7 @@ pub trait ForLeader: Sync {
 
     /// Whether the next leader is asked while the last one, deposed, still owes the answer. Never for a request that
     /// must not be carried out twice.
-    const MAY_BE_ASKED_AGAIN: bool;
+    fn may_be_asked_again(&self, node: &NodeContext) -> bool;
 
     /// Answers it if this node leads.
     fn serve_locally(
@@ -126,7 +126,7 @@ impl NodeContext {
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(self, leader, &member, deadline) => attempt = remote,
-                    () = deposed(&mut changes), if R::MAY_BE_ASKED_AGAIN => continue,
+                    () = deposed(&mut changes), if request.may_be_asked_again(self) => continue,
                 }
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = deadline.min(Instant::now() + RETRY);

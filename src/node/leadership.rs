@@ -3,11 +3,11 @@
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is
 //! none.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::NodeContext;
 use crate::{
-    allocator::{Inheritance, Term, TermSettings},
+    allocator::{Inheritance, RequestIdLimits, Term, TermOptions},
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
@@ -70,9 +70,13 @@ impl NodeContext {
             lease.clone(),
             lift,
             inheritance,
-            TermSettings {
+            TermOptions {
                 fence: self.config.fence,
-                limits: self.config.memory_limits(),
+                memory: self.config.memory_limits(),
+                request_ids: RequestIdLimits {
+                    keep: Duration::from_millis(self.config.request_id_keep_ms),
+                    ids_max: self.config.request_ids_max,
+                },
             },
             self.clock.clone(),
             self.metrics.clone(),

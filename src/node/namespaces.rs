@@ -133,6 +133,7 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
         start: create.start.unwrap_or(defaults.start),
         max: create.max.unwrap_or(defaults.max),
         section_size: create.section_size.unwrap_or(defaults.section_size),
+        gapless: create.gapless,
         name: create.name,
     };
     config.check().map_err(invalid)?;
@@ -159,5 +160,6 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         section_size: config.section_size,
         step_min,
         step_max,
+        gapless: config.gapless,
     }
 }

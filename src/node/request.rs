@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::route::{KnownRoute, Route};
-use crate::sequence::{InvalidKey, Key, OwnedKey};
+use crate::sequence::{InvalidKey, Key, OwnedKey, RequestId};
 
 /// The most keys that one request has.
 pub const REQUEST_KEYS_MAX: usize = 65_536;
@@ -31,6 +31,8 @@ pub struct Next {
     pub key: OwnedKey,
     /// How many numbers.
     pub count: u64,
+    /// What the caller calls the request, so that it can ask again.
+    pub request_id: Option<RequestId>,
     /// The route that the caller knows.
     pub known: KnownRoute,
 }
@@ -171,4 +173,12 @@ impl NextMany {
 /// What a caller is told of a key that is none.
 pub fn invalid_key(invalid: InvalidKey) -> Status {
     Status::invalid_argument(invalid.to_string())
+}
+
+/// The request id in `bytes`.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is none.
+pub fn request_id(bytes: &[u8]) -> Result<RequestId, Status> {
+    RequestId::new(bytes).map_err(|invalid| Status::invalid_argument(invalid.to_string()))
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     allocator::{NextError, Term},
     proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
-    sequence::{Key, KeyKind, Namespace, Range},
+    sequence::{Key, KeyKind, Namespace, Range, RequestId},
 };
 
 /// A request that is answered out of the sequences of one namespace.
@@ -34,6 +34,12 @@ pub trait SequenceRequest: Send + Sync {
 
     /// How many numbers it asks for.
     fn numbers(&self) -> u64;
+
+    /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
+    /// carried out.
+    fn has_id(&self) -> bool {
+        false
+    }
 
     /// How many bytes it holds while it waits, with the copy that is forwarded.
     fn bytes(&self) -> usize;
@@ -72,8 +78,13 @@ impl SequenceRequest for Next {
         self.count
     }
 
+    fn has_id(&self) -> bool {
+        self.request_id.is_some()
+    }
+
     fn bytes(&self) -> usize {
-        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes())
+        let id = self.request_id.as_ref().map_or(0, |id| id.as_bytes().len());
+        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes() + id)
     }
 
     async fn answer(
@@ -86,8 +97,22 @@ impl SequenceRequest for Next {
         if let Err(status) = check_kind(namespace, key) {
             return Attempt::Refused(status);
         }
-        match term.next(namespace, key, self.count, deadline).await {
+        let taken = match &self.request_id {
+            None if !namespace.config.gapless => {
+                term.next(namespace, key, self.count, deadline).await
+            }
+            // Boxed, as is every way that is seldom gone.
+            id => {
+                Box::pin(next_otherwise(
+                    term, namespace, key, self.count, id, deadline,
+                ))
+                .await
+            }
+        };
+        match taken {
             Ok(range) => Attempt::Answered(range),
+            // The next leader knows.
+            Err(NextError::Unknown) if self.has_id() => Attempt::Unanswered,
             Err(error) => failed(error, namespace, term, self.count),
         }
     }
@@ -196,14 +221,18 @@ impl SequenceRequest for NextMany {
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
         let ask = |place| (self.keys.at(place), count(place));
-        let taken = term.next_many(namespace, self.keys.len(), ask, deadline);
-        match taken.await {
+        let keys = self.keys.len();
+        let taken = match namespace.config.gapless {
+            false => term.next_many(namespace, keys, ask, deadline).await,
+            true => Box::pin(term.next_many_gapless(namespace, keys, ask, deadline)).await,
+        };
+        match taken {
             Ok(taken) => Attempt::Answered(ManyRanges {
                 firsts: taken.firsts,
                 increment: namespace.config.increment,
                 exhausted: exhausted(namespace, &taken.exhausted),
             }),
-            Err(error) => failed(error, namespace, term, 0),
+            Err(error) => failed(error, namespace, term, self.numbers()),
         }
     }
 
@@ -215,6 +244,27 @@ impl SequenceRequest for NextMany {
         match reply {
             Reply::NextMany(answer) => Some(answer.into()),
             Reply::Next(_) | Reply::Current(_) | Reply::Error(_) | Reply::NotLeader(_) => None,
+        }
+    }
+}
+
+/// Takes numbers of a gapless key, or numbers under a request id.
+async fn next_otherwise(
+    term: &Term,
+    namespace: &Namespace,
+    key: Key<'_>,
+    count: u64,
+    request: &Option<RequestId>,
+    deadline: Instant,
+) -> Result<Range, NextError> {
+    match request {
+        Some(request) if !namespace.config.gapless => {
+            let taking = term.next_once(namespace, key, count, request, deadline);
+            taking.await
+        }
+        request => {
+            let taking = term.next_gapless(namespace, key, count, request.clone(), deadline);
+            taking.await
         }
     }
 }
@@ -252,6 +302,20 @@ fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -
             "count is {count}: only {left} numbers are left below {}",
             end_of(namespace)
         )),
+        NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
+        NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
+            let unknown = outcome_unknown(&error, &namespace.config.name);
+            Status::deadline_exceeded(unknown.message())
+        }
+        NextError::Reused { key, count: used } => Status::already_exists(format!(
+            "the request id was used for {used} numbers of key {} of namespace {:?}; give another request another id",
+            key.as_key(),
+            namespace.config.name
+        )),
+        NextError::IdsFull { ids_max } => Status::resource_exhausted(format!(
+            "{ids_max} request ids are remembered, as many as may be (request_ids_max); ask again later, or without \
+             an id"
+        )),
         NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,
@@ -259,6 +323,14 @@ fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -
         )),
         NextError::Store(error) => Status::internal(error.to_string()),
     })
+}
+
+/// What a caller is told that may have taken numbers of a gapless key.
+pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Status {
+    Status::unavailable(format!(
+        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to ask \
+         again"
+    ))
 }
 
 /// The places of a request whose numbers are used up, and how many numbers each has left.

@@ -12,7 +12,7 @@ use super::{
     NodeContext,
     leader_search::{Attempt, Failure, ForLeader, Origin},
     request::Answered,
-    sequence_request::SequenceRequest,
+    sequence_request::{SequenceRequest, outcome_unknown},
 };
 use crate::{
     proto::peer::forward_reply::Reply,
@@ -62,8 +62,14 @@ impl NodeContext {
 impl<Q: SequenceRequest> ForLeader for Q {
     type Answer = Answered<Q::Answer>;
 
-    /// What was taken by a node that lost its leadership is discarded: another one may be asked.
-    const MAY_BE_ASKED_AGAIN: bool = true;
+    /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
+    /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
+    /// know yet may be gapless.
+    fn may_be_asked_again(&self, node: &NodeContext) -> bool {
+        let namespaces = node.group.view().namespaces();
+        let known = namespaces.by_name(self.namespace());
+        self.has_id() || self.numbers() == 0 || known.is_some_and(|known| !known.config.gapless)
+    }
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
@@ -121,7 +127,10 @@ impl<Q: SequenceRequest> ForLeader for Q {
             },
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
-                Attempt::Unanswered
+                match self.may_be_asked_again(node) {
+                    true => Attempt::Unanswered,
+                    false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),
+                }
             }
         }
     }

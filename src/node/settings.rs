@@ -111,6 +111,13 @@ macro_rules! for_each_setting {
             /// milliseconds; 0: it sends none [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
+            /// How long a request id is remembered, in milliseconds [default: 600000]
+            "RATCHET_REQUEST_ID_KEEP_MS" [] =>
+                request_id_keep_ms: u64 as u64 = 600_000, 1_000..=86_400_000;
+            /// How many request ids are remembered at most, of gapless namespaces on the disks, some 200 bytes each, and
+            /// of the others in the leader's memory, some 300 bytes each; further ones are refused [default: 1000000]
+            "RATCHET_REQUEST_IDS_MAX" [] =>
+                request_ids_max: u64 as u64 = 1_000_000, 1..=100_000_000;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; without any, they
             /// are not served
             "RATCHET_LEAF_TAGS" [] =>

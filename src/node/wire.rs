@@ -4,7 +4,9 @@
 use tonic::Status;
 
 use super::{
-    request::{Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, invalid_key},
+    request::{
+        Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, invalid_key, request_id,
+    },
     route::{KnownRoute, Route},
 };
 use crate::{
@@ -46,6 +48,7 @@ impl TryFrom<v1::NextRequest> for Next {
             key: key_of(message.key)?,
             namespace: message.namespace,
             count: message.count.unwrap_or(1),
+            request_id: message.request_id.as_deref().map(request_id).transpose()?,
             known: known(message.route_version, message.members_version),
         })
     }
@@ -59,6 +62,7 @@ impl From<&Next> for v1::NextRequest {
             count: Some(request.count),
             route_version: request.known.version,
             members_version: request.known.members_version,
+            request_id: (request.request_id.as_ref()).map(|id| id.as_bytes().to_vec().into()),
         }
     }
 }
@@ -265,6 +269,7 @@ mod tests {
             count: Some(3),
             route_version: 3,
             members_version: None,
+            request_id: Some(Bytes::from_static(b"order-7")),
         };
         let request = Next::try_from(next.clone()).unwrap();
         assert_eq!(v1::NextRequest::from(&request), next);
@@ -329,6 +334,18 @@ mod tests {
         assert!(refused(many(vec![0; 65_537], vec![], vec![])).contains("has 65537 keys"));
         assert!(refused(many(vec![1, 2], vec![], vec![1])).contains("2 keys and 1 counts"));
         assert!(refused(many(vec![], vec![Bytes::new()], vec![])).contains("the key is empty"));
+        let named = |id: Vec<u8>| v1::NextRequest {
+            key: to_key(&OwnedKey::Id(1)),
+            request_id: Some(id.into()),
+            ..v1::NextRequest::default()
+        };
+        for (id, why) in [
+            (vec![], "the request id is empty"),
+            (vec![7; 65], "has 65 bytes"),
+        ] {
+            let refused = Next::try_from(named(id)).unwrap_err();
+            assert!(refused.message().contains(why), "{refused}");
+        }
         let no_key = Next::try_from(v1::NextRequest::default()).unwrap_err();
         assert!(no_key.message().contains("the key is missing"), "{no_key}");
     }

@@ -12,11 +12,13 @@ use super::{
     ledger::{Ledger, LedgerRefused},
     namespace::{Namespace, NamespaceConfig},
     progression::Progression,
+    request_id::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
+    take::{Take, Taken},
 };
 
 /// The replicated table as one log entry sees it. Reads see the entry's own writes.
-pub trait Table {
+pub trait Table: RequestTable<ReadError = <Self as Table>::Error> {
     /// The error of a read.
     type Error;
 
@@ -94,6 +96,12 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             config.step_max = none_for_0(*step_max, config.step_max);
             config.max = max.unwrap_or(config.max);
         }))),
+        Command::Take { remembering, takes } => write_sections(table, term, |table, lift| {
+            request_id::advance(table, remembering)?;
+            let taken = takes.iter();
+            let taken = taken.map(|take| apply_take(table, lift, remembering, take));
+            taken.collect::<Result<_, _>>().map(Outcome::Took)
+        }),
     }
 }
 
@@ -153,6 +161,50 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
             max: progression.max,
         }),
     }
+}
+
+fn apply_take<T: Table>(
+    table: &mut T,
+    lift: u64,
+    remembering: &Remembering,
+    take: &Take,
+) -> Result<Taken, T::Error> {
+    let Take { section, count, .. } = take;
+    let id = section.namespace;
+    let namespace = table.namespace(id);
+    let Some(namespace) = namespace.filter(|namespace| namespace.config.gapless) else {
+        return Ok(Taken::NoNamespace);
+    };
+    let progression = namespace.config.progression();
+    if let Some(request) = &take.request {
+        // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
+        if let Some(first) = table.remembered(id, request)? {
+            return Ok(match first.key == section.key && first.count == *count {
+                true => Taken::Repeated(first.range),
+                false => Taken::Reused(first),
+            });
+        }
+        if request_id::is_full(table, remembering)? {
+            let ids_max = remembering.ids_max;
+            return Ok(Taken::IdsFull { ids_max });
+        }
+    }
+    let before = table.section(section, lift)?;
+    let (record, range) = match before.take(progression, lift, *count) {
+        Ok(taken) => taken,
+        Err(left) => return Ok(Taken::Exhausted { left }),
+    };
+    debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
+    table.put_section(section, record);
+    if let Some(request) = &take.request {
+        let remembered = Remembered {
+            key: section.key.clone(),
+            count: *count,
+            range,
+        };
+        request_id::remember(table, id, request, remembered)?;
+    }
+    Ok(Taken::Range(range))
 }
 
 /// True if the section was trimmed.

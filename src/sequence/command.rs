@@ -10,7 +10,9 @@ use super::{
     ids::{NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
+    request_id::Remembering,
     section::{Chunk, Raise},
+    take::{Take, Taken},
 };
 
 /// A log entry's payload.
@@ -59,6 +61,13 @@ pub enum Command {
     /// Lower the ceilings of many sections to what the term used, because its leader lets them go from its memory while
     /// it goes on leading.
     Release(Vec<Trim>),
+    /// Take numbers of gapless keys. They are the callers' once the entry is applied.
+    Take {
+        /// How request ids are remembered.
+        remembering: Remembering,
+        /// Which numbers, in the order in which they are taken.
+        takes: Vec<Take>,
+    },
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -89,6 +98,9 @@ impl fmt::Display for Command {
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
             Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
             Command::Release(released) => write!(f, "release {} sections", released.len()),
+            Command::Take { takes, .. } => {
+                write!(f, "take numbers of {} gapless keys", takes.len())
+            }
         }
     }
 }
@@ -132,6 +144,8 @@ pub enum Outcome {
     Refused(LedgerRefused),
     /// How many sections were released, or have no namespace any more.
     Released(u64),
+    /// An answer for each take, in order.
+    Took(Vec<Taken>),
 }
 
 /// The answer to one bump.

@@ -4,8 +4,8 @@
 //! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the tenure that
 //! raised it, which never goes below what was handed out.
 //!
-//! Which file uses which: `ids` and `progression` use no other; `key`, `ledger` and `section` come next, then
-//! `namespace`, and last `command`, `apply` and `written_key`.
+//! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id` and `section` come
+//! next, then `namespace` and `take`, and last `command`, `apply` and `written_key`.
 
 mod apply;
 mod command;
@@ -14,7 +14,9 @@ mod key;
 mod ledger;
 mod namespace;
 mod progression;
+mod request_id;
 mod section;
+mod take;
 mod written_key;
 
 pub use apply::{Table, apply};
@@ -27,5 +29,10 @@ pub use namespace::{
     check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
+pub use request_id::{
+    InvalidRequestId, QueuedId, REQUEST_ID_BYTES_MAX, Remembered, Remembering, RequestBook,
+    RequestId, RequestTable,
+};
 pub use section::{Chunk, Exhausted, Raise, SectionRecord};
+pub use take::{Take, Taken};
 pub use written_key::{InvalidWrittenKey, WrittenKey};

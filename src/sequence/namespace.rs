@@ -38,6 +38,8 @@ pub struct NamespaceConfig {
     pub max: u64,
     /// How many neighbouring ids share one section, and so one `max_seq`.
     pub section_size: u64,
+    /// True if every number is committed before it is answered, so that none is skipped. It never changes.
+    pub gapless: bool,
 }
 
 /// A namespace as the cluster knows it.
@@ -91,6 +93,22 @@ pub enum InvalidNamespace {
         "section_size is {0}, but keys of kind name have a section each; leave section_size at 1"
     )]
     SectionedNames(u64),
+    /// The namespace is gapless, and `section_size` is not 1.
+    #[error(
+        "section_size is {0}, but a gapless namespace commits the numbers of each key by themselves; leave \
+         section_size at 1"
+    )]
+    SectionedGapless(u64),
+    /// The namespace is gapless, and has bounds for steps.
+    #[error(
+        "{field} is {value}, but a gapless namespace raises no ceiling by steps; leave {field} out"
+    )]
+    SteppedGapless {
+        /// The field's name.
+        field: &'static str,
+        /// The value that was given.
+        value: u64,
+    },
 }
 
 /// Checks a namespace's name.
@@ -151,6 +169,7 @@ impl NamespaceConfig {
             start: 1,
             max: NUMBER_MAX,
             section_size: 1,
+            gapless: false,
         }
     }
 
@@ -192,7 +211,22 @@ impl NamespaceConfig {
         if self.key_kind == KeyKind::Name && self.section_size != 1 {
             return Err(InvalidNamespace::SectionedNames(self.section_size));
         }
-        Ok(())
+        self.check_gapless()
+    }
+
+    fn check_gapless(&self) -> Result<(), InvalidNamespace> {
+        if !self.gapless {
+            return Ok(());
+        }
+        if self.section_size != 1 {
+            return Err(InvalidNamespace::SectionedGapless(self.section_size));
+        }
+        let bounds = [("step_min", self.step_min), ("step_max", self.step_max)];
+        let given = |(field, value): (_, Option<u64>)| Some((field, value?));
+        match bounds.into_iter().find_map(given) {
+            Some((field, value)) => Err(InvalidNamespace::SteppedGapless { field, value }),
+            None => Ok(()),
+        }
     }
 
     /// The smallest and the greatest step of a section.
@@ -303,6 +337,12 @@ mod tests {
             refused(|c| (c.key_kind, c.section_size) = (KeyKind::Name, 2))
                 .contains("section_size is 2")
         );
+        let gapless = refused(|c| (c.gapless, c.section_size) = (true, 2));
+        assert!(gapless.contains("section_size is 2, but a gapless namespace"));
+        let gapless = refused(|c| (c.gapless, c.step_min) = (true, Some(7)));
+        assert!(gapless.contains("step_min is 7, but a gapless namespace"));
+        let gapless = refused(|c| (c.gapless, c.step_max) = (true, Some(10_000)));
+        assert!(gapless.contains("step_max is 10000, but a gapless namespace"));
     }
 
     #[test]

@@ -11,12 +11,15 @@
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
 //! | `applied` | 1, generation, `l` | ledger |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
+//! | `applied` | 1, generation, `q`, `b` | book of request ids |
+//! | `applied` | 1, generation, `q`, `i`, namespace, request id | what the id was used for |
+//! | `applied` | 1, generation, `q`, `p`, place | the id that came at this place |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
 //!
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
 //! records lie in the order of their numbers.
 
-use crate::sequence::{NamespaceId, SectionId, SectionKey, SetId};
+use crate::sequence::{NamespaceId, RequestId, SectionId, SectionKey, SetId};
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +117,27 @@ pub fn namespaces_prefix(generation: &[u8]) -> Vec<u8> {
 /// The key of a namespace in the generation with this prefix.
 pub fn namespace_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
     [generation, b"n", &id.0.to_be_bytes()].concat()
+}
+
+/// The range of the keys of all that is known of request ids in the generation with this prefix; its end is exclusive.
+pub fn requests_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([generation, b"q"].concat(), [generation, b"r"].concat())
+}
+
+/// The key of the book of request ids in the generation with this prefix.
+pub fn request_book_key(generation: &[u8]) -> Vec<u8> {
+    [generation, b"qb"].concat()
+}
+
+/// The key of what a request id was used for in the generation with this prefix.
+pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &RequestId) -> Vec<u8> {
+    let namespace = namespace.0.to_be_bytes();
+    [generation, b"qi", &namespace, id.as_bytes()].concat()
+}
+
+/// The key of the request id that came at `place` in the generation with this prefix.
+pub fn request_place_key(generation: &[u8], place: u64) -> Vec<u8> {
+    [generation, b"qp", &place.to_be_bytes()].concat()
 }
 
 /// The range of the keys of all sections in the generation with this prefix; its end is exclusive.

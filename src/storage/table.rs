@@ -6,6 +6,7 @@ mod generation;
 mod meta;
 mod namespaces;
 mod recent;
+mod request_changes;
 mod view;
 
 pub use change::TableChange;

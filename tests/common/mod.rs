@@ -149,6 +149,7 @@ impl Client {
             count: Some(count),
             route_version: 0,
             members_version: None,
+            request_id: None,
         });
         self.sequencer.next(request).await.map(|r| r.into_inner())
     }

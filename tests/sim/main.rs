@@ -22,6 +22,7 @@ mod delayed_faults;
 mod disk;
 mod fault;
 mod faults;
+mod gapless;
 mod many_keys;
 mod network;
 mod observed;

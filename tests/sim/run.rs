@@ -15,6 +15,7 @@ use crate::{
     cluster::{Cluster, World},
     fault::some_kinds,
     faults::Faults,
+    gapless::{self, Invoices},
     network::{Network, Weather},
     observed::{Report, no_panic, observe},
     trace::Trace,
@@ -151,20 +152,55 @@ fn start_clients(
         })
         .collect();
     let step = rng.random_range(1..60);
+    let invoicing: Vec<_> = (0..rng.random_range(1..4))
+        .map(|_| StdRng::seed_from_u64(rng.random()))
+        .collect();
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
-        tokio::spawn(async move { workload::create_namespaces(&preparing, step).await });
+        tokio::spawn(async move {
+            workload::create_namespaces(&preparing, step).await;
+            gapless::create(&preparing).await;
+        });
         let operators = tokio::spawn(admin::see_to(world.clone(), jobs));
         for (rng, stuck_to) in clients {
             tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
         }
+        let invoices = Arc::new(Invoices::default());
+        let invoicing = invoicing.into_iter().zip(0..).map(|(rng, caller)| {
+            let (world, record) = (world.clone(), record.clone());
+            tokio::spawn(gapless::keep_asking(
+                world,
+                record,
+                invoices.clone(),
+                caller,
+                rng,
+            ))
+        });
+        let invoicing: Vec<_> = invoicing.collect();
         healed.notified().await;
         operators.await?;
-        let asked = admin::last_questions(&world, &record, HEALING_MAX).await;
+        let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
         record.stop();
+        if asked.is_ok() {
+            let judging = judge_invoices(&world, invoicing, &invoices);
+            let judged = tokio::time::timeout(HEALING_MAX, judging).await;
+            asked = judged.unwrap_or_else(|_| Err("a gapless request is not answered".to_owned()));
+        }
         *verdict.lock().expect("a verdict") = Some(asked);
         Ok(())
     });
+}
+
+/// Waits until every gapless request is answered, and checks the answers.
+async fn judge_invoices(
+    world: &World,
+    callers: Vec<tokio::task::JoinHandle<Result<(), String>>>,
+    invoices: &Invoices,
+) -> Result<(), String> {
+    for caller in callers {
+        caller.await.map_err(|error| error.to_string())??;
+    }
+    invoices.check(world).await
 }
 
 fn judge(record: &Record) -> Result<(), String> {

@@ -18,7 +18,7 @@ use ratchet::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{self, CreateNamespaceRequest},
     },
-    sequence::OwnedKey,
+    sequence::{OwnedKey, RequestId},
 };
 use ratchet_jepsen::history::{Action, History, Interface, Op, Outcome};
 use tonic::Status;
@@ -51,7 +51,17 @@ impl Record {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn new_process(&self) -> u64 {
+    /// True once the clients are to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Adds an operation to the history.
+    pub fn push(&self, op: Op) {
+        self.history.lock().expect("a history").push(op);
+    }
+
+    pub fn new_process(&self) -> u64 {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -124,7 +134,7 @@ impl Client {
             }
         }
         let answered = op.outcome == Outcome::Ok;
-        self.record.history.lock().expect("a history").push(op);
+        self.record.push(op);
         answered
     }
 
@@ -160,6 +170,8 @@ impl Client {
                     namespace,
                     key: OwnedKey::Id(id),
                     count,
+                    // Nobody asks again: what it costs the others is seen.
+                    request_id: request_id(self.process, count),
                     known,
                 };
                 let range = request_at(&self.world, node, request, patience).await?;
@@ -171,7 +183,7 @@ impl Client {
 
     /// Asks until told to stop: stuck to a node, or another one each time.
     pub async fn keep_asking(mut self, mut rng: StdRng, stuck_to: Option<Host>) {
-        while !self.record.stop.load(Ordering::Relaxed) {
+        while !self.record.is_stopped() {
             let members: Vec<Host> = self.world.members().into_iter().collect();
             let node = match stuck_to {
                 Some(node) if members.contains(&node) => node,
@@ -195,6 +207,14 @@ impl Client {
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
     }
+}
+
+/// A request id for some counts.
+fn request_id(process: u64, count: u64) -> Option<RequestId> {
+    let id = format!("{process}-{}", nanos(clock::now()));
+    RequestId::new(id.as_bytes())
+        .ok()
+        .filter(|_| count % 3 == 0)
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -30,7 +30,7 @@ pub struct RunOptions {
     /// Servers of a running cluster, "host:port", separated by commas; without any, a cluster is started
     /// for the run. Numbers of the namespace "bench" are used up
     #[arg(long, value_delimiter = ',',
-          conflicts_with_all = ["nodes", "fence", "step", "section_size"])]
+          conflicts_with_all = ["nodes", "fence", "step", "section_size", "gapless"])]
     pub server: Vec<String>,
     /// The other side of a comparison, measured in alternating rounds
     #[arg(long, value_enum)]

@@ -90,6 +90,14 @@ const CONTROLS: &[Control] = &[
         bug: "names-not-synced",
         arguments: &["--nemesis=disk-names"],
     },
+    Control {
+        bug: "gapless-answered-before-commit",
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
+    },
+    Control {
+        bug: "request-id-forgotten",
+        arguments: &["--nemesis=none", "--workload=hot-key"],
+    },
 ];
 
 impl Controls {

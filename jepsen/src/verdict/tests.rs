@@ -42,6 +42,7 @@ const CRITERIA: Criteria = Criteria {
     changes: 1,
     fence_skips: 0,
     panics: Vec::new(),
+    invoices: Vec::new(),
     own_section: |key| key.starts_with("own"),
 };
 

@@ -54,6 +54,8 @@ pub struct Namespace {
     max: Number,
     /// How many neighbouring ids share a ceiling.
     section_size: Number,
+    /// Whether every number is committed before it is answered, so that none is skipped.
+    gapless: bool,
 }
 
 /// What a namespace is created with. What is left out is as `ratchet namespace create` has it.
@@ -79,6 +81,9 @@ pub struct Create {
     max: Option<Given>,
     /// How many neighbouring ids share a ceiling.
     section_size: Option<Given>,
+    /// Whether every number is committed before it is answered, so that none is skipped.
+    #[serde(default)]
+    gapless: bool,
 }
 
 /// What is changed of a namespace.
@@ -169,6 +174,7 @@ pub async fn create(
             start: number("start", given.start)?,
             max: number("max", given.max)?,
             section_size: number("section_size", given.section_size)?,
+            gapless: given.gapless,
         });
         let created = namespace(&context, due, request, form).await?;
         Ok((StatusCode::CREATED, created))
@@ -237,6 +243,7 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         start: number(namespace.start),
         max: number(namespace.max),
         section_size: number(namespace.section_size),
+        gapless: namespace.gapless,
         name: namespace.name,
     }
 }

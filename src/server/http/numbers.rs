@@ -6,6 +6,7 @@ use axum::{
     Json,
     body::{Body, Bytes},
     extract::State,
+    http::HeaderMap,
     response::Response,
 };
 use serde::{Deserialize, Serialize};
@@ -21,8 +22,8 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext},
-    sequence::KeyKind,
+    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, request_id},
+    sequence::{KeyKind, RequestId},
     server::{errors::to_client, written},
 };
 
@@ -48,6 +49,33 @@ pub struct Options {
     /// The form of numbers in the answer.
     #[serde(default)]
     numbers: Form,
+}
+
+/// What the caller calls a request, so that it can ask again.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What a request for numbers of one key may say, for the description of the API.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // The description alone reads it.
+pub struct Idempotency {
+    /// What the caller calls this request: 1 to 64 bytes, for example a UUID. Whoever asks again with it is answered
+    /// with the same numbers, as long as it is remembered.
+    #[param(
+        rename = "Idempotency-Key",
+        min_length = 1,
+        max_length = 64,
+        pattern = "^[!-~]+$"
+    )]
+    idempotency_key: Option<String>,
+}
+
+/// The request id in the headers.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Status> {
+    let id = headers
+        .get(IDEMPOTENCY_KEY)
+        .map(|id| request_id(id.as_bytes()));
+    id.transpose()
 }
 
 /// Consecutive numbers of a key.
@@ -96,6 +124,7 @@ pub struct Many {
         ("namespace" = String, Path, description = "The namespace's name."),
         ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
         Options,
+        Idempotency,
         Timeout,
     ),
     responses((status = 200, body = Range), Problems))]
@@ -104,6 +133,7 @@ pub async fn next(
     due: Due,
     path: InPath<(String, String)>,
     options: InQuery<Options>,
+    headers: HeaderMap,
 ) -> Result<Json<Range>, Problem> {
     let taken = async {
         let (namespace, written) = in_path(path)?;
@@ -113,6 +143,7 @@ pub async fn next(
             key: key(&context, &namespace, written.as_bytes(), due).await?,
             namespace,
             count: options.count.unwrap_or(1),
+            request_id: idempotency_key(&headers)?,
             known: KnownRoute::UNWANTED,
         };
         let range = serve(&context, request, due).await?;
@@ -134,6 +165,7 @@ pub async fn next_many(
     due: Due,
     path: InPath<String>,
     options: InQuery<Options>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let taken = async {
@@ -144,6 +176,11 @@ pub async fn next_many(
         if options.count.is_some() {
             return Err(Status::invalid_argument(
                 "count is for one key; for many keys give \"counts\" in the body",
+            ));
+        }
+        if headers.contains_key(IDEMPOTENCY_KEY) {
+            return Err(Status::invalid_argument(
+                "Idempotency-Key is for the numbers of one key; leave it out for those of many keys",
             ));
         }
         let asked: ManyAsked = body::json(&context, body, due).await?;

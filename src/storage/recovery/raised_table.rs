@@ -13,7 +13,7 @@ use crate::{
         error::StoreError,
         layout::{
             Family, generations_end, ledger_key, namespace_key, namespace_of_section,
-            sections_range,
+            requests_range, sections_range,
         },
         recovery_record::{RaisedNamespace, Recovery},
         table::TableChange,
@@ -36,6 +36,7 @@ pub fn raise(
     let to = survivor.next_generation().prefix();
     if !dry_run {
         begin_table(survivor, plan, &to)?;
+        copy_requests(survivor, &to)?;
     }
     let raised = raise_sections(survivor, plan, &to, dry_run)?;
     let unapplied_entries = apply_unapplied(survivor, plan, to, dry_run)?;
@@ -65,6 +66,27 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(
     let ledger = codec::encode_record(&survivor.ledger)?;
     batch.put_cf(applied, ledger_key(to), ledger);
     survivor.db.write(batch, false)
+}
+
+/// Copies what is known of request ids: an id that the surviving copy had applied is answered as before.
+fn copy_requests(survivor: &Survivor<'_>, to: &[u8]) -> Result<(), StoreError> {
+    let db = survivor.db;
+    let from = survivor.generation().prefix();
+    let (requests, end) = requests_range(&from);
+    let applied = db.family(Family::Applied)?;
+    let mut options = ReadOptions::default();
+    options.set_iterate_upper_bound(end);
+    options.fill_cache(false);
+    let mode = IteratorMode::From(&requests, Direction::Forward);
+    let mut batch = WriteBatch::default();
+    for record in db.db.iterator_cf_opt(applied, options, mode) {
+        let (key, value) = record.map_err(|error| db.failed(&error))?;
+        batch.put_cf(applied, [to, &key[from.len()..]].concat(), value);
+        if batch.size_in_bytes() >= BATCH_BYTES {
+            db.write(std::mem::take(&mut batch), false)?;
+        }
+    }
+    db.write(batch, false)
 }
 
 /// Copies every section with its ceiling raised. Returns how each namespace was raised, with counts.
@@ -137,7 +159,8 @@ fn apply_unapplied(
                 | Command::Lift
                 | Command::Settle(_)
                 | Command::Bequeath(_)
-                | Command::Inherit { .. } => {
+                | Command::Inherit { .. }
+                | Command::Take { .. } => {
                     if !dry_run {
                         apply(&mut change, term, &command)?;
                         change.write()?;

@@ -99,7 +99,8 @@ impl<'a> Survivor<'a> {
                     | Command::Lift
                     | Command::Settle(_)
                     | Command::Bequeath(_)
-                    | Command::Inherit { .. } => {}
+                    | Command::Inherit { .. }
+                    | Command::Take { .. } => {}
                 },
             }
             Ok(())

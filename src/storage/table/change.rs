@@ -8,9 +8,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
-use super::{namespaces::Namespaces, recent::RecentRecords};
+use super::{namespaces::Namespaces, recent::RecentRecords, request_changes::RequestChanges};
 use crate::{
-    sequence::{Ledger, Namespace, NamespaceId, SectionId, SectionRecord, Table},
+    sequence::{
+        Ledger, Namespace, NamespaceId, QueuedId, Remembered, RequestBook, RequestId, RequestTable,
+        SectionId, SectionRecord, Table,
+    },
     storage::{
         codec,
         database::Database,
@@ -26,6 +29,7 @@ pub struct TableChange {
     /// Changed sections. In order, so that every run does the same.
     sections: BTreeMap<SectionId, SectionRecord>,
     ledger: Option<Ledger>,
+    requests: RequestChanges,
     namespaces: Arc<Namespaces>,
     /// Records of the table that need not be read from it.
     recent_records: Option<Arc<RecentRecords>>,
@@ -43,6 +47,7 @@ impl TableChange {
         namespaces: Arc<Namespaces>,
     ) -> Self {
         TableChange {
+            requests: RequestChanges::new(db.clone(), prefix.clone()),
             db,
             prefix,
             sections: BTreeMap::new(),
@@ -99,6 +104,7 @@ impl TableChange {
         if let Some(ledger) = self.ledger.take() {
             self.put(&ledger_key(&self.prefix), &ledger)?;
         }
+        self.requests.write(&mut self.batch)?;
         let sections = std::mem::take(&mut self.sections);
         for (id, record) in &sections {
             self.put(&section_key(&self.prefix, id), record)?;
@@ -174,5 +180,37 @@ impl Table for TableChange {
             self.failed.get_or_insert(error);
         }
         Arc::make_mut(&mut self.namespaces).put(namespace);
+    }
+}
+
+impl RequestTable for TableChange {
+    type ReadError = StoreError;
+
+    fn request_book(&self) -> Result<RequestBook, StoreError> {
+        self.requests.book()
+    }
+
+    fn put_request_book(&mut self, book: RequestBook) {
+        self.requests.put_book(book);
+    }
+
+    fn remembered(
+        &self,
+        namespace: NamespaceId,
+        id: &RequestId,
+    ) -> Result<Option<Remembered>, StoreError> {
+        self.requests.remembered(namespace, id)
+    }
+
+    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, StoreError> {
+        self.requests.at(place)
+    }
+
+    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
+        self.requests.add(place, queued, remembered);
+    }
+
+    fn forget(&mut self, place: u64, queued: &QueuedId) {
+        self.requests.remove(place, queued);
     }
 }

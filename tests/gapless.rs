@@ -1,0 +1,384 @@
+//! Gapless namespaces: every number is handed out, in order, through crashes and handovers. Request ids: one request is
+//! answered once, however often it is sent.
+
+mod common;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{Client, cluster::Cluster, id, in_time, name, other_than};
+use ratchet::{
+    metrics::SkipCause,
+    proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextRequest, NextResponse},
+};
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+
+const INVOICE: &str = "invoice";
+
+async fn create(client: &mut Client, change: impl FnOnce(&mut CreateNamespaceRequest)) {
+    let mut create = CreateNamespaceRequest {
+        name: INVOICE.to_owned(),
+        gapless: true,
+        ..CreateNamespaceRequest::default()
+    };
+    change(&mut create);
+    client
+        .admin
+        .create_namespace(create)
+        .await
+        .expect("created");
+}
+
+async fn cluster_with_invoices() -> Cluster {
+    let cluster = Cluster::start(3, |_| {}).await;
+    create(&mut cluster.client(1), |_| {}).await;
+    cluster
+}
+
+async fn once(
+    client: &mut Client,
+    namespace: &str,
+    key: u64,
+    count: u64,
+    request: &str,
+) -> Result<NextResponse, Status> {
+    let mut message = tonic::Request::new(NextRequest {
+        namespace: namespace.to_owned(),
+        key: id(key),
+        count: Some(count),
+        request_id: Some(request.to_owned().into()),
+        ..NextRequest::default()
+    });
+    message.set_timeout(Duration::from_secs(2));
+    let answer = client.sequencer.next(message).await?;
+    Ok(answer.into_inner())
+}
+
+/// The numbers of a request, asked for until they come.
+async fn once_at_last(cluster: &[Client], request: &str, count: u64) -> NextResponse {
+    let asking = async {
+        let mut clients = cluster.iter().cloned().cycle();
+        loop {
+            let mut client = clients.next().expect("clients");
+            match once(&mut client, INVOICE, 7, count, request).await {
+                Ok(answer) => return answer,
+                Err(status) => {
+                    assert!(
+                        [
+                            Code::Unavailable,
+                            Code::DeadlineExceeded,
+                            Code::Cancelled,
+                            Code::Unknown
+                        ]
+                        .contains(&status.code()),
+                        "{status}"
+                    );
+                    // The node may be down, which cannot be awaited.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        }
+    };
+    in_time("an answer", asking).await
+}
+
+fn skipped(cluster: &Cluster) -> u64 {
+    let causes = [
+        SkipCause::leader_change,
+        SkipCause::fence,
+        SkipCause::deadline,
+        SkipCause::cancelled,
+        SkipCause::shared_section,
+    ];
+    let of = |node: &ratchet::node::Node| {
+        let metrics = &node.context().metrics;
+        causes
+            .iter()
+            .map(|cause| metrics.skipped(*cause))
+            .sum::<u64>()
+    };
+    cluster.nodes.values().map(of).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_hands_out_numbers_without_a_gap_and_any_kind_of_call_sees_them() {
+    let cluster = cluster_with_invoices().await;
+    let mut last = 0;
+    for node in [1, 2, 3, 3, 2, 1] {
+        let mut client = cluster.client(node);
+        let range = client.try_next(INVOICE, id(7), 3).await.expect("numbers");
+        assert_eq!((range.first, range.last), (last + 1, last + 3));
+        let message = NextManyRequest {
+            namespace: INVOICE.to_owned(),
+            ids: vec![7, 8, 7],
+            counts: vec![1, 2, 1],
+            ..NextManyRequest::default()
+        };
+        let many = client.sequencer.next_many(tokio_stream::once(message));
+        let many = many.await.expect("a stream").into_inner().message().await;
+        let many = many.expect("an answer").expect("an answer");
+        assert_eq!(many.failure, None);
+        assert_eq!((many.firsts[0], many.firsts[2]), (last + 4, last + 5));
+        last += 5;
+        let current = client.current(INVOICE, id(7)).await;
+        assert_eq!(current.expect("an answer"), Some(last));
+    }
+    let mut client = cluster.client(1);
+    assert_eq!(
+        client.current(INVOICE, id(9)).await.expect("an answer"),
+        None
+    );
+    assert_eq!(
+        client.current(INVOICE, id(8)).await.expect("an answer"),
+        Some(12)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
+    let mut cluster = cluster_with_invoices().await;
+    let mut expected = 1;
+    for round in 0..3 {
+        let leader = cluster.leader().await;
+        for _ in 0..5 {
+            let mut client = cluster.client(other_than(leader));
+            let range = client.try_next(INVOICE, id(7), 1).await.expect("a number");
+            assert_eq!(range.first, expected);
+            expected += 1;
+        }
+        match round {
+            1 => {
+                cluster.crash(leader).await;
+                let other = other_than(leader);
+                cluster.leader_seen_by(other, |seen| seen != leader).await;
+                cluster.client(other).next_at_last(1).await;
+                cluster.start_node(leader).await;
+                cluster.all_answer().await;
+            }
+            _ => {
+                let transferred = cluster.client(leader).transfer(None).await;
+                transferred.expect("transferred");
+            }
+        }
+        let term = cluster.nodes[&other_than(leader)].context();
+        let section = term.group.view().namespaces();
+        let invoice = section.by_name(INVOICE).expect("it was created");
+        let record = term.group.view();
+        let record = record.section(&invoice.section_of(ratchet::sequence::Key::Id(7)));
+        let record = record.expect("a record");
+        assert!(record.max_seq < expected, "{record:?}");
+        assert_eq!(
+            (record.floor, record.step, record.unused_max),
+            (record.max_seq, 0, 0)
+        );
+    }
+    let leader = cluster.leader().await;
+    let range = cluster.client(leader).try_next(INVOICE, id(7), 1).await;
+    assert_eq!(range.expect("a number").first, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_ids_tile_the_numbers_exactly_once_while_leaders_crash() {
+    const CALLERS: u64 = 8;
+    const EACH: u64 = 40;
+    let mut cluster = cluster_with_invoices().await;
+    let clients: Vec<Client> = [1, 2, 3].map(|node| cluster.client(node)).into();
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let mut clients = clients.clone();
+        clients.rotate_left(caller as usize % 3);
+        callers.spawn(async move {
+            let mut ranges = BTreeMap::new();
+            for number in 0..EACH {
+                let (request, count) = (format!("{caller}-{number}"), 1 + number % 3);
+                let first = once_at_last(&clients, &request, count).await;
+                // Also when nothing failed, whichever node is asked.
+                let again = once_at_last(&clients[1..], &request, count).await;
+                assert_eq!(
+                    (first.first, first.last),
+                    (again.first, again.last),
+                    "request {request}"
+                );
+                ranges.insert(first.first, first.last);
+            }
+            ranges
+        });
+    }
+    for _ in 0..2 {
+        let leader = cluster.leader().await;
+        cluster.crash(leader).await;
+        let other = other_than(leader);
+        cluster.leader_seen_by(other, |seen| seen != leader).await;
+        cluster.client(other).next_at_last(1).await;
+        cluster.start_node(leader).await;
+    }
+    let mut ranges = BTreeMap::new();
+    while let Some(done) = callers.join_next().await {
+        ranges.extend(done.expect("a caller"));
+    }
+    assert_eq!(ranges.len() as u64, CALLERS * EACH);
+    let mut expected = 1;
+    for (first, last) in ranges {
+        assert_eq!(first, expected, "a gap, or a number twice");
+        expected = last + 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_is_refused_for_another_request_and_outlives_leaders_in_a_gapless_namespace_alone()
+ {
+    let cluster = cluster_with_invoices().await;
+    for namespace in [INVOICE, "book"] {
+        let leader = cluster.leader().await;
+        let mut client = cluster.client(other_than(leader));
+        let first = once(&mut client, namespace, 7, 2, "a")
+            .await
+            .expect("numbers");
+        client
+            .try_next(namespace, id(7), 1)
+            .await
+            .expect("a number");
+        let again = once(&mut client, namespace, 7, 2, "a")
+            .await
+            .expect("numbers");
+        assert_eq!((again.first, again.last), (first.first, first.last));
+        for (key, count) in [(8, 2), (7, 1)] {
+            let refused = once(&mut client, namespace, key, count, "a")
+                .await
+                .unwrap_err();
+            assert_eq!(refused.code(), Code::AlreadyExists);
+            let used = format!(
+                "the request id was used for 2 numbers of key 7 of namespace {namespace:?}"
+            );
+            assert!(refused.message().contains(&used), "{refused}");
+        }
+        let other = once(&mut client, namespace, 7, 1, "b")
+            .await
+            .expect("a number");
+        assert_eq!(
+            other.first,
+            first.last + 2,
+            "no refused request took a number"
+        );
+        client.transfer(None).await.expect("transferred");
+        let later = once(&mut client, namespace, 7, 2, "a")
+            .await
+            .expect("numbers");
+        match namespace {
+            INVOICE => assert_eq!(later.first, first.first),
+            _ => assert!(later.first > other.last, "{later:?}"),
+        }
+    }
+    assert_eq!(skipped(&cluster), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_further_request_id_is_taken_once_as_many_are_remembered_as_may_be() {
+    let cluster = Cluster::start(1, |config| config.request_ids_max = 1).await;
+    let mut client = cluster.client(1);
+    create(&mut client, |_| {}).await;
+    for namespace in [INVOICE, "book"] {
+        once(&mut client, namespace, 7, 1, "a")
+            .await
+            .expect("a number");
+        let refused = once(&mut client, namespace, 7, 1, "b").await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert!(
+            refused.message().contains("1 request ids are remembered"),
+            "{refused}"
+        );
+        once(&mut client, namespace, 7, 1, "a")
+            .await
+            .expect("the number");
+        let without = client
+            .try_next(namespace, id(7), 1)
+            .await
+            .expect("a number");
+        assert_eq!(without.first, 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_is_forgotten_once_its_time_has_passed_and_not_before() {
+    const KEEP: Duration = Duration::from_secs(1);
+    let keep = KEEP.as_millis() as u64;
+    let cluster = Cluster::start(1, |config| config.request_id_keep_ms = keep).await;
+    let mut client = cluster.client(1);
+    create(&mut client, |_| {}).await;
+    for namespace in [INVOICE, "book"] {
+        let asked = std::time::Instant::now();
+        let first = once(&mut client, namespace, 7, 1, "a")
+            .await
+            .expect("a number");
+        let forgotten = async {
+            loop {
+                let again = once(&mut client, namespace, 7, 1, "a").await;
+                if again.expect("a number").first != first.first {
+                    return;
+                }
+            }
+        };
+        in_time("the id is forgotten", forgotten).await;
+        // Time is counted in whole milliseconds.
+        let kept = asked.elapsed() + Duration::from_millis(1);
+        assert!(kept >= KEEP, "{kept:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_its_max() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let mut client = cluster.client(1);
+    type Change = fn(&mut CreateNamespaceRequest);
+    let refused: [(Change, &str); 3] = [
+        (
+            |c| c.section_size = Some(2),
+            "section_size is 2, but a gapless namespace",
+        ),
+        (
+            |c| c.step_min = Some(3),
+            "step_min is 3, but a gapless namespace",
+        ),
+        (
+            |c| c.step_max = Some(20_000),
+            "step_max is 20000, but a gapless namespace",
+        ),
+    ];
+    for (change, why) in refused {
+        let mut create = CreateNamespaceRequest {
+            name: INVOICE.to_owned(),
+            gapless: true,
+            ..CreateNamespaceRequest::default()
+        };
+        change(&mut create);
+        let refused = client.admin.create_namespace(create).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains(why), "{refused}");
+    }
+    create(&mut client, |create| {
+        create.key_kind = KeyKind::Name.into();
+        (create.start, create.increment, create.max) = (Some(100), Some(10), Some(139));
+    })
+    .await;
+    let range = client
+        .try_next(INVOICE, name(b"a"), 3)
+        .await
+        .expect("numbers");
+    assert_eq!((range.first, range.last, range.increment), (100, 120, 10));
+    let refused = client.try_next(INVOICE, name(b"a"), 2).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange);
+    assert!(
+        refused.message().contains("only 1 numbers are left"),
+        "{refused}"
+    );
+    let last = client
+        .try_next(INVOICE, name(b"a"), 1)
+        .await
+        .expect("a number");
+    assert_eq!(last.first, 130);
+    let other = client
+        .try_next(INVOICE, name(b"b"), 1)
+        .await
+        .expect("a number");
+    assert_eq!(other.first, 100);
+}
