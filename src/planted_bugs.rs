@@ -38,6 +38,9 @@ pub enum Bug {
     WriteNotSynced,
     /// Directories are not synced after a file is created or renamed in them.
     NamesNotSynced,
+    /// A deleted namespace does not count what the lifts after its last records gave: a namespace that is created again
+    /// under its name begins too low.
+    TombstoneIgnoresLifts,
 }
 
 /// True if this process has `bug`.
@@ -60,7 +63,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 14] = [
+    const NAMES: [(&str, Bug); 15] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -81,6 +84,7 @@ mod chosen {
         ),
         ("write-not-synced", Bug::WriteNotSynced),
         ("names-not-synced", Bug::NamesNotSynced),
+        ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
     ];
 
     pub fn bug() -> Option<Bug> {

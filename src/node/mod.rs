@@ -58,7 +58,8 @@ pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
 pub use request::{
-    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, invalid_key,
+    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
+    invalid_key,
 };
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use resp_nodes::RespNode;

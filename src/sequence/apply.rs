@@ -7,19 +7,16 @@
 //! one; only the term that the ledger names writes sections.
 
 use super::{
-    command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim},
-    ids::{NamespaceId, SectionId},
+    command::{Bump, Bumped, Command, Outcome, Trim},
+    ids::SectionId,
     ledger::{Ledger, LedgerRefused},
-    namespace::{Namespace, NamespaceConfig},
+    namespace_life::{self, NamespaceTable},
     progression::Progression,
     section::{Exhausted, SectionRecord},
 };
 
 /// The replicated table as one log entry sees it. Reads see the entry's own writes.
-pub trait Table {
-    /// The error of a read.
-    type Error;
-
+pub trait Table: NamespaceTable {
     /// The ledger, or the default if nothing was written to it.
     ///
     /// # Errors
@@ -35,16 +32,6 @@ pub trait Table {
     fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
-    /// A namespace by its id.
-    fn namespace(&self, id: NamespaceId) -> Option<&Namespace>;
-    /// A namespace by its name.
-    fn namespace_named(&self, name: &str) -> Option<&Namespace>;
-    /// How many namespaces there are.
-    fn namespace_count(&self) -> usize;
-    /// The id of the next namespace. It is above the ids of all namespaces that ever existed.
-    fn next_namespace_id(&self) -> NamespaceId;
-    /// Writes a namespace.
-    fn put_namespace(&mut self, namespace: Namespace);
 }
 
 /// Applies one committed command of `term` to the table.
@@ -77,19 +64,16 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::CreateNamespace {
             config,
             namespaces_max,
-        } => Ok(Outcome::Namespace(create(table, config, *namespaces_max))),
-        Command::UpdateNamespace {
-            name,
-            step,
-            step_min,
-            step_max,
-            max,
-        } => Ok(Outcome::Namespace(update(table, name, |config| {
-            config.step = step.unwrap_or(config.step);
-            config.step_min = none_for_0(*step_min, config.step_min);
-            config.step_max = none_for_0(*step_max, config.step_max);
-            config.max = max.unwrap_or(config.max);
-        }))),
+        } => namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace),
+        Command::UpdateNamespace { name, change } => {
+            namespace_life::update(table, name, change).map(Outcome::Namespace)
+        }
+        Command::FoundNamespaces(namespaces) => {
+            namespace_life::found(table, namespaces).map(|()| Outcome::None)
+        }
+        Command::DeleteNamespace { name, forget } => {
+            namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
+        }
     }
 }
 
@@ -133,8 +117,18 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
-    let progression = namespace.config.progression();
+    let (progression, section_size) = (
+        namespace.config.progression(),
+        namespace.config.section_size,
+    );
+    let keys_max = namespace.config.keys_max;
     let before = table.section(&bump.section, lift)?;
+    if let Some(keys_max) = keys_max
+        && !before.exists()
+        && (table.totals(bump.section.namespace)?).is_full(keys_max, section_size)
+    {
+        return Ok(Bumped::OverQuota { keys_max });
+    }
     match before.bump(progression, lift, bump.raise) {
         Ok((record, chunk)) => {
             debug_assert!(
@@ -142,7 +136,7 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
                 "a chunk begins at the ceiling or above"
             );
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
-            table.put_section(&bump.section, record);
+            write_section(table, &bump.section, &before, record)?;
             Ok(Bumped::Chunk(chunk))
         }
         Err(Exhausted) => Ok(Bumped::Exhausted {
@@ -164,7 +158,7 @@ fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T
             record.max_seq >= before.floor_at(lift, increment),
             "{before:?} to {record:?}"
         );
-        table.put_section(&trim.section, record);
+        write_section(table, &trim.section, &before, record)?;
     }
     Ok(after.is_some())
 }
@@ -174,12 +168,25 @@ fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Resu
     let Some(progression) = progression(table, section) else {
         return Ok(false);
     };
-    let after = table.section(section, lift)?.settle(progression, lift);
+    let before = table.section(section, lift)?;
+    let after = before.settle(progression, lift);
     if let Some(record) = after {
         let record = within_bounds(table, section, record);
-        table.put_section(section, record);
+        write_section(table, section, &before, record)?;
     }
     Ok(after.is_some())
+}
+
+/// Writes a section's record in the place of `before`, and keeps the namespace's totals.
+fn write_section<T: Table>(
+    table: &mut T,
+    id: &SectionId,
+    before: &SectionRecord,
+    after: SectionRecord,
+) -> Result<(), T::Error> {
+    table.totals(id.namespace)?.note(before, &after);
+    table.put_section(id, after);
+    Ok(())
 }
 
 /// The record with its step within the bounds that the namespace has by now. What earlier lifts gave is part of its
@@ -198,44 +205,6 @@ fn within_bounds<T: Table>(table: &T, section: &SectionId, record: SectionRecord
 fn progression<T: Table>(table: &T, section: &SectionId) -> Option<Progression> {
     let namespace = table.namespace(section.namespace)?;
     Some(namespace.config.progression())
-}
-
-fn create<T: Table>(
-    table: &mut T,
-    config: &NamespaceConfig,
-    namespaces_max: u64,
-) -> Result<Namespace, NamespaceRefused> {
-    config.check()?;
-    if table.namespace_named(&config.name).is_some() {
-        return Err(NamespaceRefused::Exists(config.name.clone()));
-    }
-    let count = table.namespace_count() as u64;
-    if count >= namespaces_max {
-        return Err(NamespaceRefused::TooMany(count));
-    }
-    let namespace = Namespace::new(table.next_namespace_id(), config.clone());
-    table.put_namespace(namespace.clone());
-    Ok(namespace)
-}
-
-fn update<T: Table>(
-    table: &mut T,
-    name: &str,
-    change: impl FnOnce(&mut NamespaceConfig),
-) -> Result<Namespace, NamespaceRefused> {
-    let mut namespace = table
-        .namespace_named(name)
-        .cloned()
-        .ok_or_else(|| NamespaceRefused::NotFound(name.to_owned()))?;
-    change(&mut namespace.config);
-    namespace.config.check()?;
-    namespace.max_ever = namespace.max_ever.max(namespace.config.max);
-    table.put_namespace(namespace.clone());
-    Ok(namespace)
-}
-
-fn none_for_0(new: Option<u64>, old: Option<u64>) -> Option<u64> {
-    new.map_or(old, |new| (new > 0).then_some(new))
 }
 
 #[cfg(test)]

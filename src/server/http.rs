@@ -84,6 +84,7 @@ fn api() -> Router<Arc<NodeContext>> {
             "/v1/namespaces/{namespace}",
             read(namespaces::get)
                 .patch(namespaces::update)
+                .delete(namespaces::delete)
                 .post(numbers::next_many),
         )
         .route(

@@ -1,11 +1,11 @@
-//! Namespaces: listed, read, created and changed.
+//! Namespaces: listed, read, created, changed and deleted.
 
 use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     administer::{administer, another_reply},
@@ -33,6 +33,15 @@ enum Kind {
     Name,
 }
 
+impl Kind {
+    fn on_the_wire(self) -> v1::KeyKind {
+        match self {
+            Kind::Id => v1::KeyKind::Id,
+            Kind::Name => v1::KeyKind::Name,
+        }
+    }
+}
+
 /// A namespace.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Namespace {
@@ -54,6 +63,12 @@ pub struct Namespace {
     max: Number,
     /// How many neighbouring ids share a ceiling.
     section_size: Number,
+    /// What it is for.
+    description: String,
+    /// The most numbers of a key in one request; null: the node's own limit.
+    count_max: Option<Number>,
+    /// How many keys may get numbers, in whole sections; null: any number.
+    keys_max: Option<Number>,
 }
 
 /// What a namespace is created with. What is left out is as `ratchet namespace create` has it.
@@ -79,6 +94,13 @@ pub struct Create {
     max: Option<Given>,
     /// How many neighbouring ids share a ceiling.
     section_size: Option<Given>,
+    /// What it is for, in at most 256 characters.
+    #[serde(default)]
+    description: String,
+    /// The most numbers of a key in one request.
+    count_max: Option<Given>,
+    /// How many keys may get numbers, in whole sections.
+    keys_max: Option<Given>,
 }
 
 /// What is changed of a namespace.
@@ -93,6 +115,42 @@ pub struct Update {
     step_max: Option<Given>,
     /// The greatest number of a key.
     max: Option<Given>,
+    /// What it is for, in at most 256 characters.
+    description: Option<String>,
+    /// The most numbers of a key in one request; 0: the node's own limit.
+    count_max: Option<Given>,
+    /// How many keys may get numbers, in whole sections; 0: any number.
+    keys_max: Option<Given>,
+    /// The distance between two neighbouring numbers of a key; until the first number.
+    increment: Option<Given>,
+    /// The first number of a key; until the first number.
+    start: Option<Given>,
+    /// How many neighbouring ids share a ceiling; until the first number.
+    section_size: Option<Given>,
+    /// The kind of its keys; until the first number.
+    key_kind: Option<Kind>,
+}
+
+/// What a deletion must say.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Deletion {
+    /// The namespace's name again.
+    confirm: Option<String>,
+    /// Forget which numbers were handed out: a namespace that is created under the name again may hand out the same ones.
+    #[serde(default)]
+    forget: bool,
+    /// How numbers are written.
+    #[serde(default)]
+    numbers: Form,
+}
+
+/// What remains of a deleted namespace.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Deleted {
+    /// A namespace that is created under the name again begins above this number; null: at its start.
+    floor: Option<Number>,
 }
 
 /// All namespaces.
@@ -158,10 +216,7 @@ pub async fn create(
         let given: Create = body::json(&context, body, due).await?;
         let request = Administer::CreateNamespace(v1::CreateNamespaceRequest {
             name: given.name,
-            key_kind: match given.key_kind {
-                Kind::Id => v1::KeyKind::Id.into(),
-                Kind::Name => v1::KeyKind::Name.into(),
-            },
+            key_kind: given.key_kind.on_the_wire().into(),
             step: number("step", given.step)?,
             step_min: number("step_min", given.step_min)?,
             step_max: number("step_max", given.step_max)?,
@@ -169,6 +224,9 @@ pub async fn create(
             start: number("start", given.start)?,
             max: number("max", given.max)?,
             section_size: number("section_size", given.section_size)?,
+            description: given.description,
+            count_max: number("count_max", given.count_max)?,
+            keys_max: number("keys_max", given.keys_max)?,
         });
         let created = namespace(&context, due, request, form).await?;
         Ok((StatusCode::CREATED, created))
@@ -197,10 +255,47 @@ pub async fn update(
             step_min: number("step_min", given.step_min)?,
             step_max: number("step_max", given.step_max)?,
             max: number("max", given.max)?,
+            description: given.description,
+            count_max: number("count_max", given.count_max)?,
+            keys_max: number("keys_max", given.keys_max)?,
+            increment: number("increment", given.increment)?,
+            start: number("start", given.start)?,
+            section_size: number("section_size", given.section_size)?,
+            key_kind: (given.key_kind)
+                .map_or(v1::KeyKind::Unspecified, Kind::on_the_wire)
+                .into(),
         });
         namespace(&context, due, request, form).await
     };
     Problem::of(&context, updating).await
+}
+
+/// Deletes a namespace and all its keys.
+#[utoipa::path(delete, path = "/v1/namespaces/{namespace}", tag = "namespaces",
+    params(("namespace" = String, Path, description = "The namespace's name."), Deletion, Timeout),
+    responses((status = 200, body = Deleted), Problems))]
+pub async fn delete(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    given: InQuery<Deletion>,
+) -> Result<Json<Deleted>, Problem> {
+    let deleting = async {
+        let name = in_path(path)?;
+        let given = in_query(given, "confirm=NAME, forget=true and numbers=number")?;
+        let request = Administer::DeleteNamespace(v1::DeleteNamespaceRequest {
+            name,
+            confirm: given.confirm.unwrap_or_default(),
+            forget: given.forget,
+        });
+        match administer(&context, due, request).await? {
+            Reply::DeletedNamespace(deleted) => Ok(Json(Deleted {
+                floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
+            })),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, deleting).await
 }
 
 async fn namespace(
@@ -237,6 +332,9 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         start: number(namespace.start),
         max: number(namespace.max),
         section_size: number(namespace.section_size),
+        description: namespace.description,
+        count_max: namespace.count_max.map(number),
+        keys_max: namespace.keys_max.map(number),
         name: namespace.name,
     }
 }

@@ -27,6 +27,7 @@ use super::{members, namespaces, number::Form, numbers, status};
         namespaces::get,
         namespaces::create,
         namespaces::update,
+        namespaces::delete,
         status::status,
         members::add,
         members::promote,
