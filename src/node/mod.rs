@@ -34,6 +34,7 @@ mod namespaces;
 mod readiness;
 mod recent_activity;
 mod recent_records;
+mod refused_keys;
 mod rejoin;
 mod request;
 mod request_memory;

@@ -6,11 +6,12 @@ use tonic::Status;
 use super::{
     Config,
     leader_search::Attempt,
-    request::{Answered, Current, Exhausted, ManyRanges, Next, NextMany, RefusedKeys},
+    refused_keys::{check_count_of, end_of, many_ranges, over_quota, within_count_max},
+    request::{Answered, Current, ManyRanges, Next, NextMany},
     route::KnownRoute,
 };
 use crate::{
-    allocator::{NextError, NextMany as Taken, Term},
+    allocator::{NextError, Term},
     proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
     sequence::{Key, KeyKind, Namespace, Range},
 };
@@ -197,7 +198,7 @@ impl SequenceRequest for NextMany {
             return Attempt::Refused(status);
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let (given, refused) = self.within_count_max(namespace);
+        let (given, refused) = within_count_max(&self.counts, namespace);
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
         let keys = given.as_ref().map_or(self.keys.len(), Vec::len);
         let ask = |place| (self.keys.at(at(place)), count(at(place)));
@@ -219,80 +220,6 @@ impl SequenceRequest for NextMany {
             Reply::Next(_) | Reply::Current(_) | Reply::Error(_) | Reply::NotLeader(_) => None,
         }
     }
-}
-
-impl NextMany {
-    /// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The
-    /// leader alone knows `count_max`. A client may have made one message of what several callers asked for, so a count
-    /// that is too large does not refuse the others.
-    fn within_count_max(&self, namespace: &Namespace) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
-        let too_large = |count: u64| check_count_of(namespace, count).err();
-        let Some(why) = self.counts.iter().find_map(|&count| too_large(count)) else {
-            return (None, Vec::new());
-        };
-        let (refused, given): (Vec<usize>, Vec<usize>) =
-            (0..self.counts.len()).partition(|&place| too_large(self.counts[place]).is_some());
-        let places = refused.into_iter().map(|place| place as u32).collect();
-        (Some(given), vec![RefusedKeys { places, why }])
-    }
-}
-
-/// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
-fn many_ranges(
-    namespace: &Namespace,
-    taken: Taken,
-    keys: usize,
-    at: impl Fn(usize) -> usize,
-    mut refused: Vec<RefusedKeys>,
-) -> ManyRanges {
-    let of_all = |exhausted: &[(usize, u64)]| -> Vec<(usize, u64)> {
-        let places = exhausted.iter().map(|(place, left)| (at(*place), *left));
-        places.collect()
-    };
-    let exhausted = exhausted(namespace, &of_all(&taken.exhausted));
-    if !taken.over_quota.is_empty() {
-        let places = taken.over_quota.iter().map(|place| at(*place) as u32);
-        refused.push(RefusedKeys {
-            places: places.collect(),
-            why: over_quota(namespace),
-        });
-    }
-    let mut firsts = taken.firsts;
-    if firsts.len() < keys {
-        let mut all = vec![0; keys];
-        for (place, first) in firsts.into_iter().enumerate() {
-            all[at(place)] = first;
-        }
-        firsts = all;
-    }
-    ManyRanges {
-        firsts,
-        increment: namespace.config.increment,
-        exhausted,
-        refused,
-    }
-}
-
-/// Refuses a count above the namespace's `count_max`.
-fn check_count_of(namespace: &Namespace, count: u64) -> Result<(), Status> {
-    match namespace.config.count_max {
-        Some(most) if count > most => Err(Status::invalid_argument(format!(
-            "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
-             count_max)",
-            namespace.config.name
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Why a new key gets no numbers.
-fn over_quota(namespace: &Namespace) -> Status {
-    let name = &namespace.config.name;
-    let keys_max = namespace.config.keys_max.unwrap_or_default();
-    Status::resource_exhausted(format!(
-        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
-         gets none; raise it with: ratchet namespace update {name} --keys-max N"
-    ))
 }
 
 fn check_count(count: u64, most: u64) -> Result<(), Status> {
@@ -336,27 +263,4 @@ fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -
         )),
         NextError::Store(error) => Status::internal(error.to_string()),
     })
-}
-
-/// The places of a request whose numbers are used up, and how many numbers each has left.
-fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
-    if exhausted.is_empty() {
-        return None;
-    }
-    Some(Exhausted {
-        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
-        left: exhausted.iter().map(|(_, left)| *left).collect(),
-        why: Status::out_of_range(format!(
-            "fewer numbers than were asked for are left below {}",
-            end_of(namespace)
-        )),
-    })
-}
-
-fn end_of(namespace: &Namespace) -> String {
-    let config = &namespace.config;
-    format!(
-        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
-        config.max, config.name, config.name
-    )
 }

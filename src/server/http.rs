@@ -13,6 +13,7 @@
 
 mod administer;
 mod body;
+mod delete_namespace;
 mod drop_in;
 mod foreign_page;
 mod html;
@@ -84,7 +85,7 @@ fn api() -> Router<Arc<NodeContext>> {
             "/v1/namespaces/{namespace}",
             read(namespaces::get)
                 .patch(namespaces::update)
-                .delete(namespaces::delete)
+                .delete(delete_namespace::delete)
                 .post(numbers::next_many),
         )
         .route(

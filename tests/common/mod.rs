@@ -11,6 +11,7 @@ pub mod openmetrics;
 pub mod power;
 pub mod processes;
 pub mod rust_client;
+pub mod scale;
 mod wait;
 
 use std::{

@@ -214,7 +214,7 @@ fn namespaces(view: &View) -> Markup {
         table {
             thead { tr {
                 th { "name" } th { "keys" } th.n { "step" } th.n { "increment" } th.n { "start" } th.n { "max" }
-                th.n { "ids that share a ceiling" }
+                th.n { "ids that share a ceiling" } th { "description" }
             } }
             tbody { @for namespace in &view.namespaces { tr {
                 td { (namespace.name) }
@@ -224,6 +224,7 @@ fn namespaces(view: &View) -> Markup {
                 td.n { (grouped(namespace.start)) }
                 td.n { (grouped(namespace.max)) }
                 td.n { (grouped(namespace.section_size)) }
+                td { (namespace.description) }
             } } }
         }
         @if view.namespaces_count > NAMESPACES_MAX {
