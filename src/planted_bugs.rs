@@ -44,6 +44,9 @@ pub enum Bug {
     GaplessAnsweredBeforeCommit,
     /// A request id in a gapless namespace is forgotten as soon as the next numbers are taken.
     RequestIdForgotten,
+    /// A deleted namespace does not count what the lifts after its last records gave: a namespace that is created again
+    /// under its name begins too low.
+    TombstoneIgnoresLifts,
 }
 
 /// True if this process has `bug`.
@@ -66,7 +69,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 17] = [
+    const NAMES: [(&str, Bug); 18] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -93,6 +96,7 @@ mod chosen {
             Bug::GaplessAnsweredBeforeCommit,
         ),
         ("request-id-forgotten", Bug::RequestIdForgotten),
+        ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
     ];
 
     pub fn bug() -> Option<Bug> {

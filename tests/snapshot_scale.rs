@@ -13,59 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, cluster::Cluster, id};
+use common::{Client, cluster::Cluster, id, scale::fill};
 use hdrhistogram::Histogram;
-use openraft::{EntryPayload, entry::RaftEntry, storage::RaftStateMachine};
-use ratchet::{
-    clock::BootClock,
-    consensus::StateMachine,
-    node::Config,
-    proto::v1::CreateNamespaceRequest,
-    sequence::{Bump, Command, Raise, SectionId, SectionKey},
-    storage::{Entry, LogId, Store, StoreOptions},
-};
+use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;
 
 /// How many sections the table holds (`SECTIONS` in the environment says otherwise).
 const SECTIONS: u64 = 10_000_000;
-/// How many of them one entry bumps.
-const BUMPS: u64 = 8_192;
 /// How long is measured where nothing else happens.
 const QUIET: Duration = Duration::from_secs(15);
-
-/// Fills a stopped node's table, past the log and Raft: by the state machine's own code.
-async fn fill(config: &Config, sections: u64) {
-    let options = StoreOptions::new(Arc::new(BootClock));
-    let store = Store::open(&config.data_dir, "test", config.node_id, options).expect("a store");
-    let mut machine = StateMachine::open(&store, 1).expect("a table");
-    let namespace = machine
-        .view()
-        .namespaces()
-        .by_name("book")
-        .expect("book")
-        .id;
-    let last = machine.applied_state().await.expect("a table").0;
-    let mut last = last.expect("a table in use");
-    for first in (0..sections).step_by(BUMPS as usize) {
-        let bump = |key| Bump {
-            section: SectionId {
-                namespace,
-                key: SectionKey::Id(key),
-            },
-            raise: Raise {
-                numbers: 10_000,
-                unused_max: 10_000,
-                step: 10_000,
-            },
-        };
-        let keys = first..sections.min(first + BUMPS);
-        last = LogId::new(*last.committed_leader_id(), last.index + 1);
-        let command = Command::Bump(keys.map(bump).collect());
-        let entry: Entry = Entry::new(last, EntryPayload::Normal(command));
-        let entries = futures::stream::iter([Ok((entry, None))]);
-        machine.apply(entries).await.expect("applied");
-    }
-}
 
 /// What the system says that this process has written, in bytes.
 fn written() -> u64 {

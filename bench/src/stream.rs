@@ -193,6 +193,10 @@ impl Window<'_> {
         if let Some(failure) = answer.exhausted.and_then(|exhausted| exhausted.failure) {
             return self.recorder.fail(failure.message);
         }
+        if let Some(refused) = answer.refused.into_iter().next() {
+            let why = refused.failure.unwrap_or_default().message;
+            return self.recorder.fail(why);
+        }
         let Some(first) = answer.firsts.first() else {
             return self.recorder.fail("an answer without a number".to_owned());
         };

@@ -78,6 +78,10 @@ calls! {
     create_namespace(request: v1::CreateNamespaceRequest) -> Namespace: request => create_namespace, changes: true;
     /// Changes a namespace.
     update_namespace(request: v1::UpdateNamespaceRequest) -> Namespace: request => update_namespace, changes: true;
+    /// Deletes a namespace. With `forget`, one that is created under the name again may hand out the same numbers again:
+    /// then make a new client, because this one remembers the greatest number of each key, and refuses lower ones.
+    delete_namespace(name: String, confirm: String, forget: bool) -> DeleteNamespaceResponse:
+        v1::DeleteNamespaceRequest { name, confirm, forget } => delete_namespace, changes: true;
     /// The status of the cluster as the leader sees it; without a leader, as the server that was asked does.
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
     /// Adds a node as a learner.

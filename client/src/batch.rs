@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::{
-    api::{Exhausted, Failure, NextManyRequest, NextManyResponse},
+    api::{Exhausted, Failure, NextManyRequest, NextManyResponse, RefusedKeys},
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
@@ -149,6 +149,7 @@ impl Batch {
             return self.fail_all(odd, server, now);
         }
         let exhausted = answer.exhausted.map(|told| self.exhausted_places(told));
+        let refused = self.refused_places(answer.refused);
         let mut leftover = Leftover::default();
         // For each place, the next number to give out.
         let mut next = answer.firsts;
@@ -165,6 +166,18 @@ impl Batch {
                 } else {
                     let status = exhausted.status(request.count, left);
                     request.answer(Err(Error::status(server, &status)));
+                }
+                continue;
+            }
+            if let Some((status, is_shared)) = refused.get(&place) {
+                if *is_shared && status.code() == Code::InvalidArgument {
+                    // The range of all is too large; this request alone may not be.
+                    leftover.retry.push(PendingRequest {
+                        coalesce: Coalesce::IntoBatch,
+                        ..request
+                    });
+                } else {
+                    request.answer(Err(Error::status(server, status)));
                 }
                 continue;
             }
@@ -188,12 +201,7 @@ impl Batch {
 
     /// What a server told of used-up keys, with how many requests share each place.
     fn exhausted_places(&self, told: Exhausted) -> ExhaustedPlaces {
-        let mut sharers = vec![0u32; self.floors.len()];
-        for place in &self.places {
-            sharers[*place as usize] += 1;
-        }
-        // A server may name a place that was not in the message; no request shares that.
-        let is_shared = |place: u32| sharers.get(place as usize).is_some_and(|n| *n > 1);
+        let is_shared = self.sharing();
         let places = told.places.into_iter().zip(told.left);
         ExhaustedPlaces {
             places: places
@@ -201,6 +209,34 @@ impl Batch {
                 .collect(),
             failure: told.failure.map(Failure::into_status),
         }
+    }
+
+    /// What a server told of refused keys: for each place why, and whether several requests share it.
+    fn refused_places(&self, told: Vec<RefusedKeys>) -> HashMap<u32, (Status, bool)> {
+        let mut refused = HashMap::new();
+        if told.is_empty() {
+            return refused;
+        }
+        let is_shared = self.sharing();
+        for RefusedKeys { places, failure } in told {
+            let status = failure.map_or_else(
+                || Status::unknown("the server does not say why"),
+                Failure::into_status,
+            );
+            let of = |place| (place, (status.clone(), is_shared(place)));
+            refused.extend(places.into_iter().map(of));
+        }
+        refused
+    }
+
+    /// Tells of a place whether several requests share it.
+    fn sharing(&self) -> impl Fn(u32) -> bool {
+        let mut sharers = vec![0u32; self.floors.len()];
+        for place in &self.places {
+            sharers[*place as usize] += 1;
+        }
+        // A server may name a place that was not in the message; no request shares that.
+        move |place| sharers.get(place as usize).is_some_and(|n| *n > 1)
     }
 
     /// Ends a batch that failed as a whole: each request is answered with the failure, or sent again.

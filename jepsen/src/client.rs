@@ -156,6 +156,12 @@ impl Client {
                 "no numbers are left at {places:?}"
             )));
         }
+        if let Some(refused) = answer.refused.into_iter().next() {
+            return Err(Status::unknown(format!(
+                "no numbers were given at {:?}",
+                refused.places
+            )));
+        }
         let ranges = answer.firsts.iter().zip(counts);
         Ok(ranges
             .map(|(first, count)| (*first, first + (count - 1) * answer.increment))

@@ -119,13 +119,12 @@ async fn bump(
     debug_assert_eq!(bumps.len(), answers.len(), "every bump has an answer");
     let mut again = Vec::new();
     for ((place, Bump { section, .. }), answer) in places.into_iter().zip(bumps).zip(answers) {
-        // Namespaces are never removed, and the section's namespace was applied before the bump was proposed.
+        // A namespace that was deleted meanwhile may have been there when the bump was applied: then its chunk is not
+        // used.
         let namespace = namespaces.by_id(section.namespace);
         let Some(namespace) = namespace.filter(|_| answer != Bumped::NoNamespace) else {
-            return Err(ProposeError::Refused(format!(
-                "there is no namespace {:?}",
-                section.namespace
-            )));
+            memory.namespace_gone(place, &section);
+            continue;
         };
         tracing::trace!(?section, ?answer, "bumped");
         if memory.bump_answered(place, &section, answer, namespace) {

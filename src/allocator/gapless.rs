@@ -20,7 +20,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::held::Delivery;
+use super::held::{Delivery, Shortage};
 use crate::{
     clock::{Clock, Instant},
     consensus::{Group, ProposeError, TermLease},
@@ -249,7 +249,8 @@ impl Taker {
                 self.metrics.requests_repeated.inc();
                 Ok(delivery(Ok(range), 0))
             }
-            Taken::Exhausted { left } => Ok(delivery(Err(left), 0)),
+            Taken::Exhausted { left } => Ok(delivery(Err(Shortage::Exhausted { left }), 0)),
+            Taken::OverQuota { keys_max } => Ok(delivery(Err(Shortage::OverQuota { keys_max }), 0)),
             Taken::NoNamespace => Err(Refused::NoNamespace),
             Taken::Reused(used) => Err(Refused::Reused(used)),
             Taken::IdsFull { ids_max } => Err(Refused::IdsFull(ids_max)),
@@ -271,6 +272,7 @@ impl Taker {
                 records.insert(take.section.clone(), record);
                 range
             });
+            let taken = taken.map_err(|left| Shortage::Exhausted { left });
             Ok(Delivery::new(taken, take.count, self.metrics.clone()))
         };
         let mut takes = takes.iter();

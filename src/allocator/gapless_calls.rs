@@ -7,6 +7,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     gapless::{Call, Given, NotTaken, Refused},
+    held::Taken,
     next_many::NextMany,
     term::{NextError, Term},
 };
@@ -21,8 +22,8 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
-    /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::Reused`] and
-    /// [`NextError::IdsFull`] for the request id.
+    /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
+    /// quota, [`NextError::Reused`] and [`NextError::IdsFull`] for the request id.
     pub async fn next_gapless(
         &self,
         namespace: &Namespace,
@@ -39,9 +40,7 @@ impl Term {
         };
         let mut given = self.take_gapless(vec![take], deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
-        let range = self
-            .accept(given)?
-            .map_err(|left| NextError::Exhausted { left })?;
+        let range = self.accept(given)?.map_err(NextError::from)?;
         self.metrics().answers.inc();
         self.hot_keys().note(namespace, key, count);
         Ok(range)
@@ -62,7 +61,7 @@ impl Term {
         let _inside = self.enter()?;
         let mut answer = NextMany {
             firsts: vec![0; keys],
-            exhausted: Vec::new(),
+            ..NextMany::default()
         };
         let mut place = 0;
         while place < keys {
@@ -87,7 +86,7 @@ impl Term {
             }
             debug_assert_eq!(place, until, "every take has an answer");
         }
-        let answered = keys - answer.exhausted.len();
+        let answered = keys - answer.exhausted.len() - answer.over_quota.len();
         self.metrics().answers.inc_by(answered as u64);
         let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
         self.hot_keys().note_many(namespace, keys, taken);
@@ -113,8 +112,8 @@ impl Term {
         }
     }
 
-    /// Takes over what a take was given, and counts it. The error says how many numbers are left.
-    fn accept(&self, given: Given) -> Result<Result<Range, u64>, NextError> {
+    /// Takes over what a take was given, and counts it.
+    fn accept(&self, given: Given) -> Result<Taken, NextError> {
         match given {
             Ok(delivery) => {
                 let (taken, numbers) = delivery.accept_counted();

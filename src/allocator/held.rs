@@ -9,8 +9,23 @@ use crate::{
     sequence::Range,
 };
 
-/// Numbers, or how many are left if those are too few.
-pub type Taken = Result<Range, u64>;
+/// Numbers, or why there are none.
+pub type Taken = Result<Range, Shortage>;
+
+/// Why a key gets no numbers while its term goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// Too few are left under the namespace's `max`.
+    Exhausted {
+        /// How many are left.
+        left: u64,
+    },
+    /// The key's section is new, and the namespace has as many keys as it may have.
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
+    },
+}
 
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the
 /// caller hangs up, they count as skipped.
@@ -98,7 +113,8 @@ mod tests {
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
         drop(Held::new(&*metrics, 7));
         drop(Delivery::new(Ok(range), 5, metrics.clone()));
-        drop(Delivery::new(Err(5), 9, metrics.clone()));
+        let few = Shortage::Exhausted { left: 5 };
+        drop(Delivery::new(Err(few), 9, metrics.clone()));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
         Held::new(&*metrics, 4).skip(SkipCause::fence);
         assert_eq!(metrics.skipped(SkipCause::fence), 4);

@@ -208,7 +208,10 @@ impl Memory {
             return None;
         }
         let section = shard.section_id(place.section)?;
-        let namespace = namespaces.by_id(section.namespace)?;
+        let Some(namespace) = namespaces.by_id(section.namespace) else {
+            shard.drop_waiters(place.section);
+            return None;
+        };
         let BumpSize {
             numbers,
             unused_max,
@@ -246,8 +249,22 @@ impl Memory {
                 }
             }
             Bumped::Exhausted { max } => shard.exhaust(place.section, max, &namespace.config),
-            Bumped::NoNamespace => {}
+            Bumped::OverQuota { keys_max } => {
+                shard.exceed_quota(place.section, keys_max, &namespace.config);
+            }
+            Bumped::NoNamespace => shard.drop_waiters(place.section),
         })
+    }
+
+    /// Drops the calls that wait for the section at `place`, whose namespace was deleted or replaced. They look for the
+    /// namespace by its name again. Nothing of the section can be used by a call that comes after the deletion: such a
+    /// call finds no namespace of that id.
+    pub fn namespace_gone(&self, place: Place, id: &SectionId) {
+        let mut shard = self.shards.lock(place.shard);
+        // After `abandon` another section may have this place.
+        if shard.section_id(place.section).as_ref() == Some(id) {
+            shard.drop_waiters(place.section);
+        }
     }
 
     /// Lets `take_in` change the section at `place`, and serves the calls that waited for it, with the namespace

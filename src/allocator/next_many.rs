@@ -1,6 +1,6 @@
 //! The answer to a message that asks for numbers of many keys. Pure.
 
-use super::held::Taken;
+use super::held::{Shortage, Taken};
 
 /// The answer to a message that asks for numbers of many keys.
 #[derive(Debug, Default)]
@@ -10,6 +10,8 @@ pub struct NextMany {
     /// The places of the keys that got none because the namespace's numbers are used up, and how many
     /// numbers each key has left.
     pub exhausted: Vec<(usize, u64)>,
+    /// The places of the keys that got none because they are new and the namespace has as many keys as it may have.
+    pub over_quota: Vec<usize>,
 }
 
 impl NextMany {
@@ -20,8 +22,12 @@ impl NextMany {
                 self.firsts[place] = range.first;
                 count
             }
-            Err(left) => {
+            Err(Shortage::Exhausted { left }) => {
                 self.exhausted.push((place, left));
+                0
+            }
+            Err(Shortage::OverQuota { .. }) => {
+                self.over_quota.push(place);
                 0
             }
         }

@@ -145,6 +145,21 @@ impl<K: StoredKey> OwnKeys<K> {
         self.with_section(number, config, |queued, _| queued.section.exhaust(max));
     }
 
+    /// As [`Section::exceed_quota`], for the section in slot number `number`.
+    pub fn exceed_quota(&mut self, number: u32, keys_max: u64, config: &NamespaceConfig) {
+        self.with_section(number, config, |queued, _| {
+            queued.section.exceed_quota(keys_max);
+        });
+    }
+
+    /// As [`QueuedSection::drop_waiters`], for the section in slot number `number`. Sections that calls wait for are
+    /// expanded.
+    pub fn drop_waiters(&mut self, number: u32) {
+        if let Some(queued) = self.expanded.get_mut(&number) {
+            queued.drop_waiters();
+        }
+    }
+
     /// As [`QueuedSection::serve`], for the section in slot number `number`.
     pub fn serve(
         &mut self,

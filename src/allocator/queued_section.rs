@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{
     cursor::Cursor,
+    held::Shortage,
     pending::{Answer, PendingBump, Served, Waiter, Waiters},
     refill::BumpSize,
     section::{Section, Take},
@@ -61,7 +62,10 @@ impl QueuedSection {
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
                 (Answer::Taken(Ok(range)), bump)
             }
-            Take::Exhausted { left } => (Answer::Taken(Err(left)), false),
+            Take::Exhausted { left } => (Answer::Taken(Err(Shortage::Exhausted { left })), false),
+            Take::OverQuota { keys_max } => {
+                (Answer::Taken(Err(Shortage::OverQuota { keys_max })), false)
+            }
             Take::TooFew => {
                 // Later calls for this key stand behind this one.
                 cursor.stop_fast_path();
@@ -125,7 +129,8 @@ impl QueuedSection {
                     bump |= refill.is_some_and(|size| self.pending.refill(size));
                     Ok(range)
                 }
-                Take::Exhausted { left } => Err(left),
+                Take::Exhausted { left } => Err(Shortage::Exhausted { left }),
+                Take::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
                 Take::TooFew => {
                     waiters.push_front(waiter);
                     break;
@@ -145,6 +150,11 @@ impl QueuedSection {
         }
         self.pending.wait_on(waiters);
         true
+    }
+
+    /// Ends the pending bump and drops the calls that wait for it: their namespace is gone.
+    pub fn drop_waiters(&mut self) {
+        self.pending.end();
     }
 
     /// True if no bump is pending.

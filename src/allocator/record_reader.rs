@@ -82,10 +82,11 @@ async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
 fn take_in(memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>) {
     let namespaces = memory.view().namespaces();
     for (place, id, record) in read {
-        // Namespaces are never removed.
-        if let Some(namespace) = namespaces.by_id(id.namespace)
-            && memory.record_read(place, &id, record, namespace)
-        {
+        let Some(namespace) = namespaces.by_id(id.namespace) else {
+            memory.namespace_gone(place, &id);
+            continue;
+        };
+        if memory.record_read(place, &id, record, namespace) {
             // The bumper has ended, so the term is over. `abandon` tells the calls that wait.
             if bumper.send(Request::Bump(place)).is_err() {
                 memory.abandon();

@@ -36,6 +36,11 @@ pub enum Take {
         /// How many are left.
         left: u64,
     },
+    /// The section is new, and the namespace has as many keys as it may have.
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
+    },
 }
 
 /// The result of granting a chunk.
@@ -77,6 +82,9 @@ enum State {
     /// A bump found no number under `max`. While that is the namespace's `max`, no further bump is asked
     /// for; under another one the section counts as open.
     Exhausted { max: u64, owned: Option<Owned> },
+    /// A bump found that the section is new and the namespace has `keys_max` keys. While that is the namespace's quota,
+    /// no further bump is asked for.
+    OverQuota { keys_max: u64 },
 }
 
 impl Section {
@@ -108,6 +116,9 @@ impl Section {
         let owned = match self.owned() {
             Some(owned) if left >= count => owned,
             _ if self.is_exhausted(config.max) => return Take::Exhausted { left },
+            _ if let Some(keys_max) = self.over_quota_of(config) => {
+                return Take::OverQuota { keys_max };
+            }
             _ => return Take::TooFew,
         };
         let last = cursor.next() + (count - 1) * config.increment;
@@ -179,6 +190,15 @@ impl Section {
         self.state = State::Exhausted { max, owned };
     }
 
+    /// Notes that a bump found the section to be beyond the namespace's quota.
+    pub fn exceed_quota(&mut self, keys_max: u64) {
+        debug_assert!(
+            self.owned().is_none(),
+            "a section with numbers has a record"
+        );
+        self.state = State::OverQuota { keys_max };
+    }
+
     /// How many numbers a bump fills the section up to, within the namespace's bounds as they are now.
     pub fn step_within_bounds(&mut self, config: &NamespaceConfig) -> u64 {
         let (step_min, step_max) = config.step_bounds();
@@ -191,14 +211,14 @@ impl Section {
     pub fn is_plain(&self, config: &NamespaceConfig) -> bool {
         match self.state {
             State::Untouched | State::Open(_) => self.step == config.step,
-            State::Exhausted { .. } => false,
+            State::Exhausted { .. } | State::OverQuota { .. } => false,
         }
     }
 
     /// The numbers that this term owns. `None` before the first chunk.
     pub fn owned(&self) -> Option<&Owned> {
         match &self.state {
-            State::Untouched => None,
+            State::Untouched | State::OverQuota { .. } => None,
             State::Open(owned) => Some(owned),
             State::Exhausted { owned, .. } => owned.as_ref(),
         }
@@ -206,8 +226,16 @@ impl Section {
 
     fn is_exhausted(&self, namespace_max: u64) -> bool {
         match self.state {
-            State::Untouched | State::Open(_) => false,
+            State::Untouched | State::Open(_) | State::OverQuota { .. } => false,
             State::Exhausted { max, .. } => max == namespace_max,
+        }
+    }
+
+    /// The namespace's quota, if it is the one that a bump found exceeded.
+    fn over_quota_of(&self, config: &NamespaceConfig) -> Option<u64> {
+        match self.state {
+            State::OverQuota { keys_max } => config.keys_max.filter(|now| *now == keys_max),
+            State::Untouched | State::Open(_) | State::Exhausted { .. } => None,
         }
     }
 

@@ -237,6 +237,24 @@ impl Shard {
         }
     }
 
+    /// Notes that the bump of the section at `place` found it to be beyond the namespace's quota.
+    pub fn exceed_quota(&mut self, place: SectionPlace, keys_max: u64, config: &NamespaceConfig) {
+        match place {
+            SectionPlace::Id(number) => self.ids.exceed_quota(number, keys_max, config),
+            SectionPlace::Name(number) => self.names.exceed_quota(number, keys_max, config),
+            SectionPlace::Shared(number) => self.shared.exceed_quota(number, keys_max),
+        }
+    }
+
+    /// Drops the calls that wait for the section at `place`: their namespace is gone.
+    pub fn drop_waiters(&mut self, place: SectionPlace) {
+        match place {
+            SectionPlace::Id(number) => self.ids.drop_waiters(number),
+            SectionPlace::Name(number) => self.names.drop_waiters(number),
+            SectionPlace::Shared(number) => self.shared.drop_waiters(number),
+        }
+    }
+
     /// Serves the calls that waited for a bump of the section at `place`, in their order, and adds them
     /// to `served`. True if a further bump must be asked for.
     pub fn serve(

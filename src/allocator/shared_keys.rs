@@ -216,6 +216,20 @@ impl SharedKeys {
         }
     }
 
+    /// As [`Section::exceed_quota`], for section number `number`.
+    pub fn exceed_quota(&mut self, number: u32, keys_max: u64) {
+        if let Some(section) = self.sections.get_mut(number) {
+            section.queued.section.exceed_quota(keys_max);
+        }
+    }
+
+    /// As [`QueuedSection::drop_waiters`], for section number `number`.
+    pub fn drop_waiters(&mut self, number: u32) {
+        if let Some(section) = self.sections.get_mut(number) {
+            section.queued.drop_waiters();
+        }
+    }
+
     /// As [`QueuedSection::serve`], for section number `number`.
     pub fn serve(&mut self, number: u32, namespace: &Namespace, served: &mut Vec<Served>) -> bool {
         let Some(section) = self.sections.get_mut(number) else {

@@ -17,7 +17,7 @@ use super::{
     fence::{Fence, FenceKind},
     gapless::{self, Call, RequestIdLimits, Taker},
     gate::Inside,
-    held::{Delivery, Held, Taken},
+    held::{Delivery, Held, Shortage, Taken},
     hot_keys::HotKeys,
     inheritance::Inheritance,
     memory::{Asked, Memory, Need, Place},
@@ -42,7 +42,8 @@ use crate::{
 /// Why a term handed out nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum NextError {
-    /// The term is over, or its lease has run out for now: ask the node that leads.
+    /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or
+    /// replaced meanwhile: look for it again.
     #[error("this node does not lead any more")]
     NotLeading,
     /// The namespace's `max` leaves too few numbers.
@@ -50,6 +51,12 @@ pub enum NextError {
     Exhausted {
         /// How many are left.
         left: u64,
+    },
+    /// The key is new, and the namespace has as many keys as it may have.
+    #[error("the namespace has {keys_max} keys already")]
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
     },
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
@@ -189,7 +196,7 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::Exhausted`] if too
-    /// few numbers are left, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
+    /// few numbers are left, [`NextError::OverQuota`] for a key beyond the quota, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
     /// taken before the fence failed are lost, and counted.
     pub async fn next(
         &self,
@@ -211,7 +218,7 @@ impl Term {
         if taken.is_ok() {
             self.hot_keys.note(namespace, key, count);
         }
-        taken.map_err(|left| NextError::Exhausted { left })
+        taken.map_err(NextError::from)
     }
 
     /// Hands out the next numbers of many keys with one check of the fence. `ask` says for each place
@@ -220,7 +227,7 @@ impl Term {
     /// places.
     ///
     /// # Errors
-    /// As [`Term::next`], for all keys together, but for exhausted keys, which [`NextMany`] names. Numbers
+    /// As [`Term::next`], for all keys together, but for keys that are exhausted or beyond the quota, which [`NextMany`] names. Numbers
     /// that were taken for some of the keys are then lost, and counted.
     pub async fn next_many<'k>(
         &self,
@@ -235,7 +242,7 @@ impl Term {
         let _inside = self.enter()?;
         let mut answer = NextMany {
             firsts: vec![0; keys],
-            exhausted: Vec::new(),
+            ..NextMany::default()
         };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
@@ -257,8 +264,9 @@ impl Term {
             }
         }
         answer.exhausted.sort_unstable();
+        answer.over_quota.sort_unstable();
         // Not earlier, as in `next`.
-        let answered = keys - answer.exhausted.len();
+        let answered = keys - answer.exhausted.len() - answer.over_quota.len();
         self.pass_fence(held, answered as u64, deadline).await?;
         let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
         self.hot_keys.note_many(namespace, keys, taken);
@@ -298,6 +306,11 @@ impl Term {
         // have handed out numbers that it no longer remembered. If the record read above is of a later
         // term, the fence fails below.
         if remembered.is_none() && self.memory.gate().is_closed() {
+            return Err(NextError::NotLeading);
+        }
+        // A record that is missing because the namespace was deleted meanwhile tells nothing of what was handed out.
+        // Namespaces go before their records do.
+        if remembered.is_none() && self.group.view().namespaces().by_id(namespace.id).is_none() {
             return Err(NextError::NotLeading);
         }
         let nothing = Held::new(self.memory.metrics(), 0);
@@ -463,7 +476,17 @@ impl NextError {
             | NextError::Unknown
             | NextError::Reused { .. }
             | NextError::IdsFull { .. }
+            | NextError::OverQuota { .. }
             | NextError::Store(_) => SkipCause::fence,
+        }
+    }
+}
+
+impl From<Shortage> for NextError {
+    fn from(shortage: Shortage) -> Self {
+        match shortage {
+            Shortage::Exhausted { left } => NextError::Exhausted { left },
+            Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
         }
     }
 }

@@ -58,6 +58,7 @@ pub fn set(config: &mut NamespaceConfig, words: &[&str]) {
             "start" => config.start = value,
             "max" => config.max = value,
             "section_size" => config.section_size = value,
+            "keys_max" => config.keys_max = (value > 0).then_some(value),
             other => panic!("there is no field {other:?}"),
         }
     }

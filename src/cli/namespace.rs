@@ -1,8 +1,11 @@
-//! `ratchet namespace`: create, show, list and change namespaces.
+//! `ratchet namespace`: create, show, list, change and delete namespaces.
+
+mod format;
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::format::{to_json, to_table};
 use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
 
@@ -21,7 +24,8 @@ enum Command {
         connection: Connection,
     },
     /// Show one namespace
-    Get {
+    #[command(visible_alias = "get")]
+    Show {
         /// The namespace's name
         name: String,
         #[command(flatten)]
@@ -29,8 +33,11 @@ enum Command {
     },
     /// Create a namespace
     Create(Create),
-    /// Change the step, its bounds or the max of a namespace
+    /// Change a namespace. What orders numbers (increment, start, section size, kind of keys) changes until its first
+    /// number
     Update(Update),
+    /// Delete a namespace and all its keys
+    Delete(Delete),
 }
 
 #[derive(Debug, Args)]
@@ -59,13 +66,37 @@ struct Create {
     /// The greatest number of every key [default: 9223372036854775807]
     #[arg(long)]
     max: Option<u64>,
-    /// How many consecutive ids share a ceiling [default: 1]
+    /// How many consecutive ids share a ceiling, at most 1000000 [default: 1]
     #[arg(long)]
     section_size: Option<u64>,
     /// Commit every number before it is answered, so that none is skipped; needs section_size 1, and takes a round of
     /// the cluster for each answer
     #[arg(long)]
     gapless: bool,
+    /// What it is for, in at most 256 characters
+    #[arg(long, default_value_t)]
+    description: String,
+    /// The most numbers of a key in one request [default: the nodes' count_max]
+    #[arg(long)]
+    count_max: Option<u64>,
+    /// How many keys may get numbers, in whole sections; a key beyond is refused [default: any number]
+    #[arg(long)]
+    keys_max: Option<u64>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Debug, Args)]
+struct Delete {
+    /// The namespace's name
+    name: String,
+    /// The name again
+    #[arg(long, value_name = "NAME")]
+    confirm: String,
+    /// Forget which numbers were handed out: a namespace that is created under the name again may hand out the same ones.
+    /// Without it, it begins above them
+    #[arg(long)]
+    forget: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -86,6 +117,27 @@ struct Update {
     /// The greatest number of every key
     #[arg(long)]
     max: Option<u64>,
+    /// What it is for, in at most 256 characters
+    #[arg(long)]
+    description: Option<String>,
+    /// The most numbers of a key in one request; 0: the nodes' count_max alone counts
+    #[arg(long)]
+    count_max: Option<u64>,
+    /// How many keys may get numbers, in whole sections; 0: any number
+    #[arg(long)]
+    keys_max: Option<u64>,
+    /// The distance between neighbouring numbers of a key; until the first number
+    #[arg(long)]
+    increment: Option<u64>,
+    /// The first number of every key; until the first number
+    #[arg(long)]
+    start: Option<u64>,
+    /// How many consecutive ids share a ceiling, at most 1000000; until the first number
+    #[arg(long)]
+    section_size: Option<u64>,
+    /// The kind of its keys; until the first number
+    #[arg(long, value_enum)]
+    key_kind: Option<Kind>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -98,12 +150,22 @@ enum Kind {
     Name,
 }
 
+impl Kind {
+    fn on_the_wire(self) -> v1::KeyKind {
+        match self {
+            Kind::Id => v1::KeyKind::Id,
+            Kind::Name => v1::KeyKind::Name,
+        }
+    }
+}
+
 impl Namespace {
     pub(super) fn wants_json(&self) -> bool {
         match &self.command {
-            Command::List { connection } | Command::Get { connection, .. } => connection.json,
+            Command::List { connection } | Command::Show { connection, .. } => connection.json,
             Command::Create(create) => create.connection.json,
             Command::Update(update) => update.connection.json,
+            Command::Delete(delete) => delete.connection.json,
         }
     }
 
@@ -114,25 +176,22 @@ impl Namespace {
                 let value = json!({"namespaces": all.iter().map(to_json).collect::<Vec<_>>()});
                 output::result(connection.json, &value, &to_table(&all))
             }
-            Command::Get { name, connection } => {
+            Command::Show { name, connection } => {
                 let namespace = connection.client()?.get_namespace(name).await?;
                 show(&connection, namespace)
             }
             Command::Create(create) => create.run().await,
             Command::Update(update) => update.run().await,
+            Command::Delete(delete) => delete.run().await,
         }
     }
 }
 
 impl Create {
     async fn run(self) -> Result<(), CommandError> {
-        let kind = match self.key_kind {
-            Kind::Id => v1::KeyKind::Id,
-            Kind::Name => v1::KeyKind::Name,
-        };
         let request = v1::CreateNamespaceRequest {
             name: self.name,
-            key_kind: kind.into(),
+            key_kind: self.key_kind.on_the_wire().into(),
             step: self.step,
             step_min: self.step_min,
             step_max: self.step_max,
@@ -141,6 +200,9 @@ impl Create {
             max: self.max,
             section_size: self.section_size,
             gapless: self.gapless,
+            description: self.description,
+            count_max: self.count_max,
+            keys_max: self.keys_max,
         };
         let client = self.connection.client()?;
         show(&self.connection, client.create_namespace(request).await?)
@@ -155,77 +217,38 @@ impl Update {
             step_min: self.step_min,
             step_max: self.step_max,
             max: self.max,
+            description: self.description,
+            count_max: self.count_max,
+            keys_max: self.keys_max,
+            increment: self.increment,
+            start: self.start,
+            section_size: self.section_size,
+            key_kind: (self.key_kind)
+                .map_or(v1::KeyKind::Unspecified, Kind::on_the_wire)
+                .into(),
         };
         let client = self.connection.client()?;
         show(&self.connection, client.update_namespace(request).await?)
     }
 }
 
+impl Delete {
+    async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let name = self.name.clone();
+        let deleted = (client.delete_namespace(self.name, self.confirm, self.forget)).await?;
+        let value = json!({"name": name, "floor": deleted.floor});
+        let text = match deleted.floor {
+            Some(floor) => format!(
+                "deleted {name}; a namespace that is created under that name begins above {floor}\n"
+            ),
+            None => format!("deleted {name}; nothing of it is remembered\n"),
+        };
+        output::result(self.connection.json, &value, &text)
+    }
+}
+
 fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), CommandError> {
     let (value, text) = (to_json(&namespace), to_table(&[namespace]));
     output::result(connection.json, &value, &text)
-}
-
-/// The step, and its bounds if they differ: "10000 (100..1000000)".
-fn steps(namespace: &v1::Namespace) -> String {
-    let v1::Namespace {
-        step,
-        step_min,
-        step_max,
-        ..
-    } = namespace;
-    if step_min == step_max {
-        step.to_string()
-    } else {
-        format!("{step} ({step_min}..{step_max})")
-    }
-}
-
-fn kind_name(namespace: &v1::Namespace) -> &'static str {
-    match namespace.key_kind() {
-        v1::KeyKind::Name => "name",
-        v1::KeyKind::Id | v1::KeyKind::Unspecified => "id",
-    }
-}
-
-fn to_json(namespace: &v1::Namespace) -> Value {
-    json!({
-        "name": namespace.name,
-        "key_kind": kind_name(namespace),
-        "step": namespace.step,
-        "step_min": namespace.step_min,
-        "step_max": namespace.step_max,
-        "increment": namespace.increment,
-        "start": namespace.start,
-        "max": namespace.max,
-        "section_size": namespace.section_size,
-        "gapless": namespace.gapless,
-    })
-}
-
-fn to_table(namespaces: &[v1::Namespace]) -> String {
-    let head = [
-        "NAME",
-        "KEYS",
-        "STEP",
-        "INCREMENT",
-        "START",
-        "MAX",
-        "SECTION SIZE",
-        "GAPLESS",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(namespaces.iter().map(|namespace| {
-        vec![
-            namespace.name.clone(),
-            kind_name(namespace).to_owned(),
-            steps(namespace),
-            namespace.increment.to_string(),
-            namespace.start.to_string(),
-            namespace.max.to_string(),
-            namespace.section_size.to_string(),
-            if namespace.gapless { "yes" } else { "no" }.to_owned(),
-        ]
-    }));
-    output::table(&rows)
 }

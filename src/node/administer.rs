@@ -110,6 +110,7 @@ impl NodeContext {
         match request {
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,
             Request::UpdateNamespace(update) => self.update_namespace(term, update).await,
+            Request::DeleteNamespace(delete) => self.delete_namespace(term, delete).await,
             Request::GetNamespace(get) => self.get_namespace(get),
             Request::ListNamespaces(_) => Ok(self.list_namespaces()),
             Request::Status(_) => Ok(Reply::Status(self.status())),

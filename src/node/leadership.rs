@@ -31,7 +31,7 @@ impl NodeContext {
                     self.allocator.store(None);
                     self.leadership_changes.send_modify(|n| *n += 1);
                     if let Some((lift, inheritance)) = self.take_chunks(lease).await {
-                        self.found_namespaces(lease).await;
+                        self.found(lease).await;
                         self.open(lease, lift, inheritance);
                     }
                 }
@@ -158,33 +158,33 @@ impl NodeContext {
         None
     }
 
-    /// Creates the namespaces that a fresh cluster comes with. They cannot be removed: if one is missing, the
-    /// cluster is fresh, or its first leader ended before it had created all of them.
-    async fn found_namespaces(&self, lease: &TermLease) {
-        for config in NamespaceConfig::fresh_cluster() {
-            if self
-                .group
-                .view()
-                .namespaces()
-                .by_name(&config.name)
-                .is_some()
-            {
-                continue;
+    /// Founds a fresh cluster: creates the namespaces that it comes with, unless none are wanted. One entry does it, so
+    /// that a later leader, whatever it is set to, does not do it again.
+    async fn found(&self, lease: &TermLease) {
+        match self.group.view().is_founded().await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot read whether the cluster was founded");
+                return lease.void();
             }
-            let name = config.name.clone();
-            let create = Command::create_namespace(config);
-            let Some(created) = self.propose_in(lease, create).await else {
-                return;
-            };
-            match created {
-                Ok(Outcome::Namespace(Ok(_))) => tracing::info!(name, "namespace created"),
-                Ok(outcome) => tracing::info!(name, ?outcome, "namespace not created"),
-                Err(error) => {
-                    // This term must end: it would answer that the namespace does not exist. The next
-                    // term's leader creates it.
-                    tracing::info!(name, %error, "namespace not created");
-                    return lease.void();
-                }
+        }
+        let namespaces = match self.config.no_default_namespaces {
+            true => Vec::new(),
+            false => NamespaceConfig::fresh_cluster().to_vec(),
+        };
+        let names: Vec<_> = namespaces.iter().map(|one| one.name.clone()).collect();
+        let Some(founded) = (self.propose_in(lease, Command::FoundNamespaces(namespaces))).await
+        else {
+            return;
+        };
+        match founded {
+            Ok(_) => tracing::info!(?names, "the cluster is founded"),
+            Err(error) => {
+                // This term must end: it would answer that the namespaces do not exist. The next term's leader founds
+                // the cluster.
+                tracing::info!(%error, "the cluster is not founded yet");
+                lease.void();
             }
         }
     }

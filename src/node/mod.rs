@@ -34,6 +34,7 @@ mod namespaces;
 mod readiness;
 mod recent_activity;
 mod recent_records;
+mod refused_keys;
 mod rejoin;
 mod request;
 mod request_memory;
@@ -58,8 +59,8 @@ pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
 pub use request::{
-    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, invalid_key,
-    request_id,
+    Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
+    invalid_key, request_id,
 };
 pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
 pub use resp_nodes::RespNode;

@@ -16,14 +16,16 @@ use crate::{
         v1,
     },
     sequence::{
-        Command, InvalidNamespace, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, Outcome,
+        Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
+        NamespaceRefused, Outcome, check_description, check_limits, check_name, check_section_size,
         check_steps,
     },
 };
 
 impl NodeContext {
-    /// The kind of a namespace's keys. It never changes. Of a namespace that this node does not know the leader is
-    /// asked, which may know more.
+    /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
+    /// more. It changes only if the namespace is deleted and created again, or before its first number; for a moment this
+    /// node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace, and those of [`NodeContext::administer`].
@@ -53,6 +55,9 @@ impl NodeContext {
         create: v1::CreateNamespaceRequest,
     ) -> Result<Reply, Status> {
         check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
+        check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
+        check_section_size(create.section_size).map_err(invalid)?;
+        check_description(Some(&create.description)).map_err(invalid)?;
         let config = namespace_config(create)?;
         self.change_namespace(term, Command::create_namespace(config))
             .await
@@ -64,14 +69,58 @@ impl NodeContext {
         update: v1::UpdateNamespaceRequest,
     ) -> Result<Reply, Status> {
         check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
-        let command = Command::UpdateNamespace {
-            name: update.name,
+        check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
+        check_section_size(update.section_size).map_err(invalid)?;
+        check_description(update.description.as_deref()).map_err(invalid)?;
+        let change = NamespaceChange {
+            key_kind: match update.key_kind() {
+                v1::KeyKind::Unspecified => None,
+                v1::KeyKind::Id => Some(KeyKind::Id),
+                v1::KeyKind::Name => Some(KeyKind::Name),
+            },
             step: update.step,
             step_min: update.step_min,
             step_max: update.step_max,
             max: update.max,
+            description: update.description,
+            count_max: update.count_max,
+            keys_max: update.keys_max,
+            increment: update.increment,
+            start: update.start,
+            section_size: update.section_size,
         };
-        self.change_namespace(term, command).await
+        let name = update.name;
+        self.change_namespace(term, Command::UpdateNamespace { name, change })
+            .await
+    }
+
+    pub(super) async fn delete_namespace(
+        &self,
+        term: u64,
+        delete: v1::DeleteNamespaceRequest,
+    ) -> Result<Reply, Status> {
+        let v1::DeleteNamespaceRequest {
+            name,
+            confirm,
+            forget,
+        } = delete;
+        check_name(&name).map_err(invalid)?;
+        if confirm != name {
+            return Err(Status::invalid_argument(format!(
+                "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
+            )));
+        }
+        let delete = Command::DeleteNamespace { name, forget };
+        let deleted = self.group.propose(term, delete).await;
+        match deleted.map_err(proposal_failed)? {
+            Outcome::NamespaceDeleted(Ok(floor)) => {
+                Ok(Reply::DeletedNamespace(v1::DeleteNamespaceResponse {
+                    floor,
+                }))
+            }
+            Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused)),
+            other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
+        }
     }
 
     pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Status> {
@@ -113,7 +162,12 @@ impl NodeContext {
 fn refusal(refused: &NamespaceRefused) -> Status {
     match refused {
         NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
-        NamespaceRefused::NotFound(_) => Status::not_found(refused.to_string()),
+        NamespaceRefused::NotFound(_) | NamespaceRefused::DeletedBefore { .. } => {
+            Status::not_found(refused.to_string())
+        }
+        NamespaceRefused::Fixed { .. }
+        | NamespaceRefused::BelowFloor { .. }
+        | NamespaceRefused::IdsUsedUp => Status::failed_precondition(refused.to_string()),
         NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
         NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
     }
@@ -134,6 +188,9 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
         max: create.max.unwrap_or(defaults.max),
         section_size: create.section_size.unwrap_or(defaults.section_size),
         gapless: create.gapless,
+        description: create.description,
+        count_max: create.count_max,
+        keys_max: create.keys_max,
         name: create.name,
     };
     config.check().map_err(invalid)?;
@@ -158,6 +215,9 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         start: config.start,
         max: config.max,
         section_size: config.section_size,
+        description: config.description.clone(),
+        count_max: config.count_max,
+        keys_max: config.keys_max,
         step_min,
         step_max,
         gapless: config.gapless,

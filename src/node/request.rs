@@ -74,8 +74,19 @@ pub struct ManyRanges {
     pub firsts: Vec<u64>,
     /// The distance between two numbers of a key.
     pub increment: u64,
-    /// The keys that got none.
+    /// The keys that got none, because too few are left.
     pub exhausted: Option<Exhausted>,
+    /// The keys that got none for other reasons.
+    pub refused: Vec<RefusedKeys>,
+}
+
+/// Keys that got no numbers for one reason.
+#[derive(Debug, Clone)]
+pub struct RefusedKeys {
+    /// Their places in the request, from 0.
+    pub places: Vec<u32>,
+    /// What was wrong, and what to do.
+    pub why: Status,
 }
 
 /// The keys that got no numbers, because fewer than they asked for are left below the namespace's `max`.
@@ -87,6 +98,18 @@ pub struct Exhausted {
     pub left: Vec<u64>,
     /// OUT_OF_RANGE, and what to do. One text serves all keys: a request has up to 65 536.
     pub why: Status,
+}
+
+impl ManyRanges {
+    /// Why the key at `place` got no numbers, if it was refused.
+    pub fn refused_at(&self, place: usize) -> Option<&Status> {
+        let place = u32::try_from(place).ok()?;
+        // Places grow.
+        let refused = |places: &[u32]| places.binary_search(&place).is_ok();
+        let exhausted = self.exhausted.iter().find(|one| refused(&one.places));
+        let why = exhausted.map(|exhausted| &exhausted.why);
+        why.or_else(|| Some(&self.refused.iter().find(|one| refused(&one.places))?.why))
+    }
 }
 
 impl Keys {

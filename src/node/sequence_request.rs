@@ -6,7 +6,8 @@ use tonic::Status;
 use super::{
     Config,
     leader_search::Attempt,
-    request::{Answered, Current, Exhausted, ManyRanges, Next, NextMany},
+    refused_keys::{check_count_of, end_of, many_ranges, over_quota, within_count_max},
+    request::{Answered, Current, ManyRanges, Next, NextMany},
     route::KnownRoute,
 };
 use crate::{
@@ -94,7 +95,9 @@ impl SequenceRequest for Next {
         deadline: Instant,
     ) -> Attempt<Range> {
         let key = self.key.as_key();
-        if let Err(status) = check_kind(namespace, key) {
+        if let Err(status) =
+            check_kind(namespace, key).and_then(|()| check_count_of(namespace, self.count))
+        {
             return Attempt::Refused(status);
         }
         let taken = match &self.request_id {
@@ -220,18 +223,18 @@ impl SequenceRequest for NextMany {
             return Attempt::Refused(status);
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let ask = |place| (self.keys.at(place), count(place));
-        let keys = self.keys.len();
+        let (given, refused) = within_count_max(&self.counts, namespace);
+        let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
+        let keys = given.as_ref().map_or(self.keys.len(), Vec::len);
+        let ask = |place| (self.keys.at(at(place)), count(at(place)));
         let taken = match namespace.config.gapless {
             false => term.next_many(namespace, keys, ask, deadline).await,
             true => Box::pin(term.next_many_gapless(namespace, keys, ask, deadline)).await,
         };
         match taken {
-            Ok(taken) => Attempt::Answered(ManyRanges {
-                firsts: taken.firsts,
-                increment: namespace.config.increment,
-                exhausted: exhausted(namespace, &taken.exhausted),
-            }),
+            Ok(taken) => {
+                Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
+            }
             Err(error) => failed(error, namespace, term, self.numbers()),
         }
     }
@@ -316,6 +319,7 @@ fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -
             "{ids_max} request ids are remembered, as many as may be (request_ids_max); ask again later, or without \
              an id"
         )),
+        NextError::OverQuota { .. } => over_quota(namespace),
         NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,
@@ -331,27 +335,4 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Status 
         "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to ask \
          again"
     ))
-}
-
-/// The places of a request whose numbers are used up, and how many numbers each has left.
-fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
-    if exhausted.is_empty() {
-        return None;
-    }
-    Some(Exhausted {
-        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
-        left: exhausted.iter().map(|(_, left)| *left).collect(),
-        why: Status::out_of_range(format!(
-            "fewer numbers than were asked for are left below {}",
-            end_of(namespace)
-        )),
-    })
-}
-
-fn end_of(namespace: &Namespace) -> String {
-    let config = &namespace.config;
-    format!(
-        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
-        config.max, config.name, config.name
-    )
 }

@@ -52,6 +52,9 @@ macro_rules! for_each_setting {
             /// Wait to be added to a running cluster (ratchet node add) instead of founding one
             "RATCHET_JOIN" [num_args = 0..=1, default_missing_value = "true"] =>
                 join: bool as bool = false;
+            /// Found the cluster without the namespaces book and uid; give it to all founding nodes
+            "RATCHET_NO_DEFAULT_NAMESPACES" [num_args = 0..=1, default_missing_value = "true"] =>
+                no_default_namespaces: bool as bool = false;
             /// The fence that answers pass when this node leads [default: lease]
             "RATCHET_FENCE" [] => fence: FenceKind as FenceKind = FenceKind::Lease;
             /// How often a leader sends a heartbeat, in milliseconds [default: 50]

@@ -5,7 +5,8 @@ use tonic::Status;
 
 use super::{
     request::{
-        Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, invalid_key, request_id,
+        Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, RefusedKeys, invalid_key,
+        request_id,
     },
     route::{KnownRoute, Route},
 };
@@ -180,11 +181,16 @@ impl From<v1::NextManyResponse> for Answered<ManyRanges> {
             left: exhausted.left,
             why: exhausted.failure.unwrap_or_default().into(),
         });
+        let refused = message.refused.into_iter().map(|refused| RefusedKeys {
+            places: refused.places,
+            why: refused.failure.unwrap_or_default().into(),
+        });
         Answered {
             answer: ManyRanges {
                 firsts: message.firsts,
                 increment: message.increment,
                 exhausted,
+                refused: refused.collect(),
             },
             route: message.route.map(Route::from),
         }
@@ -198,11 +204,16 @@ impl From<Answered<ManyRanges>> for v1::NextManyResponse {
             left: exhausted.left,
             failure: Some((&exhausted.why).into()),
         });
+        let refused = answer.refused.into_iter().map(|refused| v1::RefusedKeys {
+            places: refused.places,
+            failure: Some((&refused.why).into()),
+        });
         v1::NextManyResponse {
             id: 0,
             firsts: answer.firsts,
             increment: answer.increment,
             exhausted,
+            refused: refused.collect(),
             failure: None,
             route: route.map(v1::Route::from),
         }
@@ -313,6 +324,10 @@ mod tests {
                 left: vec![3],
                 failure: Some((&Status::out_of_range("used up")).into()),
             }),
+            refused: vec![v1::RefusedKeys {
+                places: vec![0],
+                failure: Some((&Status::resource_exhausted("too many keys")).into()),
+            }],
             route: some_route(),
             ..v1::NextManyResponse::default()
         };

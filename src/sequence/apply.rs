@@ -7,10 +7,10 @@
 //! one; only the term that the ledger names writes sections.
 
 use super::{
-    command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim},
-    ids::{NamespaceId, SectionId},
+    command::{Bump, Bumped, Command, Outcome, Trim},
+    ids::SectionId,
     ledger::{Ledger, LedgerRefused},
-    namespace::{Namespace, NamespaceConfig},
+    namespace_life::{self, NamespaceTable},
     progression::Progression,
     request_id::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
@@ -18,10 +18,9 @@ use super::{
 };
 
 /// The replicated table as one log entry sees it. Reads see the entry's own writes.
-pub trait Table: RequestTable<ReadError = <Self as Table>::Error> {
-    /// The error of a read.
-    type Error;
-
+pub trait Table:
+    NamespaceTable + RequestTable<ReadError = <Self as NamespaceTable>::Error>
+{
     /// The ledger, or the default if nothing was written to it.
     ///
     /// # Errors
@@ -37,16 +36,6 @@ pub trait Table: RequestTable<ReadError = <Self as Table>::Error> {
     fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
-    /// A namespace by its id.
-    fn namespace(&self, id: NamespaceId) -> Option<&Namespace>;
-    /// A namespace by its name.
-    fn namespace_named(&self, name: &str) -> Option<&Namespace>;
-    /// How many namespaces there are.
-    fn namespace_count(&self) -> usize;
-    /// The id of the next namespace. It is above the ids of all namespaces that ever existed.
-    fn next_namespace_id(&self) -> NamespaceId;
-    /// Writes a namespace.
-    fn put_namespace(&mut self, namespace: Namespace);
 }
 
 /// Applies one committed command of `term` to the table.
@@ -83,19 +72,16 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::CreateNamespace {
             config,
             namespaces_max,
-        } => Ok(Outcome::Namespace(create(table, config, *namespaces_max))),
-        Command::UpdateNamespace {
-            name,
-            step,
-            step_min,
-            step_max,
-            max,
-        } => Ok(Outcome::Namespace(update(table, name, |config| {
-            config.step = step.unwrap_or(config.step);
-            config.step_min = none_for_0(*step_min, config.step_min);
-            config.step_max = none_for_0(*step_max, config.step_max);
-            config.max = max.unwrap_or(config.max);
-        }))),
+        } => namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace),
+        Command::UpdateNamespace { name, change } => {
+            namespace_life::update(table, name, change).map(Outcome::Namespace)
+        }
+        Command::FoundNamespaces(namespaces) => {
+            namespace_life::found(table, namespaces).map(|()| Outcome::None)
+        }
+        Command::DeleteNamespace { name, forget } => {
+            namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
+        }
         Command::Take { remembering, takes } => write_sections(table, term, |table, lift| {
             request_id::advance(table, remembering)?;
             let taken = takes.iter();
@@ -145,8 +131,12 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
-    let progression = namespace.config.progression();
+    let config = &namespace.config;
+    let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
     let before = table.section(&bump.section, lift)?;
+    if let Some(keys_max) = over_quota(table, &bump.section, &before, quota)? {
+        return Ok(Bumped::OverQuota { keys_max });
+    }
     match before.bump(progression, lift, bump.raise) {
         Ok((record, chunk)) => {
             debug_assert!(
@@ -154,13 +144,27 @@ fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped,
                 "a chunk begins at the ceiling or above"
             );
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
-            table.put_section(&bump.section, record);
+            write_section(table, &bump.section, &before, record)?;
             Ok(Bumped::Chunk(chunk))
         }
         Err(Exhausted) => Ok(Bumped::Exhausted {
             max: progression.max,
         }),
     }
+}
+
+/// The namespace's `keys_max` if the section has no record yet, and must not get one.
+fn over_quota<T: Table>(
+    table: &mut T,
+    section: &SectionId,
+    before: &SectionRecord,
+    (keys_max, section_size): (Option<u64>, u64),
+) -> Result<Option<u64>, T::Error> {
+    let Some(keys_max) = keys_max.filter(|_| !before.exists()) else {
+        return Ok(None);
+    };
+    let is_full = (table.totals(section.namespace)?).is_full(keys_max, section_size);
+    Ok(is_full.then_some(keys_max))
 }
 
 fn apply_take<T: Table>(
@@ -175,7 +179,8 @@ fn apply_take<T: Table>(
     let Some(namespace) = namespace.filter(|namespace| namespace.config.gapless) else {
         return Ok(Taken::NoNamespace);
     };
-    let progression = namespace.config.progression();
+    let config = &namespace.config;
+    let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
     if let Some(request) = &take.request {
         // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
         if let Some(first) = table.remembered(id, request)? {
@@ -190,12 +195,15 @@ fn apply_take<T: Table>(
         }
     }
     let before = table.section(section, lift)?;
+    if let Some(keys_max) = over_quota(table, section, &before, quota)? {
+        return Ok(Taken::OverQuota { keys_max });
+    }
     let (record, range) = match before.take(progression, lift, *count) {
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
-    table.put_section(section, record);
+    write_section(table, section, &before, record)?;
     if let Some(request) = &take.request {
         let remembered = Remembered {
             key: section.key.clone(),
@@ -238,7 +246,7 @@ fn lower<T: Table>(
             record.max_seq >= before.floor_at(lift, increment),
             "{before:?} to {record:?}"
         );
-        table.put_section(&trim.section, record);
+        write_section(table, &trim.section, &before, record)?;
     }
     Ok(after.is_some())
 }
@@ -248,12 +256,25 @@ fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Resu
     let Some(progression) = progression(table, section) else {
         return Ok(false);
     };
-    let after = table.section(section, lift)?.settle(progression, lift);
+    let before = table.section(section, lift)?;
+    let after = before.settle(progression, lift);
     if let Some(record) = after {
         let record = within_bounds(table, section, record);
-        table.put_section(section, record);
+        write_section(table, section, &before, record)?;
     }
     Ok(after.is_some())
+}
+
+/// Writes a section's record in the place of `before`, and keeps the namespace's totals.
+fn write_section<T: Table>(
+    table: &mut T,
+    id: &SectionId,
+    before: &SectionRecord,
+    after: SectionRecord,
+) -> Result<(), T::Error> {
+    table.totals(id.namespace)?.note(before, &after);
+    table.put_section(id, after);
+    Ok(())
 }
 
 /// The record with its step within the bounds that the namespace has by now. What earlier lifts gave is part of its
@@ -272,44 +293,6 @@ fn within_bounds<T: Table>(table: &T, section: &SectionId, record: SectionRecord
 fn progression<T: Table>(table: &T, section: &SectionId) -> Option<Progression> {
     let namespace = table.namespace(section.namespace)?;
     Some(namespace.config.progression())
-}
-
-fn create<T: Table>(
-    table: &mut T,
-    config: &NamespaceConfig,
-    namespaces_max: u64,
-) -> Result<Namespace, NamespaceRefused> {
-    config.check()?;
-    if table.namespace_named(&config.name).is_some() {
-        return Err(NamespaceRefused::Exists(config.name.clone()));
-    }
-    let count = table.namespace_count() as u64;
-    if count >= namespaces_max {
-        return Err(NamespaceRefused::TooMany(count));
-    }
-    let namespace = Namespace::new(table.next_namespace_id(), config.clone());
-    table.put_namespace(namespace.clone());
-    Ok(namespace)
-}
-
-fn update<T: Table>(
-    table: &mut T,
-    name: &str,
-    change: impl FnOnce(&mut NamespaceConfig),
-) -> Result<Namespace, NamespaceRefused> {
-    let mut namespace = table
-        .namespace_named(name)
-        .cloned()
-        .ok_or_else(|| NamespaceRefused::NotFound(name.to_owned()))?;
-    change(&mut namespace.config);
-    namespace.config.check()?;
-    namespace.max_ever = namespace.max_ever.max(namespace.config.max);
-    table.put_namespace(namespace.clone());
-    Ok(namespace)
-}
-
-fn none_for_0(new: Option<u64>, old: Option<u64>) -> Option<u64> {
-    new.map_or(old, |new| (new > 0).then_some(new))
 }
 
 #[cfg(test)]

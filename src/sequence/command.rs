@@ -10,6 +10,7 @@ use super::{
     ids::{NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
+    namespace_change::NamespaceChange,
     request_id::Remembering,
     section::{Chunk, Raise},
     take::{Take, Taken},
@@ -31,18 +32,12 @@ pub enum Command {
         /// How many namespaces there may be, this one included.
         namespaces_max: u64,
     },
-    /// Change a namespace. `None` leaves a field as it is.
+    /// Change a namespace.
     UpdateNamespace {
         /// The namespace's name.
         name: String,
-        /// The new step.
-        step: Option<u64>,
-        /// The new smallest step; 0 for none.
-        step_min: Option<u64>,
-        /// The new greatest step; 0 for none.
-        step_max: Option<u64>,
-        /// The new maximum.
-        max: Option<u64>,
+        /// What changes.
+        change: NamespaceChange,
     },
     /// Give the entry's term a chunk of every live section. The first entry of a term whose leader inherited nothing.
     Lift,
@@ -68,6 +63,15 @@ pub enum Command {
         /// Which numbers, in the order in which they are taken.
         takes: Vec<Take>,
     },
+    /// Create the namespaces of a fresh cluster, unless it was founded before.
+    FoundNamespaces(Vec<NamespaceConfig>),
+    /// Delete a namespace, and leave a tombstone unless it is to be forgotten.
+    DeleteNamespace {
+        /// The namespace's name.
+        name: String,
+        /// Whether a namespace that is created under the name again may hand out the same numbers.
+        forget: bool,
+    },
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -92,6 +96,10 @@ impl fmt::Display for Command {
                 write!(f, "create namespace {:?}", config.name)
             }
             Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
+            Command::FoundNamespaces(namespaces) => {
+                write!(f, "found {} namespaces", namespaces.len())
+            }
+            Command::DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
             Command::Lift => write!(f, "lift"),
             Command::Settle(sections) => write!(f, "settle {} sections", sections.len()),
             Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
@@ -146,6 +154,8 @@ pub enum Outcome {
     Released(u64),
     /// An answer for each take, in order.
     Took(Vec<Taken>),
+    /// The namespace is deleted. The floor of its tombstone, if it left one.
+    NamespaceDeleted(Result<Option<u64>, NamespaceRefused>),
 }
 
 /// The answer to one bump.
@@ -158,8 +168,13 @@ pub enum Bumped {
         /// The namespace's `max` when the bump was applied.
         max: u64,
     },
-    /// There is no namespace with that id.
+    /// There is no namespace with that id: it was deleted, or replaced.
     NoNamespace,
+    /// The section is new, and the namespace has as many keys as it may have.
+    OverQuota {
+        /// The namespace's `keys_max` when the bump was applied.
+        keys_max: u64,
+    },
 }
 
 /// Why a namespace was not created or changed.
@@ -176,10 +191,49 @@ pub enum NamespaceRefused {
     Invalid(String),
     /// There are as many namespaces as there may be.
     #[error(
-        "there are {0} namespaces already, as many as there may be, and none can be removed; give \
+        "there are {0} namespaces already, as many as there may be; delete one that is not needed, or give \
          keys a prefix inside a namespace instead of one each"
     )]
     TooMany(u64),
+    /// Keys have numbers, and the change could disorder them.
+    #[error(
+        "namespace {name:?} has handed out numbers, so these cannot change any more: {reasons}; create another \
+         namespace instead"
+    )]
+    Fixed {
+        /// The namespace's name.
+        name: String,
+        /// The fields, each with its reason.
+        reasons: String,
+    },
+    /// A namespace of that name may have handed out all numbers up to `max`.
+    #[error(
+        "a namespace {name:?} was deleted and may have handed out numbers up to {floor}; one that is created under \
+         that name begins above it, but its max is {max}: give a greater max, or forget those numbers with: ratchet \
+         namespace delete {name} --confirm {name} --forget"
+    )]
+    BelowFloor {
+        /// The namespace's name.
+        name: String,
+        /// The tombstone's floor.
+        floor: u64,
+        /// The `max` that was asked for.
+        max: u64,
+    },
+    /// The namespace was deleted before, and its tombstone stays.
+    #[error(
+        "namespace {name:?} does not exist; one of that name was deleted and may have handed out numbers up to \
+         {floor}: to forget them, add --forget"
+    )]
+    DeletedBefore {
+        /// The namespace's name.
+        name: String,
+        /// The tombstone's floor.
+        floor: u64,
+    },
+    /// 2^32 namespaces were created.
+    #[error("the ids of namespaces are used up: 2^32 were created; give keys a prefix instead")]
+    IdsUsedUp,
 }
 
 impl From<InvalidNamespace> for NamespaceRefused {

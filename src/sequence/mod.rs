@@ -5,18 +5,25 @@
 //! raised it, which never goes below what was handed out.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id` and `section` come
-//! next, then `namespace` and `take`, and last `command`, `apply` and `written_key`.
+//! next, then `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then `command`, and
+//! last `namespace_life`, `apply` and `written_key`.
 
 mod apply;
 mod command;
 mod ids;
 mod key;
 mod ledger;
+#[cfg(test)]
+mod memory_table;
 mod namespace;
+mod namespace_change;
+mod namespace_life;
+mod namespace_limits;
 mod progression;
 mod request_id;
 mod section;
 mod take;
+mod tombstone;
 mod written_key;
 
 pub use apply::{Table, apply};
@@ -25,8 +32,12 @@ pub use ids::{NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{
-    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, STEP_MAX, check_name,
-    check_steps,
+    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, check_name,
+};
+pub use namespace_change::NamespaceChange;
+pub use namespace_life::NamespaceTable;
+pub use namespace_limits::{
+    STEP_MAX, check_description, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
 pub use request_id::{
@@ -35,4 +46,5 @@ pub use request_id::{
 };
 pub use section::{Chunk, Exhausted, Raise, SectionRecord};
 pub use take::{Take, Taken};
+pub use tombstone::{NamespaceTotals, Tombstone};
 pub use written_key::{InvalidWrittenKey, WrittenKey};

@@ -11,10 +11,6 @@ use super::{
 /// The greatest length of a namespace's name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
-/// The greatest step that is accepted. An unclean leader change may skip one step, so the number space
-/// lasts for eight million of them.
-pub const STEP_MAX: u64 = 1 << 40;
-
 /// What an operator chooses when creating a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceConfig {
@@ -40,6 +36,12 @@ pub struct NamespaceConfig {
     pub section_size: u64,
     /// True if every number is committed before it is answered, so that none is skipped. It never changes.
     pub gapless: bool,
+    /// What the namespace is for, in the operator's words. May be empty.
+    pub description: String,
+    /// The most numbers of a key in one request. `None`: the node's own limit alone counts.
+    pub count_max: Option<u64>,
+    /// How many keys may get numbers, in whole sections. `None`: any number of them.
+    pub keys_max: Option<u64>,
 }
 
 /// A namespace as the cluster knows it.
@@ -51,6 +53,9 @@ pub struct Namespace {
     pub config: NamespaceConfig,
     /// The greatest `max` that it ever had. No number above it was handed out, whatever a ceiling says.
     pub max_ever: u64,
+    /// Numbers up to here may have been handed out by a deleted namespace of this name. 0 if there was none, or it was
+    /// forgotten.
+    pub floor: u64,
 }
 
 /// Why a namespace's configuration is refused.
@@ -109,6 +114,12 @@ pub enum InvalidNamespace {
         /// The value that was given.
         value: u64,
     },
+    /// The description is too long.
+    #[error("the description has {0} characters; it may have at most 256")]
+    LongDescription(usize),
+    /// The description holds a control character.
+    #[error("the description holds the control character {0:?}; write it on one line")]
+    ControlCharacter(char),
 }
 
 /// Checks a namespace's name.
@@ -132,29 +143,6 @@ pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
     }
 }
 
-/// Refuses steps above [`STEP_MAX`] before they are proposed. The state machine accepts them: replicas
-/// may be of different releases, so they must not apply a bound that may change.
-///
-/// # Errors
-/// [`InvalidNamespace::OutOfRange`] if a step is above [`STEP_MAX`].
-pub fn check_steps(
-    step: Option<u64>,
-    step_min: Option<u64>,
-    step_max: Option<u64>,
-) -> Result<(), InvalidNamespace> {
-    let steps = [
-        ("step", step),
-        ("step_min", step_min),
-        ("step_max", step_max),
-    ];
-    steps
-        .into_iter()
-        .try_for_each(|(field, value)| match value {
-            Some(value) if value > STEP_MAX => in_range(field, value, 1, STEP_MAX),
-            _ => Ok(()),
-        })
-}
-
 impl NamespaceConfig {
     /// The defaults: ids as keys, step 10 000, increment 1, start 1, the whole number space, and a
     /// section for each key.
@@ -170,10 +158,13 @@ impl NamespaceConfig {
             max: NUMBER_MAX,
             section_size: 1,
             gapless: false,
+            description: String::new(),
+            count_max: None,
+            keys_max: None,
         }
     }
 
-    /// The namespaces of a fresh cluster.
+    /// The namespaces of a fresh cluster, unless its founders want none.
     pub fn fresh_cluster() -> [NamespaceConfig; 2] {
         [
             NamespaceConfig::new("book"),
@@ -255,6 +246,7 @@ impl Namespace {
             id,
             config,
             max_ever,
+            floor: 0,
         }
     }
 
@@ -279,7 +271,13 @@ impl Namespace {
     }
 }
 
-fn in_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), InvalidNamespace> {
+/// Refuses a value outside of `min` to `max`.
+pub(super) fn in_range(
+    field: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), InvalidNamespace> {
     if (min..=max).contains(&value) {
         Ok(())
     } else {
@@ -345,27 +343,24 @@ mod tests {
         assert!(gapless.contains("step_max is 10000, but a gapless namespace"));
     }
 
+    /// Steps count numbers, not distances: a step of 1 makes one number available, whatever the increment.
     #[test]
-    fn a_step_above_the_bound_is_refused_before_it_is_proposed_but_applied_if_it_was() {
-        let refused = |steps: [Option<u64>; 3]| check_steps(steps[0], steps[1], steps[2]);
-        let above = Some(STEP_MAX + 1);
-        for (steps, field) in [
-            ([above, None, None], "step is 1099511627777"),
-            ([None, above, None], "step_min is 1099511627777"),
-            ([None, None, above], "step_max is 1099511627777"),
-        ] {
-            let text = refused(steps).unwrap_err().to_string();
-            assert!(
-                text.contains(field) && text.contains("1099511627776"),
-                "{text}"
-            );
-        }
-        assert_eq!(refused([Some(STEP_MAX), Some(0), None]), Ok(()));
-        let of_another_release = NamespaceConfig {
-            step: STEP_MAX + 1,
-            ..NamespaceConfig::new("book")
+    fn a_step_that_is_smaller_than_the_increment_works() {
+        let chapters = NamespaceConfig {
+            step: 1,
+            increment: 100,
+            start: 100,
+            ..NamespaceConfig::new("chapter")
         };
-        assert_eq!(of_another_release.check(), Ok(()));
+        assert_eq!(chapters.check(), Ok(()));
+        let record = crate::sequence::SectionRecord::default();
+        let raise = crate::sequence::Raise {
+            numbers: 1,
+            unused_max: 1,
+            step: 1,
+        };
+        let (_, chunk) = record.bump(chapters.progression(), 1, raise).unwrap();
+        assert_eq!((chunk.old, chunk.new), (0, 100));
     }
 
     #[test]

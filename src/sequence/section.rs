@@ -70,6 +70,11 @@ pub struct Raise {
 pub struct Exhausted;
 
 impl SectionRecord {
+    /// True unless it stands for a section without a record.
+    pub fn exists(&self) -> bool {
+        self.step > 0 || self.max_seq > 0
+    }
+
     /// The section's ceiling after `lift` lifts: no number above it was handed out.
     pub fn ceiling_at(&self, lift: u64, increment: u64) -> u64 {
         self.raised_by_lifts(self.lifts_since(lift), increment)

@@ -44,6 +44,11 @@ pub enum Taken {
         /// How many are.
         ids_max: u64,
     },
+    /// The key is new, and the namespace has as many keys as it may have.
+    OverQuota {
+        /// The namespace's `keys_max` when the take was applied.
+        keys_max: u64,
+    },
 }
 
 impl SectionRecord {

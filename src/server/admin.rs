@@ -68,6 +68,8 @@ methods! {
     get_namespace: GetNamespaceRequest => GetNamespace, Namespace(Namespace);
     list_namespaces: ListNamespacesRequest => ListNamespaces, Namespaces(ListNamespacesResponse);
     update_namespace: UpdateNamespaceRequest => UpdateNamespace, Namespace(Namespace);
+    delete_namespace: DeleteNamespaceRequest
+        => DeleteNamespace, DeletedNamespace(DeleteNamespaceResponse);
     status: StatusRequest => Status, Status(StatusResponse);
     add_node: AddNodeRequest => AddNode, Membership(MembershipResponse);
     promote_node: NodeRequest => PromoteNode, Membership(MembershipResponse);

@@ -62,8 +62,8 @@ fn count_call(metrics: &Metrics, headers: &HeaderMap) {
     }
 }
 
-/// Counts the errors inside one response of a stream: that of the whole request, and one for each exhausted
-/// key.
+/// Counts the errors inside one response of a stream: that of the whole request, and one for each key that is exhausted
+/// or refused.
 pub fn count_response_errors(metrics: &Metrics, answer: &NextManyResponse) {
     if let Some(failure) = &answer.failure {
         count(metrics, Code::from_i32(failure.code), 1);
@@ -71,6 +71,10 @@ pub fn count_response_errors(metrics: &Metrics, answer: &NextManyResponse) {
     if let Some(exhausted) = &answer.exhausted {
         let keys = exhausted.places.len() as u64;
         count(metrics, Code::OutOfRange, keys);
+    }
+    for refused in &answer.refused {
+        let code = refused.failure.as_ref().map_or(0, |failure| failure.code);
+        count(metrics, Code::from_i32(code), refused.places.len() as u64);
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod administer;
 mod body;
+mod delete_namespace;
 mod drop_in;
 mod foreign_page;
 mod html;
@@ -84,6 +85,7 @@ fn api() -> Router<Arc<NodeContext>> {
             "/v1/namespaces/{namespace}",
             read(namespaces::get)
                 .patch(namespaces::update)
+                .delete(delete_namespace::delete)
                 .post(numbers::next_many),
         )
         .route(

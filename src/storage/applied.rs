@@ -15,6 +15,7 @@ use super::{
     error::StoreError,
     layout::{Family, generation_prefix, generations_end, meta_key},
     raft_types::SnapshotMeta,
+    reclaim::Reclaimer,
     snapshot::{ArrivedSnapshot, OutgoingSnapshot},
     store::Store,
     table::{AppliedMeta, AppliedView, Generation, TableChange},
@@ -31,6 +32,7 @@ pub struct AppliedTable {
     meta: AppliedMeta,
     view: AppliedView,
     blocking: BlockingExecutor,
+    reclaimer: Reclaimer,
 }
 
 impl AppliedTable {
@@ -48,7 +50,11 @@ impl AppliedTable {
         batch.delete_range_cf(applied, generation_prefix(set, 0), from);
         batch.delete_range_cf(applied, to, generations_end(set));
         db.write(batch, false)?;
+        let reclaimer = Reclaimer::new(db.clone(), set, store.blocking());
+        // What was under way when the node stopped.
+        reclaimer.wake();
         Ok(AppliedTable {
+            reclaimer,
             view: AppliedView::open(&generation, store.blocking(), store.recent_records_bytes())?,
             blocking: store.blocking(),
             db,
@@ -97,7 +103,13 @@ impl AppliedTable {
             self.meta.last_applied
         );
         change.put(&meta_key(self.set), &meta)?;
+        let removes_sections = change.removes_sections();
+        // Before sections are removed: a reader that finds none can tell that their namespace is gone.
+        self.view.show_namespaces(change.namespaces().clone());
         let sections = change.write()?;
+        if removes_sections {
+            self.reclaimer.wake();
+        }
         let term_of = |meta: &AppliedMeta| {
             let last = meta.last_applied;
             last.map_or(0, |last| last.committed_leader_id().term)
@@ -109,7 +121,6 @@ impl AppliedTable {
             }
         }
         self.meta = meta;
-        self.view.show_namespaces(change.namespaces().clone());
         Ok(())
     }
 

@@ -10,11 +10,15 @@
 //! | `hard_state` | `t` | how long a promise of the node lasts, in milliseconds |
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
 //! | `applied` | 1, generation, `l` | ledger |
+//! | `applied` | 1, generation, `c` | id of the next namespace; there is none before the cluster is founded |
+//! | `applied` | 1, generation, `d`, name | tombstone of a deleted namespace |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
 //! | `applied` | 1, generation, `q`, `i`, namespace, request id | what the id was used for |
 //! | `applied` | 1, generation, `q`, `p`, place | the id that came at this place |
+//! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
+//! | `applied` | 2, generation, namespace | nothing; the space of the deleted namespace is not free yet |
 //!
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
 //! records lie in the order of their numbers.
@@ -138,6 +142,64 @@ pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &RequestId) ->
 /// The key of the request id that came at `place` in the generation with this prefix.
 pub fn request_place_key(generation: &[u8], place: u64) -> Vec<u8> {
     [generation, b"qp", &place.to_be_bytes()].concat()
+/// The key of the id of the next namespace in the generation with this prefix.
+pub fn next_namespace_key(generation: &[u8]) -> Vec<u8> {
+    [generation, b"c"].concat()
+}
+
+/// The prefix of the keys of all tombstones in the generation with this prefix.
+pub fn tombstones_prefix(generation: &[u8]) -> Vec<u8> {
+    [generation, b"d"].concat()
+}
+
+/// The key of the tombstone under `name` in the generation with this prefix.
+pub fn tombstone_key(generation: &[u8], name: &str) -> Vec<u8> {
+    [generation, b"d", name.as_bytes()].concat()
+}
+
+/// The key of a namespace's totals in the generation with this prefix.
+pub fn totals_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
+    [generation, b"t", &id.0.to_be_bytes()].concat()
+}
+
+/// The range of the keys of a namespace's sections in the generation with this prefix; its end is exclusive.
+pub fn namespace_sections_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
+    let from = [generation, b"s", &id.0.to_be_bytes()].concat();
+    let to = match id.0.checked_add(1) {
+        Some(next) => [generation, b"s", &next.to_be_bytes()].concat(),
+        None => sections_range(generation).1,
+    };
+    (from, to)
+}
+
+/// The prefix of the keys that name deleted namespaces of `set` whose space is not free yet.
+pub fn reclaims_prefix(set: SetId) -> Vec<u8> {
+    [set.to_be_bytes().as_slice(), &[2]].concat()
+}
+
+/// The key that says that the space of a deleted namespace, in the generation with this prefix, is not free yet.
+pub fn reclaim_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
+    let mut key = generation.to_vec();
+    // Behind the generations.
+    if let Some(kind) = key.get_mut(size_of::<SetId>()) {
+        *kind = 2;
+    }
+    key.extend_from_slice(&id.0.to_be_bytes());
+    key
+}
+
+/// The range of the keys of the sections whose space a key that [`reclaim_key`] made stands for. `None` if it is no
+/// such key.
+pub fn reclaimed_range(key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (generation, id) = key.split_last_chunk()?;
+    let mut generation = generation.to_vec();
+    let kind = generation.get_mut(size_of::<SetId>())?;
+    if *kind != 2 {
+        return None;
+    }
+    *kind = 1;
+    let id = NamespaceId(u32::from_be_bytes(*id));
+    Some(namespace_sections_range(&generation, id))
 }
 
 /// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
@@ -182,6 +244,27 @@ pub fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reclaim_names_the_sections_of_its_namespace_and_no_others() {
+        let prefix = generation_prefix(1, 7);
+        let section = |namespace| {
+            let key = SectionKey::Id(5);
+            let namespace = NamespaceId(namespace);
+            section_key(&prefix, &SectionId { namespace, key })
+        };
+        for id in [1, 255, u32::MAX] {
+            let reclaim = reclaim_key(&prefix, NamespaceId(id));
+            assert!(reclaim.starts_with(&reclaims_prefix(1)));
+            assert!(reclaim >= generations_end(1));
+            let (from, to) = reclaimed_range(&reclaim).unwrap();
+            let range = from..to;
+            assert!(range.contains(&section(id)));
+            assert!(!range.contains(&section(id - 1)));
+            assert!(id == u32::MAX || !range.contains(&section(id + 1)));
+        }
+        assert_eq!(reclaimed_range(&section(7)), None);
+    }
 
     #[test]
     fn a_section_is_known_by_its_key() {

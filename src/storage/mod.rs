@@ -10,6 +10,7 @@
 //!
 //! - `recovery`: makes a cluster of one out of the data directory of one surviving node.
 //! - `applied`: the applied table as the state machine writes it.
+//! - `reclaim`: frees the space of deleted namespaces.
 //! - `snapshot`: a table on its way from node to node: format, sending, arriving.
 //! - `log`: Raft's log and hard state of one set, for reading (`log/reader`) and writing.
 //! - `store`: opens the data directory of a node and holds its database and its writer.
@@ -43,6 +44,7 @@ mod log;
 mod options;
 mod raft_runtime;
 mod raft_types;
+mod reclaim;
 mod recovery;
 mod recovery_record;
 mod release;

@@ -79,7 +79,13 @@ pub fn recover(
     let (cluster, node) = (marker.identity.cluster.clone(), marker.identity.node);
     let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
     let survivor = Survivor::read(&db, set, identity)?;
-    let plan = margin.plan(&survivor.namespaces, &survivor.greatest_steps, dir)?;
+    survivor.check_founded()?;
+    let plan = margin.plan(
+        &survivor.namespaces,
+        &survivor.greatest_steps,
+        &survivor.tombstones,
+        dir,
+    )?;
     let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
     if dry_run {
         return Ok(recovery);

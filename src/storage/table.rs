@@ -4,6 +4,7 @@ mod change;
 mod fill;
 mod generation;
 mod meta;
+mod namespace_records;
 mod namespaces;
 mod recent;
 mod request_changes;

@@ -11,6 +11,7 @@ pub mod openmetrics;
 pub mod power;
 pub mod processes;
 pub mod rust_client;
+pub mod scale;
 mod wait;
 
 use std::{
@@ -182,6 +183,7 @@ impl Client {
         match answer.failure {
             Some(failure) => Err(failure.into()),
             None if answer.exhausted.is_some() => Err(Status::out_of_range("no number is left")),
+            None if !answer.refused.is_empty() => Err(Status::unknown("some keys were refused")),
             None => Ok(answer.firsts),
         }
     }

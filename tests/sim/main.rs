@@ -145,6 +145,7 @@ fn many_seeds() {
         "inheritance",
         "lift",
         "handover to hit",
+        "namespace deleted",
         "message twice",
         "message lost",
     ] {

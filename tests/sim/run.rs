@@ -1,7 +1,10 @@
 //! One run: a cluster, a workload, faults, the healing, and the verdict.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -155,12 +158,19 @@ fn start_clients(
     let invoicing: Vec<_> = (0..rng.random_range(1..4))
         .map(|_| StdRng::seed_from_u64(rng.random()))
         .collect();
+    let recreating = StdRng::seed_from_u64(rng.random());
+    let stop = Arc::new(AtomicBool::new(false));
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
         tokio::spawn(async move {
             workload::create_namespaces(&preparing, step).await;
             gapless::create(&preparing).await;
         });
+        tokio::spawn(workload::recreate(
+            world.clone(),
+            recreating,
+            Arc::clone(&stop),
+        ));
         let operators = tokio::spawn(admin::see_to(world.clone(), jobs));
         for (rng, stuck_to) in clients {
             tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
@@ -178,6 +188,7 @@ fn start_clients(
         });
         let invoicing: Vec<_> = invoicing.collect();
         healed.notified().await;
+        stop.store(true, Ordering::Relaxed);
         operators.await?;
         let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
         record.stop();

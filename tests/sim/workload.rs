@@ -37,6 +37,12 @@ const SPARSE: &str = "sparse";
 /// The keys: two with a section each, two that share a section, and one whose numbers are 100 apart.
 pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 12), (SPARSE, 1)];
 
+/// A key of a namespace that is deleted and created again. Its numbers go on growing. Nobody asks for the last one: a
+/// namespace that was created again has handed out none.
+const AGAIN: (&str, u64) = ("again", 1);
+/// Chunks of it last through what happens between a lift and a deletion: then nobody has logged what the lift gave.
+const AGAIN_STEP: u64 = 1_000;
+
 /// Everything that the clients of a run did.
 #[derive(Default)]
 pub struct Record {
@@ -189,9 +195,10 @@ impl Client {
                 Some(node) if members.contains(&node) => node,
                 _ => members[rng.random_range(0..members.len())],
             };
-            let key = KEYS[rng.random_range(0..KEYS.len())];
+            let key = KEYS.get(rng.random_range(0..=KEYS.len()));
+            let key = key.copied().unwrap_or(AGAIN);
             let action = match rng.random_range(0..10) {
-                0..2 => Action::Current,
+                0..2 if key != AGAIN => Action::Current,
                 2..4 => Action::Next {
                     count: rng.random_range(2..60),
                 },
@@ -292,6 +299,30 @@ pub async fn create_namespaces(world: &World, step: u64) {
         namespace(SPARSE, 1, 100, 7),
     ] {
         create_namespace(world, namespace).await;
+    }
+}
+
+/// Deletes a namespace and creates it again, time after time, until `stop`.
+pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
+        let again = CreateNamespaceRequest {
+            name: AGAIN.0.to_owned(),
+            step: Some(AGAIN_STEP),
+            ..CreateNamespaceRequest::default()
+        };
+        create_namespace(&world, again).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(300..2_500))).await;
+        let members: Vec<Host> = world.members().into_iter().collect();
+        let node = members[rng.random_range(0..members.len())];
+        let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
+            name: AGAIN.0.to_owned(),
+            confirm: AGAIN.0.to_owned(),
+            forget: false,
+        });
+        let deleted = administer(&world, node, delete, Duration::from_secs(1)).await;
+        if deleted.is_ok() {
+            world.trace.note(clock::now(), "namespace deleted", node);
+        }
     }
 }
 

@@ -52,6 +52,7 @@ impl World {
             } => format!("{}, bump {}", show(range), size.numbers),
             Take::TooFew => "too few".into(),
             Take::Exhausted { left } => format!("exhausted, {left} left"),
+            Take::OverQuota { keys_max } => format!("beyond the quota of {keys_max}"),
         }
     }
 

@@ -6,12 +6,12 @@ mod size;
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::*;
 use crate::{
     allocator::{
-        held::{Delivery, Taken},
+        held::{Delivery, Shortage, Taken},
         transcript::{check, number, set, show},
     },
     metrics::Metrics,
@@ -140,7 +140,7 @@ impl World {
 
     fn run(&mut self, words: &[&str]) -> String {
         match words {
-            ["namespace", fields @ ..] => {
+            ["namespace", fields @ ..] if fields.first() != Some(&"of") => {
                 let mut config = NamespaceConfig::new("book");
                 set(&mut config, fields);
                 *self = World::new(config);
@@ -167,6 +167,25 @@ impl World {
                 self.shard
                     .exhaust(place, number(max), &self.namespace.config);
                 self.serve(place)
+            }
+            ["quota", key, keys_max] => {
+                let place = self.place(parse_key(key));
+                let config = &self.namespace.config;
+                self.shard.exceed_quota(place, number(keys_max), config);
+                self.serve(place)
+            }
+            ["namespace", "of", key, "is", "gone"] => {
+                let place = self.place(parse_key(key));
+                self.shard.drop_waiters(place);
+                let mut dropped = Vec::new();
+                self.calls.retain(|call, later| match later.try_recv() {
+                    Err(TryRecvError::Closed) => {
+                        dropped.push(format!("call {call} is dropped"));
+                        false
+                    }
+                    _ => true,
+                });
+                dropped.join(", ")
             }
             ["current", key] => {
                 let key = parse_key(key);
@@ -195,7 +214,8 @@ fn parse_key(word: &str) -> Key<'_> {
 fn show_taken(taken: Taken) -> String {
     match taken {
         Ok(range) => show(range),
-        Err(left) => format!("exhausted, {left} left"),
+        Err(Shortage::Exhausted { left }) => format!("exhausted, {left} left"),
+        Err(Shortage::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
     }
 }
 
@@ -400,6 +420,54 @@ fn calls_that_wait_at_the_end_of_the_numbers_get_what_is_left_in_their_order() {
         # Two go on waiting.
         grant 7 0 3 -> call 1: 1..1, call 2: 2..2, call 3: 3..3, bump again
         exhaust 7 3 -> call 4: exhausted, 0 left, call 5: exhausted, 0 left
+    "#]]);
+}
+
+#[test]
+fn a_key_beyond_the_quota_is_told_so_and_asks_again_once_the_quota_is_another() {
+    transcript(expect![[r#"
+        namespace step=100 keys_max=2
+        take 7 1 -> call 1 waits, bump
+        take 7 5 -> call 2 waits
+        propose 7 -> bump 100, at most 100 unused
+        quota 7 2 -> call 1: beyond the quota of 2, call 2: beyond the quota of 2
+        take 7 1 -> beyond the quota of 2
+        current 7 -> None
+        change keys_max=3
+        take 7 1 -> call 3 waits, bump
+        # It was raised while the bump was under way.
+        quota 7 2 -> bump again
+        grant 7 0 100 -> call 3: 1..1
+        take 7 1 -> 2..2
+        change keys_max=1
+        take 7 1 -> 3..3
+    "#]]);
+    transcript(expect![[r#"
+        namespace step=100 keys_max=10 section_size=10
+        take 7 1 -> call 1 waits, bump
+        take 8 1 -> call 2 waits
+        quota 7 10 -> call 1: beyond the quota of 10, call 2: beyond the quota of 10
+        take 9 1 -> beyond the quota of 10
+        change keys_max=0
+        take 9 1 -> call 3 waits, bump
+        grant 7 0 100 -> call 3: 1..1
+    "#]]);
+}
+
+#[test]
+fn calls_that_wait_for_a_section_whose_namespace_is_gone_are_dropped_and_later_ones_ask_anew() {
+    transcript(expect![[r#"
+        namespace step=100
+        take 7 1 -> call 1 waits, bump
+        take 8 1 -> call 2 waits, bump
+        namespace of 7 is gone -> call 1 is dropped
+        propose 7 -> nobody wants it
+        take 7 1 -> call 3 waits, bump
+        namespace of 7 is gone -> call 3 is dropped
+        grant 8 0 100 -> call 2: 1..1
+        take 8 100 -> call 4 waits, bump
+        namespace of 8 is gone -> call 4 is dropped
+        take 8 1 -> 2..2
     "#]]);
 }
 

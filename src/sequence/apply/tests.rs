@@ -1,95 +1,11 @@
 //! What commands do to a table.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    convert::Infallible,
-};
-
 use super::*;
 use crate::sequence::{
-    Bequest, Chunk, MemoryDigest, NUMBER_MAX, QueuedId, Raise, RequestBook, RequestId, SectionKey,
+    Bequest, Chunk, LedgerRefused, MemoryDigest, NUMBER_MAX, NamespaceChange, NamespaceConfig,
+    NamespaceId, NamespaceRefused, Raise, RequestId, SectionKey,
+    memory_table::{MemoryTable as Memory, run},
 };
-
-#[derive(Default)]
-struct Memory {
-    ledger: Ledger,
-    sections: HashMap<SectionId, SectionRecord>,
-    namespaces: BTreeMap<NamespaceId, Namespace>,
-    book: RequestBook,
-    places: BTreeMap<u64, QueuedId>,
-    ids: BTreeMap<(NamespaceId, RequestId), Remembered>,
-}
-
-impl RequestTable for Memory {
-    type ReadError = Infallible;
-    fn request_book(&self) -> Result<RequestBook, Infallible> {
-        Ok(self.book)
-    }
-    fn put_request_book(&mut self, book: RequestBook) {
-        self.book = book;
-    }
-    fn remembered(
-        &self,
-        namespace: NamespaceId,
-        id: &RequestId,
-    ) -> Result<Option<Remembered>, Infallible> {
-        Ok(self.ids.get(&(namespace, id.clone())).cloned())
-    }
-    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, Infallible> {
-        Ok(self.places.get(&place).cloned())
-    }
-    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
-        self.ids
-            .insert((queued.namespace, queued.id.clone()), remembered);
-        self.places.insert(place, queued);
-    }
-    fn forget(&mut self, place: u64, queued: &QueuedId) {
-        self.ids.remove(&(queued.namespace, queued.id.clone()));
-        self.places.remove(&place);
-    }
-}
-
-impl Table for Memory {
-    type Error = Infallible;
-    fn ledger(&self) -> Result<Ledger, Infallible> {
-        Ok(self.ledger)
-    }
-    fn put_ledger(&mut self, ledger: Ledger) {
-        self.ledger = ledger;
-    }
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Infallible> {
-        let record = self.sections.get(id).copied().unwrap_or_default();
-        // Nothing may depend on the floor of an older record.
-        let floor = match record.lift < lift {
-            true => record.max_seq,
-            false => record.floor,
-        };
-        Ok(SectionRecord { floor, ..record })
-    }
-    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
-        self.sections.insert(id.clone(), record);
-    }
-    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.namespaces.get(&id)
-    }
-    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.values().find(|n| n.config.name == name)
-    }
-    fn namespace_count(&self) -> usize {
-        self.namespaces.len()
-    }
-    fn next_namespace_id(&self) -> NamespaceId {
-        NamespaceId(self.namespaces.len() as u32 + 1)
-    }
-    fn put_namespace(&mut self, namespace: Namespace) {
-        self.namespaces.insert(namespace.id, namespace);
-    }
-}
-
-fn run(table: &mut Memory, term: u64, command: Command) -> Outcome {
-    let Ok(outcome) = apply(table, term, &command);
-    outcome
-}
 
 fn bump(id: u64, numbers: u64) -> Bump {
     Bump {
@@ -171,10 +87,10 @@ fn a_refused_command_has_an_outcome_and_changes_nothing() {
     );
     let update = |name: &str, step| Command::UpdateNamespace {
         name: name.into(),
-        step,
-        step_min: None,
-        step_max: None,
-        max: None,
+        change: NamespaceChange {
+            step,
+            ..NamespaceChange::default()
+        },
     };
     assert!(matches!(
         run(&mut table, 1, update("film", None)),
@@ -294,10 +210,10 @@ fn a_namespace_remembers_the_greatest_max_that_it_had() {
     for (max, max_ever) in [(50, NUMBER_MAX), (90, NUMBER_MAX)] {
         let update = Command::UpdateNamespace {
             name: "book".into(),
-            step: None,
-            step_min: None,
-            step_max: None,
-            max: Some(max),
+            change: NamespaceChange {
+                max: Some(max),
+                ..NamespaceChange::default()
+            },
         };
         run(&mut table, 1, update);
         let book = table.namespace_named("book").unwrap();
@@ -442,4 +358,34 @@ fn a_request_id_is_forgotten_after_its_time_and_never_to_make_room() {
         [Taken::Range(range(3, 3)), Taken::Range(range(4, 4))]
     );
     assert_eq!((table.ids.len(), table.places.len()), (2, 2));
+}
+
+#[test]
+fn a_key_beyond_the_quota_gets_no_chunk_and_keys_that_exist_go_on() {
+    let mut table = with_book();
+    let quota = |keys_max| Command::UpdateNamespace {
+        name: "book".into(),
+        change: NamespaceChange {
+            keys_max: Some(keys_max),
+            ..NamespaceChange::default()
+        },
+    };
+    run(&mut table, 1, quota(2));
+    let over = Bumped::OverQuota { keys_max: 2 };
+    let chunk = |old, new| Bumped::Chunk(Chunk { old, new, left: 0 });
+    let bumps = vec![bump(7, 10), bump(8, 10), bump(9, 10), bump(7, 10)];
+    let outcome = run(&mut table, 1, Command::Bump(bumps));
+    let expected = vec![chunk(0, 10), chunk(0, 10), over, chunk(10, 20)];
+    assert_eq!(outcome, Outcome::Bumped(expected));
+    run(&mut table, 1, quota(3));
+    let outcome = run(&mut table, 1, Command::Bump(vec![bump(9, 10)]));
+    assert_eq!(outcome, Outcome::Bumped(vec![chunk(0, 10)]));
+    // A lower quota takes nothing away.
+    run(&mut table, 1, quota(1));
+    let outcome = run(&mut table, 1, Command::Bump(vec![bump(8, 10), bump(6, 10)]));
+    let over = Bumped::OverQuota { keys_max: 1 };
+    assert_eq!(outcome, Outcome::Bumped(vec![chunk(10, 20), over]));
+    run(&mut table, 1, quota(0));
+    let outcome = run(&mut table, 1, Command::Bump(vec![bump(6, 10)]));
+    assert_eq!(outcome, Outcome::Bumped(vec![chunk(0, 10)]));
 }

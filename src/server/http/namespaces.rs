@@ -33,6 +33,15 @@ enum Kind {
     Name,
 }
 
+impl Kind {
+    fn on_the_wire(self) -> v1::KeyKind {
+        match self {
+            Kind::Id => v1::KeyKind::Id,
+            Kind::Name => v1::KeyKind::Name,
+        }
+    }
+}
+
 /// A namespace.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Namespace {
@@ -56,6 +65,12 @@ pub struct Namespace {
     section_size: Number,
     /// Whether every number is committed before it is answered, so that none is skipped.
     gapless: bool,
+    /// What it is for.
+    description: String,
+    /// The most numbers of a key in one request; null: the node's own limit.
+    count_max: Option<Number>,
+    /// How many keys may get numbers, in whole sections; null: any number.
+    keys_max: Option<Number>,
 }
 
 /// What a namespace is created with. What is left out is as `ratchet namespace create` has it.
@@ -84,6 +99,13 @@ pub struct Create {
     /// Whether every number is committed before it is answered, so that none is skipped.
     #[serde(default)]
     gapless: bool,
+    /// What it is for, in at most 256 characters.
+    #[serde(default)]
+    description: String,
+    /// The most numbers of a key in one request.
+    count_max: Option<Given>,
+    /// How many keys may get numbers, in whole sections.
+    keys_max: Option<Given>,
 }
 
 /// What is changed of a namespace.
@@ -98,6 +120,20 @@ pub struct Update {
     step_max: Option<Given>,
     /// The greatest number of a key.
     max: Option<Given>,
+    /// What it is for, in at most 256 characters.
+    description: Option<String>,
+    /// The most numbers of a key in one request; 0: the node's own limit.
+    count_max: Option<Given>,
+    /// How many keys may get numbers, in whole sections; 0: any number.
+    keys_max: Option<Given>,
+    /// The distance between two neighbouring numbers of a key; until the first number.
+    increment: Option<Given>,
+    /// The first number of a key; until the first number.
+    start: Option<Given>,
+    /// How many neighbouring ids share a ceiling; until the first number.
+    section_size: Option<Given>,
+    /// The kind of its keys; until the first number.
+    key_kind: Option<Kind>,
 }
 
 /// All namespaces.
@@ -163,10 +199,7 @@ pub async fn create(
         let given: Create = body::json(&context, body, due).await?;
         let request = Administer::CreateNamespace(v1::CreateNamespaceRequest {
             name: given.name,
-            key_kind: match given.key_kind {
-                Kind::Id => v1::KeyKind::Id.into(),
-                Kind::Name => v1::KeyKind::Name.into(),
-            },
+            key_kind: given.key_kind.on_the_wire().into(),
             step: number("step", given.step)?,
             step_min: number("step_min", given.step_min)?,
             step_max: number("step_max", given.step_max)?,
@@ -175,6 +208,9 @@ pub async fn create(
             max: number("max", given.max)?,
             section_size: number("section_size", given.section_size)?,
             gapless: given.gapless,
+            description: given.description,
+            count_max: number("count_max", given.count_max)?,
+            keys_max: number("keys_max", given.keys_max)?,
         });
         let created = namespace(&context, due, request, form).await?;
         Ok((StatusCode::CREATED, created))
@@ -203,6 +239,15 @@ pub async fn update(
             step_min: number("step_min", given.step_min)?,
             step_max: number("step_max", given.step_max)?,
             max: number("max", given.max)?,
+            description: given.description,
+            count_max: number("count_max", given.count_max)?,
+            keys_max: number("keys_max", given.keys_max)?,
+            increment: number("increment", given.increment)?,
+            start: number("start", given.start)?,
+            section_size: number("section_size", given.section_size)?,
+            key_kind: (given.key_kind)
+                .map_or(v1::KeyKind::Unspecified, Kind::on_the_wire)
+                .into(),
         });
         namespace(&context, due, request, form).await
     };
@@ -244,6 +289,9 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         max: number(namespace.max),
         section_size: number(namespace.section_size),
         gapless: namespace.gapless,
+        description: namespace.description,
+        count_max: namespace.count_max.map(number),
+        keys_max: namespace.keys_max.map(number),
         name: namespace.name,
     }
 }

@@ -111,11 +111,23 @@ pub struct ManyAsked {
 /// The numbers of many keys, in their order.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Many {
-    /// null for a key that has too few numbers left.
+    /// null for a key that got none.
     ranges: Vec<Option<Range>>,
-    /// Why some keys got none.
+    /// Why some keys got none: they have too few left.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<String>,
+    /// The keys that got none for other reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<RefusedKeys>,
+}
+
+/// Keys that got no numbers for one reason.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefusedKeys {
+    /// Their places in the request, from 0.
+    places: Vec<u32>,
+    /// What was wrong, and what to do.
+    why: String,
 }
 
 /// Takes the next numbers of a key. They are greater than every number that anyone got of it before.
@@ -172,7 +184,7 @@ pub async fn next_many(
         let written = in_path(path)?;
         let options = in_query(options, ALLOWED)?;
         let to_take = "to take numbers of many keys";
-        let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH")?;
+        let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH, DELETE")?;
         if options.count.is_some() {
             return Err(Status::invalid_argument(
                 "count is for one key; for many keys give \"counts\" in the body",
@@ -201,13 +213,12 @@ pub async fn next_many(
         let answer_bytes = most * KEY_BYTES;
         let reservation = context.request_memory.reserve(answer_bytes)?;
         let ranges = serve(&context, request, due).await?;
+        let errors = context.metrics.errors.of(Door::http);
         if let Some(exhausted) = &ranges.exhausted {
-            let keys = exhausted.places.len() as u64;
-            context
-                .metrics
-                .errors
-                .of(Door::http)
-                .add(Code::OutOfRange, keys);
+            errors.add(Code::OutOfRange, exhausted.places.len() as u64);
+        }
+        for refused in &ranges.refused {
+            errors.add(refused.why.code(), refused.places.len() as u64);
         }
         let form = options.numbers;
         let range = |(place, first): (usize, u64)| {
@@ -222,6 +233,12 @@ pub async fn next_many(
         let answer = Many {
             ranges: firsts.map(range).collect(),
             exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
+            refused: (ranges.refused.into_iter())
+                .map(|refused| RefusedKeys {
+                    places: refused.places,
+                    why: refused.why.message().to_owned(),
+                })
+                .collect(),
         };
         body::reserved_json(&answer, reservation)
     };

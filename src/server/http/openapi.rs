@@ -9,7 +9,7 @@ use axum::{
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{members, namespaces, number::Form, numbers, status};
+use super::{delete_namespace, members, namespaces, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
@@ -27,6 +27,7 @@ use super::{members, namespaces, number::Form, numbers, status};
         namespaces::get,
         namespaces::create,
         namespaces::update,
+        delete_namespace::delete,
         status::status,
         members::add,
         members::promote,

@@ -90,14 +90,10 @@ impl Run {
             .observe(arrived.elapsed(), counts.len() as u64);
         match taken {
             Ok(ranges) => {
-                let why = ranges
-                    .exhausted
-                    .as_ref()
-                    .map(|exhausted| exhausted.why.clone());
-                for (first, count) in ranges.firsts.iter().zip(&counts) {
+                for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
                     match first {
                         0 => {
-                            let why = why.clone().map(Refused::from);
+                            let why = ranges.refused_at(place).cloned().map(Refused::lasting);
                             replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
                         }
                         first => replies.number(first + (count - 1) * ranges.increment),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    sequence::{NamespaceConfig, NamespaceId},
+    sequence::{NUMBER_MAX, NamespaceConfig, NamespaceId, Tombstone},
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
 };
 
@@ -26,32 +26,39 @@ pub struct RaisePlan {
     pub namespaces: Namespaces,
     /// How each namespace is raised. Its sections are not counted yet.
     pub raised: BTreeMap<NamespaceId, RaisedNamespace>,
+    /// The tombstones of deleted namespaces, raised as well: the lost nodes may have created a namespace again.
+    pub tombstones: BTreeMap<String, Tombstone>,
 }
 
 impl Margin {
-    /// Decides by how much the `start` and the ceilings of each namespace are raised. `dir` is for the
-    /// text of errors.
+    /// Decides by how much the `start` and the ceilings of each namespace are raised, and each tombstone. `dir` is for
+    /// the text of errors.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if a namespace that every cluster has is missing, a named namespace does
-    /// not exist, or a margin ends above a namespace's greatest number.
+    /// [`StoreError::Refused`] if a named namespace does not exist, or a margin ends above a namespace's greatest
+    /// number.
     pub fn plan(
         &self,
         namespaces: &Namespaces,
         greatest_steps: &BTreeMap<NamespaceId, u64>,
+        tombstones: &BTreeMap<String, Tombstone>,
         dir: &Path,
     ) -> Result<RaisePlan, StoreError> {
-        check_first_namespaces(namespaces, dir)?;
         self.check_names(namespaces, dir)?;
         let mut plan = RaisePlan {
             namespaces: namespaces.clone(),
             raised: BTreeMap::new(),
+            tombstones: tombstones.clone(),
         };
         for mut namespace in namespaces.iter().cloned() {
             let greatest_step = greatest_steps.get(&namespace.id).copied();
             let raised = self.raise(&mut namespace.config, greatest_step)?;
             plan.raised.insert(namespace.id, raised);
             plan.namespaces.put(namespace);
+        }
+        for tombstone in plan.tombstones.values_mut() {
+            let margin = self.default_steps.saturating_mul(tombstone.step_width);
+            tombstone.floor = tombstone.floor.saturating_add(margin).min(NUMBER_MAX);
         }
         Ok(plan)
     }
@@ -100,20 +107,5 @@ impl Margin {
             exhausted: 0,
             start: config.start,
         })
-    }
-}
-
-/// Checks that the namespaces exist that every cluster begins with. A leader that misses one creates it,
-/// and begins at its first number.
-fn check_first_namespaces(namespaces: &Namespaces, dir: &Path) -> Result<(), StoreError> {
-    let mut first = NamespaceConfig::fresh_cluster().into_iter();
-    match first.find(|config| namespaces.by_name(&config.name).is_none()) {
-        None => Ok(()),
-        Some(missing) => Err(StoreError::Refused(format!(
-            "the copy in {} ends before namespace {:?} was created, with which every cluster begins: \
-             nothing can be recovered from it; recover another node's directory",
-            dir.display(),
-            missing.name
-        ))),
     }
 }

@@ -7,13 +7,15 @@ use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
-    sequence::{Command, NamespaceId, SectionRecord, Table, Trim, apply},
+    sequence::{
+        Command, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord, Table, Trim, apply,
+    },
     storage::{
         codec,
         error::StoreError,
         layout::{
             Family, generations_end, ledger_key, namespace_key, namespace_of_section,
-            requests_range, sections_range,
+            next_namespace_key, requests_range, sections_range, tombstone_key, totals_key,
         },
         recovery_record::{RaisedNamespace, Recovery},
         table::TableChange,
@@ -53,7 +55,7 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces and its ledger.
+/// Begins the raised table with its namespaces, its tombstones and its ledger.
 fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(), StoreError> {
     let applied = survivor.db.family(Family::Applied)?;
     let mut batch = WriteBatch::default();
@@ -62,6 +64,17 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(
     for namespace in plan.namespaces.iter() {
         let key = namespace_key(to, namespace.id);
         batch.put_cf(applied, key, codec::encode_record(namespace)?);
+    }
+    for (name, tombstone) in &plan.tombstones {
+        let key = tombstone_key(to, name);
+        batch.put_cf(applied, key, codec::encode_record(tombstone)?);
+    }
+    if let Some(next) = survivor.next_namespace_id {
+        batch.put_cf(
+            applied,
+            next_namespace_key(to),
+            codec::encode_record(&next)?,
+        );
     }
     let ledger = codec::encode_record(&survivor.ledger)?;
     batch.put_cf(applied, ledger_key(to), ledger);
@@ -106,19 +119,27 @@ fn raise_sections(
     options.fill_cache(false);
     let mode = IteratorMode::From(&sections, Direction::Forward);
     let mut batch = WriteBatch::default();
+    let mut totals: BTreeMap<NamespaceId, NamespaceTotals> = BTreeMap::new();
     for record in db.db.iterator_cf_opt(applied, options, mode) {
         let (key, value) = record.map_err(|error| db.failed(&error))?;
         let before: SectionRecord = db.decode(Family::Applied, &key, &value)?;
         let name = &key[from.len()..];
         let id = namespace_of_section(name);
-        let namespace = id.and_then(|id| Some((plan.namespaces.by_id(id)?, raised.get_mut(&id)?)));
-        let Some((namespace, counted)) = namespace else {
+        let id = id.filter(|id| survivor.namespaces_before.by_id(*id).is_some());
+        let Some(id) = id else {
             return Err(db.damaged(Family::Applied, &key, "its namespace does not exist"));
+        };
+        let namespace = plan.namespaces.by_id(id).zip(raised.get_mut(&id));
+        let Some((namespace, counted)) = namespace else {
+            // An entry that was not applied yet deletes the namespace.
+            continue;
         };
         let progression = namespace.config.progression();
         let lift = survivor.ledger.lift;
         let after = before.raised(lift, progression.increment, counted.raised_by);
         counted.sections += 1;
+        let totals = totals.entry(id).or_default();
+        totals.note(&SectionRecord::default(), &after);
         if progression.first_above(before.max_seq).is_some()
             && progression.first_above(after.max_seq).is_none()
         {
@@ -129,6 +150,11 @@ fn raise_sections(
         }
         if batch.size_in_bytes() >= BATCH_BYTES {
             db.write(std::mem::take(&mut batch), false)?;
+        }
+    }
+    if !dry_run {
+        for (id, totals) in totals {
+            batch.put_cf(applied, totals_key(to, id), codec::encode_record(&totals)?);
         }
     }
     db.write(batch, false)?;
@@ -167,8 +193,11 @@ fn apply_unapplied(
                     }
                     Ok(())
                 }
-                // The plan holds their namespaces already.
-                Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => Ok(()),
+                // The plan holds what they did already.
+                Command::CreateNamespace { .. }
+                | Command::UpdateNamespace { .. }
+                | Command::FoundNamespaces(_)
+                | Command::DeleteNamespace { .. } => Ok(()),
                 Command::Trim(trims) | Command::Release(trims) => {
                     if !dry_run {
                         keep_ceilings(&mut change, &trims)?;

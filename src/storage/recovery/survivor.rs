@@ -3,14 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use openraft::{EntryPayload, entry::RaftEntry};
+use rocksdb::{Direction, IteratorMode};
 
 use crate::{
-    sequence::{Command, Ledger, NamespaceId, SetId, apply},
+    sequence::{Ledger, NamespaceId, NamespaceTable, SetId, Tombstone, apply},
     storage::{
         database::Database,
         error::StoreError,
         identity::Identity,
-        layout::{Family, ledger_key, log_key, vote_key},
+        layout::{Family, ledger_key, log_key, tombstones_prefix, vote_key},
         log::LogReader,
         raft_types::{Entry, LogId, Member, Membership, Vote},
         table::{AppliedMeta, Generation, Namespaces, TableChange},
@@ -37,6 +38,12 @@ pub struct Survivor<'a> {
     pub ledger: Ledger,
     /// The namespaces with the changes that were not applied yet.
     pub namespaces: Namespaces,
+    /// The namespaces as the table has them.
+    pub namespaces_before: Namespaces,
+    /// The id of the next namespace. `None` if the cluster was not founded yet.
+    pub next_namespace_id: Option<NamespaceId>,
+    /// The tombstones of deleted namespaces, with the changes that were not applied yet.
+    pub tombstones: BTreeMap<String, Tombstone>,
     /// The greatest step that a section of each namespace may have had, by all versions of its
     /// configuration in table and log.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
@@ -60,6 +67,9 @@ impl<'a> Survivor<'a> {
             membership: table.membership.membership().clone(),
             ledger: ledger.unwrap_or_default(),
             namespaces: generation.read_namespaces()?,
+            namespaces_before: Namespaces::default(),
+            next_namespace_id: None,
+            tombstones: BTreeMap::new(),
             greatest_steps: BTreeMap::new(),
             last,
             db,
@@ -73,11 +83,13 @@ impl<'a> Survivor<'a> {
         Ok(survivor)
     }
 
-    /// Takes membership and namespaces from the entries that were not applied yet, because they may
+    /// Takes membership, namespaces and tombstones from the entries that were not applied yet, because they may
     /// have been committed. Nothing is written.
     fn take_unapplied(&mut self) -> Result<(), StoreError> {
         let namespaces = Arc::new(std::mem::take(&mut self.namespaces));
-        let mut tail = TableChange::new(self.db.clone(), Vec::new(), namespaces);
+        self.namespaces_before = Namespaces::clone(&namespaces);
+        let prefix = self.generation().prefix();
+        let mut tail = TableChange::new(self.db.clone(), prefix, namespaces);
         let mut membership = None;
         let mut steps = BTreeMap::new();
         note_greatest_steps(&mut steps, tail.namespaces());
@@ -86,31 +98,48 @@ impl<'a> Survivor<'a> {
             match entry.payload {
                 EntryPayload::Blank => {}
                 EntryPayload::Membership(later) => membership = Some(later),
-                EntryPayload::Normal(command) => match command {
-                    Command::CreateNamespace { .. } | Command::UpdateNamespace { .. } => {
-                        // A refused command changes nothing.
-                        drop(apply(&mut tail, term, &command)?);
-                        note_greatest_steps(&mut steps, tail.namespaces());
-                    }
-                    // Ceilings are raised later, in the new table.
-                    Command::Bump(_)
-                    | Command::Trim(_)
-                    | Command::Release(_)
-                    | Command::Lift
-                    | Command::Settle(_)
-                    | Command::Bequeath(_)
-                    | Command::Inherit { .. }
-                    | Command::Take { .. } => {}
-                },
+                EntryPayload::Normal(command) => {
+                    // A refused command changes nothing. Sections count, too: a namespace that has some may refuse a
+                    // change. Their records are raised later, in the new table.
+                    drop(apply(&mut tail, term, &command)?);
+                    note_greatest_steps(&mut steps, tail.namespaces());
+                }
             }
             Ok(())
         })?;
         self.namespaces = Namespaces::clone(tail.namespaces());
+        self.next_namespace_id = tail.next_namespace_id()?;
+        self.tombstones = self.read_tombstones(tail.tombstones())?;
         self.greatest_steps = steps;
         if let Some(membership) = membership {
             self.membership = membership;
         }
         Ok(())
+    }
+
+    /// The tombstones in the table, with `changed` ones in their place.
+    fn read_tombstones(
+        &self,
+        changed: &BTreeMap<String, Option<Tombstone>>,
+    ) -> Result<BTreeMap<String, Tombstone>, StoreError> {
+        let prefix = tombstones_prefix(&self.generation().prefix());
+        let mut tombstones = BTreeMap::new();
+        let mode = IteratorMode::From(&prefix, Direction::Forward);
+        for record in self.db.records(Family::Applied, mode)? {
+            let (key, value) = record?;
+            let Some(name) = key.strip_prefix(prefix.as_slice()) else {
+                break;
+            };
+            let name = String::from_utf8_lossy(name).into_owned();
+            tombstones.insert(name, self.db.decode(Family::Applied, &key, &value)?);
+        }
+        for (name, tombstone) in changed {
+            match tombstone {
+                Some(tombstone) => tombstones.insert(name.clone(), *tombstone),
+                None => tombstones.remove(name),
+            };
+        }
+        Ok(tombstones)
     }
 
     /// This node as a member of the last membership.
@@ -120,6 +149,22 @@ impl<'a> Survivor<'a> {
     pub fn member(&self) -> Result<&Member, StoreError> {
         let member = self.membership.get_node(&self.identity.node);
         member.ok_or_else(|| never_formed(self.db))
+    }
+
+    /// Refuses a copy that ends before the cluster was founded: the next leader would found it again, and the first
+    /// namespaces would begin at their first numbers.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`].
+    pub fn check_founded(&self) -> Result<(), StoreError> {
+        match self.next_namespace_id {
+            Some(_) => Ok(()),
+            None => Err(StoreError::Refused(format!(
+                "the copy in {} ends before the cluster was founded: nothing can be recovered from it; recover another \
+                 node's directory",
+                self.db.dir().display()
+            ))),
+        }
     }
 
     /// Calls `each` for every entry after the last applied one.

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{margin::RaisePlan, *};
 use crate::{
     sequence::{
-        Bequest, Bump, Command, Ledger, MemoryDigest, Namespace, NamespaceConfig, NamespaceId,
-        Raise, SectionId, SectionKey, SectionRecord, Trim,
+        Bequest, Bump, Command, Ledger, MemoryDigest, Namespace, NamespaceChange, NamespaceConfig,
+        NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord, Tombstone, Trim,
     },
     storage::{
         Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
         layout::{
-            generation_prefix, ledger_key, log_key, meta_key, namespace_key, section_key, vote_key,
+            generation_prefix, ledger_key, log_key, meta_key, namespace_key, next_namespace_key,
+            section_key, tombstone_key, totals_key, vote_key,
         },
         table::{AppliedMeta, Generation},
     },
@@ -68,6 +69,8 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         let key = namespace_key(&prefix, namespace.id);
         batch.put_cf(applied, key, codec::encode_record(&namespace).unwrap());
     }
+    let next = codec::encode_record(&NamespaceId(3)).unwrap();
+    batch.put_cf(applied, next_namespace_key(&prefix), next);
     for number in 0..sections {
         let record = SectionRecord {
             max_seq: 100,
@@ -112,7 +115,12 @@ fn database(dir: &Path) -> Result<Database, StoreError> {
 
 fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreError> {
     let dir = survivor.db.dir();
-    steps(margin_steps).plan(&survivor.namespaces, &survivor.greatest_steps, dir)
+    steps(margin_steps).plan(
+        &survivor.namespaces,
+        &survivor.greatest_steps,
+        &survivor.tombstones,
+        dir,
+    )
 }
 
 fn steps(steps: u64) -> Margin {
@@ -246,29 +254,65 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
 fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
     let smaller = Command::UpdateNamespace {
         name: "book".to_owned(),
-        step: Some(1),
-        step_min: None,
-        step_max: None,
-        max: None,
+        change: NamespaceChange {
+            step: Some(1),
+            ..NamespaceChange::default()
+        },
     };
     let dir = directory(1, vec![smaller]);
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
     assert_eq!(done.namespaces[0].raised_by, 500);
 }
 
-/// A leader would create the missing namespace again, and begin at 1.
+/// A leader would found the cluster again, and its namespaces begin at 1.
 #[test]
-fn a_copy_without_one_of_the_first_namespaces_is_refused() {
+fn a_copy_that_ends_before_the_cluster_was_founded_is_refused() {
     let dir = directory(0, Vec::new());
     let store = open(dir.path()).unwrap();
     let mut batch = WriteBatch::default();
-    let key = namespace_key(&generation_prefix(SET, 0), NamespaceId(2));
+    let key = next_namespace_key(&generation_prefix(SET, 0));
     batch.delete_cf(store.db.family(Family::Applied).unwrap(), key);
     store.db.write(batch, true).unwrap();
     drop(store);
     let refused = recover(dir.path(), SET, &steps(50), false).unwrap_err();
-    assert!(refused.to_string().contains("\"uid\""), "{refused}");
+    assert!(refused.to_string().contains("was founded"), "{refused}");
     assert!(open(dir.path()).is_ok(), "nothing was changed");
+}
+
+/// The other nodes may have created the namespace again, and gone on.
+#[test]
+fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_is_raised() {
+    let delete = Command::DeleteNamespace {
+        name: "book".to_owned(),
+        forget: false,
+    };
+    let dir = directory(2, vec![bump_by_20(1), bump_by_20(7), delete]);
+    let done = recover(dir.path(), SET, &steps(50), false).unwrap();
+    let names: Vec<&str> = done.namespaces.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["uid"]);
+    let store = open(dir.path()).unwrap();
+    assert_eq!((ceiling(&store, 0), ceiling(&store, 7)), (0, 0));
+    let prefix = generation_prefix(SET, 1);
+    let read = |key: Vec<u8>| store.db.get(Family::Applied, &key).unwrap();
+    let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
+    // The ceiling 120, two lifts and 50 steps of 10.
+    assert_eq!(tombstone.unwrap().floor, 120 + 20 + 500);
+    let next: Option<NamespaceId> = store
+        .db
+        .get(Family::Applied, &next_namespace_key(&prefix))
+        .unwrap();
+    assert_eq!(next, Some(NamespaceId(3)));
+}
+
+#[test]
+fn a_recovered_table_knows_the_totals_of_its_namespaces() {
+    let dir = directory(3, vec![bump_by_20(1), bump_by_20(7)]);
+    recover(dir.path(), SET, &steps(50), false).unwrap();
+    let store = open(dir.path()).unwrap();
+    let key = totals_key(&generation_prefix(SET, 1), NamespaceId(1));
+    let totals: NamespaceTotals = store.db.get(Family::Applied, &key).unwrap().unwrap();
+    assert_eq!(totals.sections, 4);
+    assert_eq!(totals.ceiling_max, ceiling(&store, 1));
 }
 
 #[test]

@@ -8,17 +8,20 @@ use std::{collections::BTreeMap, sync::Arc};
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
-use super::{namespaces::Namespaces, recent::RecentRecords, request_changes::RequestChanges};
+use super::{
+    namespace_records::NamespaceRecords, namespaces::Namespaces, recent::RecentRecords,
+    request_changes::RequestChanges,
+};
 use crate::{
     sequence::{
-        Ledger, Namespace, NamespaceId, QueuedId, Remembered, RequestBook, RequestId, RequestTable,
-        SectionId, SectionRecord, Table,
+        Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, QueuedId, Remembered,
+        RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table, Tombstone,
     },
     storage::{
         codec,
         database::Database,
         error::StoreError,
-        layout::{Family, ledger_key, namespace_key, section_key},
+        layout::{Family, ledger_key, section_key},
     },
 };
 
@@ -30,13 +33,11 @@ pub struct TableChange {
     sections: BTreeMap<SectionId, SectionRecord>,
     ledger: Option<Ledger>,
     requests: RequestChanges,
-    namespaces: Arc<Namespaces>,
+    namespaces: NamespaceRecords,
     /// Records of the table that need not be read from it.
     recent_records: Option<Arc<RecentRecords>>,
-    /// Changed records but for sections, which may change again before the change is written.
+    /// Records that cannot change again before the change is written.
     batch: WriteBatch,
-    /// Why a namespace could not be added to the batch.
-    failed: Option<StoreError>,
 }
 
 impl TableChange {
@@ -48,14 +49,13 @@ impl TableChange {
     ) -> Self {
         TableChange {
             requests: RequestChanges::new(db.clone(), prefix.clone()),
+            namespaces: NamespaceRecords::new(db.clone(), prefix.clone(), namespaces),
             db,
             prefix,
             sections: BTreeMap::new(),
             ledger: None,
-            namespaces,
             recent_records: None,
             batch: WriteBatch::default(),
-            failed: None,
         }
     }
 
@@ -72,7 +72,17 @@ impl TableChange {
 
     /// The namespaces with this change.
     pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
-        &self.namespaces
+        self.namespaces.namespaces()
+    }
+
+    /// The changed tombstones: `None` for one that is removed.
+    pub(in crate::storage) fn tombstones(&self) -> &BTreeMap<String, Option<Tombstone>> {
+        self.namespaces.tombstones()
+    }
+
+    /// Whether the change removes sections of namespaces, whose space is to be freed once it is written.
+    pub(in crate::storage) fn removes_sections(&self) -> bool {
+        self.namespaces.removes_sections()
     }
 
     /// Adds a record under a full key, prefix included.
@@ -98,9 +108,7 @@ impl TableChange {
     pub(in crate::storage) fn write(
         &mut self,
     ) -> Result<BTreeMap<SectionId, SectionRecord>, StoreError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
+        self.namespaces.write(&mut self.batch)?;
         if let Some(ledger) = self.ledger.take() {
             self.put(&ledger_key(&self.prefix), &ledger)?;
         }
@@ -120,8 +128,6 @@ impl TableChange {
 }
 
 impl Table for TableChange {
-    type Error = StoreError;
-
     fn ledger(&self) -> Result<Ledger, StoreError> {
         if let Some(ledger) = self.ledger {
             return Ok(ledger);
@@ -157,29 +163,50 @@ impl Table for TableChange {
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
         self.sections.insert(id.clone(), record);
     }
+}
+
+impl NamespaceTable for TableChange {
+    type Error = StoreError;
 
     fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.namespaces.by_id(id)
+        self.namespaces().by_id(id)
     }
 
     fn namespace_named(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces.by_name(name)
+        self.namespaces().by_name(name)
     }
 
     fn namespace_count(&self) -> usize {
-        self.namespaces.count()
-    }
-
-    fn next_namespace_id(&self) -> NamespaceId {
-        self.namespaces.next_id()
+        self.namespaces().count()
     }
 
     fn put_namespace(&mut self, namespace: Namespace) {
-        let key = namespace_key(&self.prefix, namespace.id);
-        if let Err(error) = self.put(&key, &namespace) {
-            self.failed.get_or_insert(error);
-        }
-        Arc::make_mut(&mut self.namespaces).put(namespace);
+        self.namespaces.put(namespace);
+    }
+
+    fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
+        self.sections.retain(|section, _| section.namespace != id);
+        self.namespaces.remove(id)
+    }
+
+    fn next_namespace_id(&self) -> Result<Option<NamespaceId>, StoreError> {
+        self.namespaces.next_id()
+    }
+
+    fn put_next_namespace_id(&mut self, id: NamespaceId) {
+        self.namespaces.put_next_id(id);
+    }
+
+    fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, StoreError> {
+        self.namespaces.totals(id)
+    }
+
+    fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, StoreError> {
+        self.namespaces.tombstone(name)
+    }
+
+    fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>) {
+        self.namespaces.put_tombstone(name, tombstone);
     }
 }
 

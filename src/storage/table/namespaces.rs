@@ -60,14 +60,6 @@ impl Namespaces {
         self.by_id.values().map(|part| part.len()).sum()
     }
 
-    /// The id of the next namespace to be created. No namespace is ever removed, so this id was never
-    /// used.
-    pub fn next_id(&self) -> NamespaceId {
-        let last = self.by_id.last_key_value();
-        let last = last.and_then(|(_, part)| part.last_key_value());
-        NamespaceId(last.map_or(1, |(id, _)| id.0 + 1))
-    }
-
     /// Adds a namespace, or replaces the one with the same id.
     pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
         debug_assert!(
@@ -89,6 +81,25 @@ impl Namespaces {
         }
         let ids = self.by_id.entry(namespace.id.0 / IDS_PER_PART).or_default();
         Arc::make_mut(ids).insert(namespace.id, namespace);
+    }
+
+    /// Removes the namespace with this id, if there is one.
+    pub(in crate::storage) fn remove(&mut self, id: NamespaceId) {
+        let part = id.0 / IDS_PER_PART;
+        let Some(ids) = self.by_id.get_mut(&part) else {
+            return;
+        };
+        let Some(namespace) = Arc::make_mut(ids).remove(&id) else {
+            return;
+        };
+        if ids.is_empty() {
+            self.by_id.remove(&part);
+        }
+        let (hash, part) = self.find(&namespace.config.name);
+        let names = Arc::make_mut(&mut self.by_name[part]);
+        if let Ok(known) = names.find_entry(hash, |known| known.id == id) {
+            known.remove();
+        }
     }
 
     /// A name's hash, and which part holds the name.
@@ -119,7 +130,6 @@ mod tests {
         let mut versions = vec![Namespaces::default()];
         for id in 1..=1_000 {
             let mut next = versions[versions.len() - 1].clone();
-            assert_eq!(next.next_id(), NamespaceId(id));
             next.put(namespace(id, 1));
             versions.push(next);
         }
@@ -146,5 +156,26 @@ mod tests {
         let ids = before.by_id.values().zip(after.by_id.values());
         let copied_ids = ids.filter(|(a, b)| !Arc::ptr_eq(a, b)).count();
         assert_eq!((copied, copied_ids), (1, 1), "how many parts were copied");
+    }
+
+    #[test]
+    fn a_namespace_that_is_removed_is_found_under_neither_id_nor_name_and_its_name_can_be_taken_again()
+     {
+        let mut namespaces = Namespaces::default();
+        (1..=300).for_each(|id| namespaces.put(namespace(id, 1)));
+        let before = namespaces.clone();
+        for id in 1..=300 {
+            namespaces.remove(NamespaceId(id));
+            namespaces.remove(NamespaceId(id));
+            assert!(namespaces.by_id(NamespaceId(id)).is_none());
+            assert!(namespaces.by_name(&format!("n{id}")).is_none());
+            assert_eq!(namespaces.count(), 300 - id as usize);
+        }
+        assert_eq!(before.count(), 300);
+        let mut again = namespace(7, 1);
+        again.id = NamespaceId(301);
+        namespaces.put(again);
+        let found = namespaces.by_name("n7").map(|found| found.id);
+        assert_eq!(found, Some(NamespaceId(301)));
     }
 }

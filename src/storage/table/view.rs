@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
-    sequence::{Ledger, SectionId, SectionRecord, SetId},
+    sequence::{Ledger, NamespaceId, SectionId, SectionRecord, SetId},
     storage::{
         blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
-        layout::{Family, generation_prefix, ledger_key, section_key},
+        layout::{Family, generation_prefix, ledger_key, next_namespace_key, section_key},
     },
 };
 
@@ -99,7 +99,7 @@ impl AppliedView {
         self.show_namespaces(Arc::new(namespaces));
     }
 
-    /// The namespaces as of the last applied batch of entries.
+    /// The namespaces as of the last applied batch of entries, or of the one that is being written.
     pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
         self.namespaces.load()
     }
@@ -117,6 +117,21 @@ impl AppliedView {
         let generation = self.generation.load(Ordering::Acquire);
         let key = ledger_key(&generation_prefix(self.set, generation));
         Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+    }
+
+    /// Whether the cluster was founded: its first namespaces were created, or none were wanted. Reads on a thread for
+    /// blocking work.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub async fn is_founded(&self) -> Result<bool, StoreError> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let key = next_namespace_key(&generation_prefix(self.set, generation));
+        let db = self.db.clone();
+        let read = (self.blocking).run(move || db.get::<NamespaceId>(Family::Applied, &key));
+        let failed = |error| StoreError::invalid(format!("the table cannot be read: {error}"));
+        let next = read.await.map_err(failed)??;
+        Ok(next.is_some())
     }
 
     /// Reads the records of sections as [`AppliedView::sections`] does, on a thread for blocking work.

@@ -214,7 +214,7 @@ fn namespaces(view: &View) -> Markup {
         table {
             thead { tr {
                 th { "name" } th { "keys" } th.n { "step" } th.n { "increment" } th.n { "start" } th.n { "max" }
-                th.n { "ids that share a ceiling" } th { "gapless" }
+                th.n { "ids that share a ceiling" } th { "gapless" } th { "description" }
             } }
             tbody { @for namespace in &view.namespaces { tr {
                 td { (namespace.name) }
@@ -225,6 +225,7 @@ fn namespaces(view: &View) -> Markup {
                 td.n { (grouped(namespace.max)) }
                 td.n { (grouped(namespace.section_size)) }
                 td { @if namespace.gapless { "yes" } @else { "no" } }
+                td { (namespace.description) }
             } } }
         }
         @if view.namespaces_count > NAMESPACES_MAX {

@@ -1,0 +1,108 @@
+//! Which keys of a request get no numbers while the others do, and what their callers are told.
+
+use tonic::Status;
+
+use super::request::{Exhausted, ManyRanges, RefusedKeys};
+use crate::{allocator::NextMany as Taken, sequence::Namespace};
+
+/// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
+/// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
+/// large does not refuse the others.
+pub fn within_count_max(
+    counts: &[u64],
+    namespace: &Namespace,
+) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
+    let too_large = |count: u64| check_count_of(namespace, count).err();
+    let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
+        return (None, Vec::new());
+    };
+    let (refused, given): (Vec<usize>, Vec<usize>) =
+        (0..counts.len()).partition(|&place| too_large(counts[place]).is_some());
+    let places = refused.into_iter().map(|place| place as u32).collect();
+    (Some(given), vec![RefusedKeys { places, why }])
+}
+
+/// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
+pub fn many_ranges(
+    namespace: &Namespace,
+    taken: Taken,
+    keys: usize,
+    at: impl Fn(usize) -> usize,
+    mut refused: Vec<RefusedKeys>,
+) -> ManyRanges {
+    let of_all = |exhausted: &[(usize, u64)]| -> Vec<(usize, u64)> {
+        let places = exhausted.iter().map(|(place, left)| (at(*place), *left));
+        places.collect()
+    };
+    let exhausted = exhausted(namespace, &of_all(&taken.exhausted));
+    if !taken.over_quota.is_empty() {
+        let places = taken.over_quota.iter().map(|place| at(*place) as u32);
+        refused.push(RefusedKeys {
+            places: places.collect(),
+            why: over_quota(namespace),
+        });
+    }
+    let mut firsts = taken.firsts;
+    if firsts.len() < keys {
+        let mut all = vec![0; keys];
+        for (place, first) in firsts.into_iter().enumerate() {
+            all[at(place)] = first;
+        }
+        firsts = all;
+    }
+    ManyRanges {
+        firsts,
+        increment: namespace.config.increment,
+        exhausted,
+        refused,
+    }
+}
+
+/// Refuses a count above the namespace's `count_max`.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub fn check_count_of(namespace: &Namespace, count: u64) -> Result<(), Status> {
+    match namespace.config.count_max {
+        Some(most) if count > most => Err(Status::invalid_argument(format!(
+            "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
+             count_max)",
+            namespace.config.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Why a new key gets no numbers.
+pub fn over_quota(namespace: &Namespace) -> Status {
+    let name = &namespace.config.name;
+    let keys_max = namespace.config.keys_max.unwrap_or_default();
+    Status::resource_exhausted(format!(
+        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
+         gets none; raise it with: ratchet namespace update {name} --keys-max N"
+    ))
+}
+
+/// The places of a request whose numbers are used up, and how many numbers each has left.
+fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
+    if exhausted.is_empty() {
+        return None;
+    }
+    Some(Exhausted {
+        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
+        left: exhausted.iter().map(|(_, left)| *left).collect(),
+        why: Status::out_of_range(format!(
+            "fewer numbers than were asked for are left below {}",
+            end_of(namespace)
+        )),
+    })
+}
+
+/// Where a namespace's numbers end, and what to do.
+pub fn end_of(namespace: &Namespace) -> String {
+    let config = &namespace.config;
+    format!(
+        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
+        config.max, config.name, config.name
+    )
+}

@@ -1,0 +1,124 @@
+//! A table in memory, for tests of what commands do.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+};
+
+use super::{
+    Command, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, Outcome, QueuedId,
+    Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table, Tombstone,
+    apply,
+};
+
+/// A table in memory.
+#[derive(Default)]
+pub struct MemoryTable {
+    pub ledger: Ledger,
+    pub sections: HashMap<SectionId, SectionRecord>,
+    pub namespaces: BTreeMap<NamespaceId, Namespace>,
+    pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
+    pub tombstones: BTreeMap<String, Tombstone>,
+    pub next_id: Option<NamespaceId>,
+    pub book: RequestBook,
+    pub places: BTreeMap<u64, QueuedId>,
+    pub ids: BTreeMap<(NamespaceId, RequestId), Remembered>,
+}
+
+/// Applies a command of `term`.
+pub fn run(table: &mut MemoryTable, term: u64, command: Command) -> Outcome {
+    let Ok(outcome) = apply(table, term, &command);
+    outcome
+}
+
+impl Table for MemoryTable {
+    fn ledger(&self) -> Result<Ledger, Infallible> {
+        Ok(self.ledger)
+    }
+    fn put_ledger(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Infallible> {
+        let record = self.sections.get(id).copied().unwrap_or_default();
+        // Nothing may depend on the floor of an older record.
+        let floor = match record.lift < lift {
+            true => record.max_seq,
+            false => record.floor,
+        };
+        Ok(SectionRecord { floor, ..record })
+    }
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+        self.sections.insert(id.clone(), record);
+    }
+}
+
+impl NamespaceTable for MemoryTable {
+    type Error = Infallible;
+
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(&id)
+    }
+    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.values().find(|n| n.config.name == name)
+    }
+    fn namespace_count(&self) -> usize {
+        self.namespaces.len()
+    }
+    fn put_namespace(&mut self, namespace: Namespace) {
+        self.namespaces.insert(namespace.id, namespace);
+    }
+    fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), Infallible> {
+        self.sections.retain(|section, _| section.namespace != id);
+        self.totals.remove(&id);
+        self.namespaces.remove(&id);
+        Ok(())
+    }
+    fn next_namespace_id(&self) -> Result<Option<NamespaceId>, Infallible> {
+        Ok(self.next_id)
+    }
+    fn put_next_namespace_id(&mut self, id: NamespaceId) {
+        self.next_id = Some(id);
+    }
+    fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, Infallible> {
+        Ok(self.totals.entry(id).or_default())
+    }
+    fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, Infallible> {
+        Ok(self.tombstones.get(name).copied())
+    }
+    fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>) {
+        match tombstone {
+            Some(tombstone) => self.tombstones.insert(name.to_owned(), tombstone),
+            None => self.tombstones.remove(name),
+        };
+    }
+}
+
+impl RequestTable for MemoryTable {
+    type ReadError = Infallible;
+
+    fn request_book(&self) -> Result<RequestBook, Infallible> {
+        Ok(self.book)
+    }
+    fn put_request_book(&mut self, book: RequestBook) {
+        self.book = book;
+    }
+    fn remembered(
+        &self,
+        namespace: NamespaceId,
+        id: &RequestId,
+    ) -> Result<Option<Remembered>, Infallible> {
+        Ok(self.ids.get(&(namespace, id.clone())).cloned())
+    }
+    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, Infallible> {
+        Ok(self.places.get(&place).cloned())
+    }
+    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
+        let id = (queued.namespace, queued.id.clone());
+        self.ids.insert(id, remembered);
+        self.places.insert(place, queued);
+    }
+    fn forget(&mut self, place: u64, queued: &QueuedId) {
+        self.ids.remove(&(queued.namespace, queued.id.clone()));
+        self.places.remove(&place);
+    }
+}

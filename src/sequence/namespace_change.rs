@@ -1,0 +1,84 @@
+//! What may be changed of a namespace, and what may not once it has handed out numbers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{key::KeyKind, namespace::NamespaceConfig};
+
+/// A change of a namespace. `None` leaves a field as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NamespaceChange {
+    /// The new step.
+    pub step: Option<u64>,
+    /// The new smallest step; 0 for none.
+    pub step_min: Option<u64>,
+    /// The new greatest step; 0 for none.
+    pub step_max: Option<u64>,
+    /// The new maximum.
+    pub max: Option<u64>,
+    /// The new description.
+    pub description: Option<String>,
+    /// The new limit on the numbers of a key in one request; 0 for none.
+    pub count_max: Option<u64>,
+    /// The new quota of keys; 0 for none.
+    pub keys_max: Option<u64>,
+    /// The new distance between numbers.
+    pub increment: Option<u64>,
+    /// The new first number.
+    pub start: Option<u64>,
+    /// The new size of sections.
+    pub section_size: Option<u64>,
+    /// The new kind of keys.
+    pub key_kind: Option<KeyKind>,
+}
+
+impl NamespaceChange {
+    /// The configuration with this change.
+    pub fn applied_to(&self, config: NamespaceConfig) -> NamespaceConfig {
+        NamespaceConfig {
+            step: self.step.unwrap_or(config.step),
+            step_min: none_for_0(self.step_min, config.step_min),
+            step_max: none_for_0(self.step_max, config.step_max),
+            max: self.max.unwrap_or(config.max),
+            description: self.description.clone().unwrap_or(config.description),
+            count_max: none_for_0(self.count_max, config.count_max),
+            keys_max: none_for_0(self.keys_max, config.keys_max),
+            increment: self.increment.unwrap_or(config.increment),
+            start: self.start.unwrap_or(config.start),
+            section_size: self.section_size.unwrap_or(config.section_size),
+            key_kind: self.key_kind.unwrap_or(config.key_kind),
+            name: config.name,
+        }
+    }
+}
+
+impl NamespaceConfig {
+    /// Why the configuration cannot become `new` once keys have numbers: a reason for each field. `None` if it can.
+    pub fn why_fixed(&self, new: &NamespaceConfig) -> Option<String> {
+        let fields = [
+            (
+                self.increment != new.increment,
+                "increment (ceilings are counted in it: later numbers of a key could lie below earlier ones)",
+            ),
+            (
+                self.start != new.start,
+                "start (it says which numbers there are: keys would go on between the numbers that they had)",
+            ),
+            (
+                self.section_size != new.section_size,
+                "section_size (keys would move to other sections, with lower ceilings)",
+            ),
+            (
+                self.key_kind != new.key_kind,
+                "key_kind (the keys that have numbers would be keys no more)",
+            ),
+        ];
+        let reasons: Vec<&str> = (fields.into_iter())
+            .filter_map(|(differs, reason)| differs.then_some(reason))
+            .collect();
+        (!reasons.is_empty()).then(|| reasons.join(", "))
+    }
+}
+
+fn none_for_0(new: Option<u64>, old: Option<u64>) -> Option<u64> {
+    new.map_or(old, |new| (new > 0).then_some(new))
+}

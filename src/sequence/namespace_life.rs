@@ -1,0 +1,202 @@
+//! The life of namespaces in the replicated table: founding, creation, change, deletion, creation again.
+//!
+//! A namespace that is deleted leaves a [`Tombstone`] under its name. A namespace that is created under the name again
+//! begins above it, so that the numbers of one (name, key) go up through it.
+//!
+//! Invariant: an id of a namespace is used once. What a leader holds of a namespace that is gone, or was replaced, is
+//! found by nobody who comes later: its keys stand under the old id.
+
+use super::{
+    command::NamespaceRefused,
+    ids::NamespaceId,
+    namespace::{Namespace, NamespaceConfig},
+    namespace_change::NamespaceChange,
+    tombstone::{NamespaceTotals, Tombstone},
+};
+
+/// The namespaces of the replicated table as one log entry sees them. Reads see the entry's own writes.
+pub trait NamespaceTable {
+    /// The error of a read.
+    type Error;
+
+    /// A namespace by its id.
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace>;
+    /// A namespace by its name.
+    fn namespace_named(&self, name: &str) -> Option<&Namespace>;
+    /// How many namespaces there are.
+    fn namespace_count(&self) -> usize;
+    /// Writes a namespace.
+    fn put_namespace(&mut self, namespace: Namespace);
+    /// Removes a namespace, its totals and the records of all its sections.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), Self::Error>;
+    /// The id of the next namespace, above the ids of all that ever existed. `None` before the cluster was founded.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn next_namespace_id(&self) -> Result<Option<NamespaceId>, Self::Error>;
+    /// Writes the id of the next namespace.
+    fn put_next_namespace_id(&mut self, id: NamespaceId);
+    /// What is known of all sections of a namespace together, to be changed.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, Self::Error>;
+    /// What a namespace of this name left, if one was deleted and none was created since.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, Self::Error>;
+    /// Writes a tombstone, or removes it.
+    fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>);
+}
+
+/// What a refusal or a namespace became of an entry.
+type Refusable<T, E> = Result<Result<T, NamespaceRefused>, E>;
+
+/// Creates the namespaces of a fresh cluster, all in one entry. Changes nothing if the cluster was founded before:
+/// namespaces that were deleted since do not come back.
+pub fn found<T: NamespaceTable>(
+    table: &mut T,
+    namespaces: &[NamespaceConfig],
+) -> Result<(), T::Error> {
+    if table.next_namespace_id()?.is_some() {
+        return Ok(());
+    }
+    table.put_next_namespace_id(NamespaceId(1));
+    for config in namespaces {
+        // The configurations are this product's own; one that is refused is left out on every node.
+        drop(create(table, config, u64::MAX)?);
+    }
+    Ok(())
+}
+
+/// Creates a namespace. Its numbers begin above those that a deleted namespace of this name may have handed out.
+pub fn create<T: NamespaceTable>(
+    table: &mut T,
+    config: &NamespaceConfig,
+    namespaces_max: u64,
+) -> Refusable<Namespace, T::Error> {
+    if let Err(invalid) = config.check() {
+        return Ok(Err(invalid.into()));
+    }
+    if table.namespace_named(&config.name).is_some() {
+        return Ok(Err(NamespaceRefused::Exists(config.name.clone())));
+    }
+    let count = table.namespace_count() as u64;
+    if count >= namespaces_max {
+        return Ok(Err(NamespaceRefused::TooMany(count)));
+    }
+    let tombstone = table.tombstone(&config.name)?;
+    let floor = tombstone.map_or(0, |tombstone| tombstone.floor);
+    let config = match above(config.clone(), floor) {
+        Ok(config) => config,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    table.put_tombstone(&config.name, None);
+    insert(table, config, floor)
+}
+
+/// Changes a namespace. What would disorder numbers is changed only while no section has a record, and then by a
+/// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
+/// no namespace, and no chunk of the old layout is used under the new one.
+pub fn update<T: NamespaceTable>(
+    table: &mut T,
+    name: &str,
+    change: &NamespaceChange,
+) -> Refusable<Namespace, T::Error> {
+    let Some(old) = table.namespace_named(name).cloned() else {
+        return Ok(Err(NamespaceRefused::NotFound(name.to_owned())));
+    };
+    let config = change.applied_to(old.config.clone());
+    if let Err(invalid) = config.check() {
+        return Ok(Err(invalid.into()));
+    }
+    let Some(reasons) = old.config.why_fixed(&config) else {
+        let max_ever = old.max_ever.max(config.max);
+        let namespace = Namespace {
+            config,
+            max_ever,
+            ..old
+        };
+        table.put_namespace(namespace.clone());
+        return Ok(Ok(namespace));
+    };
+    if table.totals(old.id)?.sections > 0 {
+        return Ok(Err(NamespaceRefused::Fixed {
+            name: name.to_owned(),
+            reasons,
+        }));
+    }
+    match above(config, old.floor) {
+        Ok(config) => {
+            table.remove_namespace(old.id)?;
+            insert(table, config, old.floor)
+        }
+        Err(refused) => Ok(Err(refused)),
+    }
+}
+
+/// Deletes a namespace. Unless it is to be forgotten, its tombstone stays. Returns the tombstone's floor; `None` if
+/// there is no tombstone. With `forget`, a tombstone alone is removed as well.
+pub fn delete<T: NamespaceTable>(
+    table: &mut T,
+    name: &str,
+    forget: bool,
+) -> Refusable<Option<u64>, T::Error> {
+    let Some(namespace) = table.namespace_named(name).cloned() else {
+        return Ok(match (table.tombstone(name)?, forget) {
+            (Some(_), true) => {
+                table.put_tombstone(name, None);
+                Ok(None)
+            }
+            (Some(Tombstone { floor, .. }), false) => Err(NamespaceRefused::DeletedBefore {
+                name: name.to_owned(),
+                floor,
+            }),
+            (None, _) => Err(NamespaceRefused::NotFound(name.to_owned())),
+        });
+    };
+    let tombstone = Tombstone::of(&namespace, *table.totals(namespace.id)?);
+    let tombstone = tombstone.filter(|_| !forget);
+    table.remove_namespace(namespace.id)?;
+    table.put_tombstone(name, tombstone);
+    Ok(Ok(tombstone.map(|tombstone| tombstone.floor)))
+}
+
+/// The configuration with its first number above `floor`.
+fn above(mut config: NamespaceConfig, floor: u64) -> Result<NamespaceConfig, NamespaceRefused> {
+    if config.start <= floor {
+        let first = config.progression().first_above(floor);
+        config.start = first.ok_or_else(|| NamespaceRefused::BelowFloor {
+            name: config.name.clone(),
+            floor,
+            max: config.max,
+        })?;
+    }
+    Ok(config)
+}
+
+/// Writes a new namespace under the next id.
+fn insert<T: NamespaceTable>(
+    table: &mut T,
+    config: NamespaceConfig,
+    floor: u64,
+) -> Refusable<Namespace, T::Error> {
+    let id = table.next_namespace_id()?.unwrap_or(NamespaceId(1));
+    let Some(next) = id.0.checked_add(1) else {
+        return Ok(Err(NamespaceRefused::IdsUsedUp));
+    };
+    table.put_next_namespace_id(NamespaceId(next));
+    let namespace = Namespace {
+        floor,
+        ..Namespace::new(id, config)
+    };
+    table.put_namespace(namespace.clone());
+    Ok(Ok(namespace))
+}
+
+#[cfg(test)]
+mod tests;

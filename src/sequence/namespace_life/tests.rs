@@ -1,0 +1,304 @@
+//! Namespaces are founded, changed, deleted and created again.
+
+use proptest::prelude::*;
+
+use crate::sequence::{
+    Bump, Bumped, Chunk, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
+    NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim,
+    memory_table::{MemoryTable, run},
+};
+
+fn founded() -> MemoryTable {
+    let mut table = MemoryTable::default();
+    let book = NamespaceConfig {
+        step: 10,
+        ..NamespaceConfig::new("book")
+    };
+    run(&mut table, 1, Command::FoundNamespaces(vec![book]));
+    assert_eq!(run(&mut table, 1, Command::Lift), Outcome::Holds(1));
+    table
+}
+
+fn section(namespace: NamespaceId, id: u64) -> SectionId {
+    let key = SectionKey::Id(id);
+    SectionId { namespace, key }
+}
+
+fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64) -> Bumped {
+    let raise = Raise {
+        numbers,
+        unused_max: numbers,
+        step: numbers,
+    };
+    let section = section(namespace, 7);
+    let bumps = Command::Bump(vec![Bump { section, raise }]);
+    match run(table, term, bumps) {
+        Outcome::Bumped(answers) => answers[0],
+        other => panic!("{other:?}"),
+    }
+}
+
+fn chunk(old: u64, new: u64) -> Bumped {
+    Bumped::Chunk(Chunk { old, new, left: 0 })
+}
+
+fn create(table: &mut MemoryTable, config: NamespaceConfig) -> Result<Namespace, NamespaceRefused> {
+    match run(table, 1, Command::create_namespace(config)) {
+        Outcome::Namespace(created) => created,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn update(table: &mut MemoryTable, change: NamespaceChange) -> Result<Namespace, NamespaceRefused> {
+    let name = "book".to_owned();
+    match run(table, 1, Command::UpdateNamespace { name, change }) {
+        Outcome::Namespace(updated) => updated,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn delete(table: &mut MemoryTable, forget: bool) -> Result<Option<u64>, NamespaceRefused> {
+    let name = "book".to_owned();
+    match run(table, 1, Command::DeleteNamespace { name, forget }) {
+        Outcome::NamespaceDeleted(deleted) => deleted,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn id_of_book(table: &MemoryTable) -> NamespaceId {
+    let book = (table.namespaces.values()).find(|one| one.config.name == "book");
+    book.expect("there is a namespace").id
+}
+
+#[test]
+fn a_cluster_is_founded_once_and_what_was_deleted_since_does_not_come_back() {
+    let mut table = founded();
+    delete(&mut table, false).unwrap();
+    let again = Command::FoundNamespaces(vec![NamespaceConfig::new("book")]);
+    assert_eq!(run(&mut table, 2, again), Outcome::None);
+    assert!(table.namespaces.is_empty());
+    let none = Command::FoundNamespaces(Vec::new());
+    let mut empty = MemoryTable::default();
+    run(&mut empty, 1, none);
+    let late = Command::FoundNamespaces(vec![NamespaceConfig::new("book")]);
+    run(&mut empty, 2, late);
+    assert!(empty.namespaces.is_empty(), "founded without any before");
+}
+
+#[test]
+fn a_namespace_that_is_created_again_begins_above_all_that_lifts_may_have_given() {
+    let mut table = founded();
+    let old = id_of_book(&table);
+    assert_eq!(bump(&mut table, 1, old, 10), chunk(0, 10));
+    // Two terms took what their lifts gave, and logged nothing of it.
+    run(&mut table, 2, Command::Lift);
+    run(&mut table, 3, Command::Lift);
+    assert_eq!(delete(&mut table, false), Ok(Some(30)));
+    assert!(table.sections.is_empty());
+    assert_eq!(bump(&mut table, 3, old, 10), Bumped::NoNamespace);
+    let again = create(&mut table, NamespaceConfig::new("book")).unwrap();
+    assert_eq!((again.config.start, again.floor), (31, 30));
+    assert!(again.id > old, "ids are not used again");
+    assert!(table.tombstones.is_empty());
+    assert_eq!(bump(&mut table, 3, again.id, 10), chunk(0, 40));
+}
+
+#[test]
+fn a_namespace_that_is_created_again_keeps_to_its_own_progression() {
+    let mut table = founded();
+    let old = id_of_book(&table);
+    bump(&mut table, 1, old, 1_000);
+    assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
+    let chapters = NamespaceConfig {
+        start: 70,
+        increment: 100,
+        ..NamespaceConfig::new("book")
+    };
+    let again = create(&mut table, chapters).unwrap();
+    assert_eq!(again.config.start, 3_070);
+    // Never used, and deleted again: the floor stays.
+    assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
+    // A change before the first number may not go below it either.
+    create(&mut table, NamespaceConfig::new("book")).unwrap();
+    let change = NamespaceChange {
+        start: Some(5),
+        ..NamespaceChange::default()
+    };
+    assert_eq!(update(&mut table, change).unwrap().config.start, 3_001);
+}
+
+#[test]
+fn a_namespace_with_too_low_a_max_is_not_created_again_unless_the_old_one_is_forgotten() {
+    let mut table = founded();
+    let old = id_of_book(&table);
+    bump(&mut table, 1, old, 1_000);
+    delete(&mut table, false).unwrap();
+    let small = NamespaceConfig {
+        max: 2_000,
+        ..NamespaceConfig::new("book")
+    };
+    let refused = create(&mut table, small.clone()).unwrap_err().to_string();
+    for told in ["up to 3000", "max is 2000", "--forget"] {
+        assert!(refused.contains(told), "{refused}");
+    }
+    let refused = delete(&mut table, false).unwrap_err().to_string();
+    assert!(
+        refused.contains("up to 3000") && refused.contains("--forget"),
+        "{refused}"
+    );
+    assert_eq!(delete(&mut table, true), Ok(None));
+    assert_eq!(create(&mut table, small).unwrap().config.start, 1);
+    assert_eq!(delete(&mut table, true), Ok(None));
+    assert!(table.tombstones.is_empty());
+    assert_eq!(
+        delete(&mut table, true),
+        Err(NamespaceRefused::NotFound("book".into()))
+    );
+}
+
+#[test]
+fn a_namespace_that_never_handed_out_a_number_leaves_nothing() {
+    let mut table = founded();
+    assert_eq!(delete(&mut table, false), Ok(None));
+    assert!(table.tombstones.is_empty());
+    let again = create(&mut table, NamespaceConfig::new("book")).unwrap();
+    assert_eq!((again.config.start, again.id), (1, NamespaceId(2)));
+}
+
+#[test]
+fn what_orders_numbers_changes_until_the_first_one_and_then_each_field_says_why_not() {
+    let mut table = founded();
+    let old = id_of_book(&table);
+    let change = NamespaceChange {
+        increment: Some(100),
+        start: Some(5),
+        key_kind: Some(KeyKind::Name),
+        description: Some("chapters".into()),
+        ..NamespaceChange::default()
+    };
+    let changed = update(&mut table, change).unwrap();
+    assert!(changed.id > old, "the old layout's bumps find no namespace");
+    assert_eq!(bump(&mut table, 1, old, 10), Bumped::NoNamespace);
+    assert_eq!((changed.config.increment, changed.config.start), (100, 5));
+    bump(&mut table, 1, changed.id, 10);
+    let change = NamespaceChange {
+        increment: Some(1),
+        start: Some(1),
+        key_kind: Some(KeyKind::Id),
+        section_size: Some(2),
+        ..NamespaceChange::default()
+    };
+    let refused = update(&mut table, change).unwrap_err().to_string();
+    for field in ["increment (", "start (", "section_size (", "key_kind ("] {
+        assert!(refused.contains(field), "{field}: {refused}");
+    }
+    let change = NamespaceChange {
+        // As it is: no change.
+        increment: Some(100),
+        description: Some("chapters of books".into()),
+        count_max: Some(5),
+        keys_max: Some(9),
+        ..NamespaceChange::default()
+    };
+    let changed = update(&mut table, change).unwrap().config;
+    assert_eq!((changed.count_max, changed.keys_max), (Some(5), Some(9)));
+    assert_eq!(changed.description, "chapters of books");
+    let change = NamespaceChange {
+        count_max: Some(0),
+        keys_max: Some(0),
+        ..NamespaceChange::default()
+    };
+    let changed = update(&mut table, change).unwrap().config;
+    assert_eq!((changed.count_max, changed.keys_max), (None, None));
+}
+
+#[test]
+fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
+    let mut table = founded();
+    let old = id_of_book(&table);
+    bump(&mut table, 1, old, 10);
+    delete(&mut table, false).unwrap();
+    let trim = Trim {
+        section: section(old, 7),
+        used: 3,
+    };
+    assert_eq!(
+        run(&mut table, 1, Command::Trim(vec![trim])),
+        Outcome::Trimmed(0)
+    );
+    let settle = Command::Settle(vec![section(old, 7)]);
+    assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));
+    assert!(table.sections.is_empty() && table.totals.is_empty());
+}
+
+/// What happens to a namespace.
+#[derive(Debug, Clone)]
+enum Step {
+    Bump(u64, u64),
+    Lift,
+    Settle(u64),
+    Trim(u64),
+    Recreate,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..3u64, 1..40u64).prop_map(|(id, numbers)| Step::Bump(id, numbers)),
+        3 => Just(Step::Lift),
+        1 => (0..3u64).prop_map(Step::Settle),
+        1 => (0..3u64).prop_map(Step::Trim),
+        1 => Just(Step::Recreate),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// All numbers that any term was given of a key, by bumps or by lifts, lie below those of the namespace that is
+    /// created again.
+    #[test]
+    fn the_numbers_of_a_name_and_key_never_go_down_through_deletions(steps in steps()) {
+        let mut table = founded();
+        let mut term = 1;
+        let mut greatest = 0;
+        let mut begins_above = 0;
+        for step in steps {
+            let id = id_of_book(&table);
+            let progression = table.namespaces[&id].config.progression();
+            match step {
+                Step::Bump(key, numbers) => {
+                    let raise = Raise { numbers, unused_max: numbers, step: numbers };
+                    let bumps = vec![Bump { section: section(id, key), raise }];
+                    let Outcome::Bumped(answers) = run(&mut table, term, Command::Bump(bumps)) else {
+                        panic!("not bumped");
+                    };
+                    let Bumped::Chunk(chunk) = answers[0] else { panic!("{answers:?}") };
+                    let first = progression.first_above(chunk.old).unwrap();
+                    prop_assert!(first > begins_above, "{first} after {begins_above}");
+                    greatest = chunk.new.max(greatest);
+                }
+                Step::Lift => {
+                    term += 1;
+                    let Outcome::Holds(lift) = run(&mut table, term, Command::Lift) else {
+                        panic!("not lifted");
+                    };
+                    let given = table.sections.values().filter_map(|record| record.lifted(progression, lift));
+                    greatest = given.map(|chunk| chunk.new).max().unwrap_or(0).max(greatest);
+                }
+                Step::Settle(key) => {
+                    run(&mut table, term, Command::Settle(vec![section(id, key)]));
+                }
+                Step::Trim(key) => {
+                    // All was used.
+                    let used = table.sections.get(&section(id, key)).map(|record| record.max_seq);
+                    let trim = Trim { section: section(id, key), used: used.unwrap_or(0) };
+                    run(&mut table, term, Command::Trim(vec![trim]));
+                }
+                Step::Recreate => {
+                    delete(&mut table, false).unwrap();
+                    create(&mut table, NamespaceConfig::new("book")).unwrap();
+                    begins_above = greatest;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is known of all sections of a namespace together, and what a namespace leaves when it is deleted.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    namespace::Namespace,
+    section::{LIFTS_LIVE, SectionRecord},
+};
+use crate::planted_bugs::{Bug, is_planted};
+
+/// What is known of all sections of a namespace together. Kept whenever a section's record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NamespaceTotals {
+    /// How many sections have a record.
+    pub sections: u64,
+    /// The greatest ceiling that a record ever had.
+    pub ceiling_max: u64,
+    /// The greatest step that a record ever had.
+    pub step_max: u64,
+}
+
+/// What a deleted namespace leaves under its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// No number above this one was handed out under the name.
+    pub floor: u64,
+    /// How far the greatest step of a section reached. `ratchet recover` counts its margin in it.
+    pub step_width: u64,
+}
+
+impl NamespaceTotals {
+    /// Notes that a section's record is written in the place of `before`.
+    pub fn note(&mut self, before: &SectionRecord, after: &SectionRecord) {
+        self.sections += u64::from(!before.exists());
+        self.ceiling_max = self.ceiling_max.max(after.max_seq);
+        self.step_max = self.step_max.max(after.step);
+    }
+
+    /// True if a namespace with `keys_max` and `section_size` has as many sections as it may have.
+    pub fn is_full(&self, keys_max: u64, section_size: u64) -> bool {
+        self.sections.saturating_mul(section_size) >= keys_max
+    }
+}
+
+impl Tombstone {
+    /// What `namespace` leaves when it is deleted. `None` if no number was ever handed out under its name.
+    ///
+    /// Nobody logged what the lifts after a record gave: a lift writes no section. A leader may have handed out those
+    /// numbers, so they count for every section, as if each had the greatest ceiling and the greatest step.
+    pub fn of(namespace: &Namespace, totals: NamespaceTotals) -> Option<Tombstone> {
+        let step_width = totals.step_max.saturating_mul(namespace.config.increment);
+        let lifts = match is_planted(Bug::TombstoneIgnoresLifts) {
+            false => LIFTS_LIVE,
+            true => 0,
+        };
+        let given = step_width.saturating_mul(lifts);
+        let ceiling = totals.ceiling_max.saturating_add(given);
+        let ceiling = ceiling.min(namespace.greatest_number());
+        let floor = match totals.sections {
+            0 => namespace.floor,
+            _ => namespace.floor.max(ceiling),
+        };
+        (floor > 0).then_some(Tombstone { floor, step_width })
+    }
+}

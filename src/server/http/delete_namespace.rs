@@ -1,0 +1,66 @@
+//! Namespaces: deleted.
+
+use axum::{Json, extract::State};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    administer::{administer, another_reply},
+    number::{Form, Number},
+    problem::{Problem, Problems},
+    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+};
+use crate::proto::{
+    peer::{administer_reply::Reply, administer_request::Request as Administer},
+    v1,
+};
+
+/// What a deletion must say.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Deletion {
+    /// The namespace's name again.
+    confirm: Option<String>,
+    /// Forget which numbers were handed out: a namespace that is created under the name again may hand out the same ones.
+    #[serde(default)]
+    forget: bool,
+    /// How numbers are written.
+    #[serde(default)]
+    numbers: Form,
+}
+
+/// What remains of a deleted namespace.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Deleted {
+    /// A namespace that is created under the name again begins above this number; null: at its start.
+    floor: Option<Number>,
+}
+
+/// Deletes a namespace and all its keys.
+#[utoipa::path(delete, path = "/v1/namespaces/{namespace}", tag = "namespaces",
+    params(("namespace" = String, Path, description = "The namespace's name."), Deletion, Timeout),
+    responses((status = 200, body = Deleted), Problems))]
+pub async fn delete(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    given: InQuery<Deletion>,
+) -> Result<Json<Deleted>, Problem> {
+    let deleting = async {
+        let name = in_path(path)?;
+        let given = in_query(given, "confirm=NAME, forget=true and numbers=number")?;
+        let request = Administer::DeleteNamespace(v1::DeleteNamespaceRequest {
+            name,
+            confirm: given.confirm.unwrap_or_default(),
+            forget: given.forget,
+        });
+        match administer(&context, due, request).await? {
+            Reply::DeletedNamespace(deleted) => Ok(Json(Deleted {
+                floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
+            })),
+            _ => Err(another_reply()),
+        }
+    };
+    Problem::of(&context, deleting).await
+}
