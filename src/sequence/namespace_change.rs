@@ -46,6 +46,7 @@ impl NamespaceChange {
             start: self.start.unwrap_or(config.start),
             section_size: self.section_size.unwrap_or(config.section_size),
             key_kind: self.key_kind.unwrap_or(config.key_kind),
+            gapless: config.gapless,
             name: config.name,
         }
     }

@@ -142,6 +142,8 @@ pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &RequestId) ->
 /// The key of the request id that came at `place` in the generation with this prefix.
 pub fn request_place_key(generation: &[u8], place: u64) -> Vec<u8> {
     [generation, b"qp", &place.to_be_bytes()].concat()
+}
+
 /// The key of the id of the next namespace in the generation with this prefix.
 pub fn next_namespace_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"c"].concat()
