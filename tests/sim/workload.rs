@@ -221,7 +221,7 @@ fn request_id(process: u64, count: u64) -> Option<RequestId> {
     let id = format!("{process}-{}", nanos(clock::now()));
     RequestId::new(id.as_bytes())
         .ok()
-        .filter(|_| count % 3 == 0)
+        .filter(|_| count.is_multiple_of(3))
 }
 
 fn nanos(time: Duration) -> u64 {
