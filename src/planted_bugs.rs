@@ -38,6 +38,8 @@ pub enum Bug {
     WriteNotSynced,
     /// Directories are not synced after a file is created or renamed in them.
     NamesNotSynced,
+    /// A raised floor is answered before the ceiling that it needs is committed.
+    RaiseBeforeCommit,
 }
 
 /// True if this process has `bug`.
@@ -60,7 +62,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 14] = [
+    const NAMES: [(&str, Bug); 15] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -81,6 +83,7 @@ mod chosen {
         ),
         ("write-not-synced", Bug::WriteNotSynced),
         ("names-not-synced", Bug::NamesNotSynced),
+        ("raise-before-commit", Bug::RaiseBeforeCommit),
     ];
 
     pub fn bug() -> Option<Bug> {

@@ -45,6 +45,8 @@ enum Subcommands {
     Next(numbers::Next),
     /// Show the last number handed out for a key
     Current(numbers::Current),
+    /// Raise the floor of a key: the numbers handed out later are greater
+    Raise(numbers::Raise),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -68,6 +70,7 @@ impl Subcommands {
         match self {
             Subcommands::Next(next) => next.connection.json,
             Subcommands::Current(current) => current.connection.json,
+            Subcommands::Raise(raise) => raise.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -82,6 +85,7 @@ impl Subcommands {
             Subcommands::Start(start) => start.run().await,
             Subcommands::Next(next) => next.run().await,
             Subcommands::Current(current) => current.run().await,
+            Subcommands::Raise(raise) => raise.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

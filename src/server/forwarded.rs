@@ -20,8 +20,8 @@ use super::deadline::deadline_in;
 use crate::{
     consensus::Leadership,
     node::{
-        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext, Origin,
-        Reservation, SequenceRequest, leader_of,
+        Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
+        Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -171,6 +171,32 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
                     reservation = for_answer;
                     let answer = serve::<_, NextMany>(&context, many, deadline).await;
                     answer.map(|answer| Reply::NextMany(answer.into()))
+                }
+                Err(status) => Err(status.into()),
+            }
+        }
+        Some(forward_request::Request::Raise(raise)) => {
+            let answer = serve::<_, Raise>(&context, raise, deadline).await;
+            answer.map(|answer| Reply::Raise(answer.into()))
+        }
+        Some(forward_request::Request::RaiseMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            match context.request_memory.reserve_for_answer(keys) {
+                Ok(for_answer) => {
+                    reservation = for_answer;
+                    let answer = serve::<_, RaiseMany>(&context, many, deadline).await;
+                    answer.map(|answer| Reply::RaiseMany(answer.into()))
+                }
+                Err(status) => Err(status.into()),
+            }
+        }
+        Some(forward_request::Request::CurrentMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            match context.request_memory.reserve_for_answer(keys) {
+                Ok(for_answer) => {
+                    reservation = for_answer;
+                    let answer = serve::<_, CurrentMany>(&context, many, deadline).await;
+                    answer.map(|answer| Reply::CurrentMany(answer.into()))
                 }
                 Err(status) => Err(status.into()),
             }

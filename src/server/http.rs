@@ -14,6 +14,7 @@
 mod administer;
 mod body;
 mod drop_in;
+mod floors;
 mod foreign_page;
 mod html;
 mod members;
@@ -84,11 +85,11 @@ fn api() -> Router<Arc<NodeContext>> {
             "/v1/namespaces/{namespace}",
             read(namespaces::get)
                 .patch(namespaces::update)
-                .post(numbers::next_many),
+                .post(floors::of_namespace),
         )
         .route(
             "/v1/namespaces/{namespace}/keys/{key}",
-            read(numbers::current).post(numbers::next),
+            read(numbers::current).post(floors::of_key),
         )
         .route("/v1/status", read(status::status))
         .route("/v1/members", post(members::add))

@@ -10,10 +10,14 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
 use crate::{
     metrics::Door,
-    node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
+    node::{
+        Answered, Current, CurrentMany, Next, NodeContext, Origin, Raise, RaiseMany,
+        SequenceRequest,
+    },
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextManyRequest, NextRequest, NextResponse, Route,
-        WatchRouteRequest, sequencer_server::Sequencer,
+        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, NextManyRequest,
+        NextRequest, NextResponse, RaiseManyRequest, RaiseManyResponse, RaiseRequest,
+        RaiseResponse, Route, WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
@@ -72,6 +76,27 @@ impl Sequencer for SequencerService {
         request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         self.serve::<_, Current, _>(request).await
+    }
+
+    async fn raise(
+        &self,
+        request: Request<RaiseRequest>,
+    ) -> Result<Response<RaiseResponse>, Status> {
+        self.serve::<_, Raise, _>(request).await
+    }
+
+    async fn raise_many(
+        &self,
+        request: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        self.serve::<_, RaiseMany, _>(request).await
+    }
+
+    async fn current_many(
+        &self,
+        request: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        self.serve::<_, CurrentMany, _>(request).await
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

@@ -50,25 +50,41 @@ impl Memory {
         count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
-        let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
-        // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
-        let need = if is_new
-            && !self.is_abandoned()
-            && let Some(record) = find()
-        {
-            self.first_touch(shard, place, record, &namespace.config, Source::memory);
-            Need::Bump
-        } else {
-            self.need_of(shard, place, namespace)
-        };
+        let need = self.add_key(shard, (hash, key), namespace, find);
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
         (answer, place.map(|place| (place, need)))
     }
 
+    /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump. `find` finds
+    /// the section's record, if it is in memory.
+    pub(super) fn add_key(
+        &self,
+        shard: &mut Shard,
+        (hash, key): (u64, Key<'_>),
+        namespace: &Namespace,
+        find: impl FnOnce() -> Option<SectionRecord>,
+    ) -> Need {
+        let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
+        // What an abandoned memory held may have been used: its lift's chunk must not be taken again.
+        if is_new
+            && !self.is_abandoned()
+            && let Some(record) = find()
+        {
+            self.first_touch(shard, place, record, &namespace.config, Source::memory);
+            return Need::Bump;
+        }
+        self.need_of(shard, place, namespace)
+    }
+
     /// What the section at `place` needs, which asks for a bump. If it has no chunk yet, its record must be read first.
     #[cold]
-    fn need_of(&self, shard: &Shard, place: SectionPlace, namespace: &Namespace) -> Need {
+    pub(super) fn need_of(
+        &self,
+        shard: &Shard,
+        place: SectionPlace,
+        namespace: &Namespace,
+    ) -> Need {
         // A call before this one may have been given up before the record was read, perhaps in the term before.
         match shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
             true => Need::Bump,
