@@ -11,6 +11,7 @@
 
 mod connection;
 mod exit;
+mod import;
 mod namespace;
 mod node;
 mod numbers;
@@ -47,6 +48,8 @@ enum Subcommands {
     Current(numbers::Current),
     /// Raise the floor of a key: the numbers handed out later are greater
     Raise(numbers::Raise),
+    /// Raise many keys to the numbers in a file
+    Import(import::Import),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -71,6 +74,7 @@ impl Subcommands {
             Subcommands::Next(next) => next.connection.json,
             Subcommands::Current(current) => current.connection.json,
             Subcommands::Raise(raise) => raise.connection.json,
+            Subcommands::Import(import) => import.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -86,6 +90,7 @@ impl Subcommands {
             Subcommands::Next(next) => next.run().await,
             Subcommands::Current(current) => current.run().await,
             Subcommands::Raise(raise) => raise.run().await,
+            Subcommands::Import(import) => import.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,
