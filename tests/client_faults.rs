@@ -12,9 +12,9 @@ use common::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use ratchet::proto::v1::{
-    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, NextManyRequest,
-    NextManyResponse, NextRequest, NextResponse, RaiseManyRequest, RaiseManyResponse, RaiseRequest,
-    RaiseResponse, Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 use ratchet_client::{Code, Error};
@@ -191,6 +191,15 @@ impl Sequencer for Broken {
         &self,
         _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
 

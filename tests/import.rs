@@ -169,3 +169,42 @@ async fn the_record_of_another_file_is_refused() {
     let output = import(&processes, "book", &file, &[]).await;
     assert!(output.status.success(), "{}", errors(&output));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_number_comes_again() {
+    let (from, to) = (
+        Processes::start(3, &UNHURRIED).await,
+        Processes::start(1, &UNHURRIED).await,
+    );
+    let client = rust_client::client(from.addresses());
+    let raised = (1..=10_000).map(|id| (Key::Id(id), id * 5));
+    client.raise_many("book", raised).await.expect("floors");
+    let used = client.next("book", 20_000).await.expect("a number");
+    let leader = from.leader().await;
+    let servers = from.places[&(leader % 3 + 1)].listen.to_string();
+    let file = from.dir.path().join("out.csv");
+    let exported = async |namespace: &str| {
+        let mut command = ratchet();
+        command
+            .args(["export", namespace, "--server", &servers, "--output"])
+            .arg(&file);
+        let ended = tokio::task::spawn_blocking(move || command.output());
+        ended.await.expect("no panic").expect("the command runs")
+    };
+    let output = exported("book").await;
+    assert!(output.status.success(), "{}", errors(&output));
+    let output = import(&to, "book", &file, &[]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    let other = rust_client::client(to.addresses());
+    for id in [1, 77, 10_000] {
+        assert_eq!(other.next("book", id).await.expect("a number"), id * 5 + 1);
+    }
+    assert!(other.next("book", 20_000).await.expect("a number") > used);
+    let output = exported("uid").await;
+    assert_eq!(output.status.code(), Some(4));
+    assert!(
+        errors(&output).contains("share sections of 100000 ids"),
+        "{}",
+        errors(&output)
+    );
+}

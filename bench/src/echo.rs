@@ -16,9 +16,9 @@ use crate::{
     target::{Server, Target},
 };
 use api::{
-    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, NextManyRequest,
-    NextManyResponse, NextRequest, NextResponse, RaiseManyRequest, RaiseManyResponse, RaiseRequest,
-    RaiseResponse, Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 
@@ -139,6 +139,15 @@ impl Sequencer for Echo {
         &self,
         _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
 

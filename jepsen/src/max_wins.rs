@@ -16,9 +16,9 @@ use tonic::{
 };
 
 use crate::proto::{
-    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, Key, NextManyRequest,
-    NextManyResponse, NextRequest, NextResponse, RaiseManyRequest, RaiseManyResponse, RaiseRequest,
-    RaiseResponse, Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, Key, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
+    RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -123,6 +123,15 @@ impl Sequencer for Front {
         Err(Status::unimplemented("floors are not raised"))
     }
 
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        Err(Status::unimplemented("nothing is exported"))
+    }
+
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
@@ -173,6 +182,15 @@ impl Sequencer for Known {
         _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        Err(Status::unimplemented("nothing is exported"))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

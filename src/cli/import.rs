@@ -4,19 +4,20 @@
 //! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
-//! `rows.rs` reads the rows: of CSV (`csv_rows.rs`), or of the dump of another generator's table (`dump.rs`).
+//! `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or of the dump of another generator's table (`dump.rs`).
 
 mod check;
 mod csv_rows;
 mod dump;
 mod progress;
+mod reader;
 mod rows;
 mod send;
 
 use std::{
     fs::File,
     io::{self, Seek, SeekFrom},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use clap::Args;
@@ -30,9 +31,6 @@ use self::{
     send::Import as Sending,
 };
 use super::{connection::Connection, exit::CommandError, output};
-
-/// How many faults of a file are shown.
-const FAULTS_SHOWN: usize = 20;
 
 /// `ratchet import`.
 #[derive(Debug, Args)]
@@ -162,9 +160,4 @@ fn spool() -> io::Result<File> {
 
 fn rewind(file: &mut File) -> io::Result<()> {
     file.seek(SeekFrom::Start(0)).map(drop)
-}
-
-/// The name of a file in an error.
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -11,6 +11,7 @@
 
 mod connection;
 mod exit;
+mod export;
 mod import;
 mod namespace;
 mod node;
@@ -50,6 +51,8 @@ enum Subcommands {
     Raise(numbers::Raise),
     /// Raise many keys to the numbers in a file
     Import(import::Import),
+    /// Write all keys of a namespace and their numbers, as import reads them
+    Export(export::Export),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -75,6 +78,7 @@ impl Subcommands {
             Subcommands::Current(current) => current.connection.json,
             Subcommands::Raise(raise) => raise.connection.json,
             Subcommands::Import(import) => import.connection.json,
+            Subcommands::Export(export) => export.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -91,6 +95,7 @@ impl Subcommands {
             Subcommands::Current(current) => current.run().await,
             Subcommands::Raise(raise) => raise.run().await,
             Subcommands::Import(import) => import.run().await,
+            Subcommands::Export(export) => export.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
+use super::{deadline::budget_of, errors::to_client, export::messages, stream::ResponseStream};
 use crate::{
     metrics::Door,
     node::{
@@ -15,9 +15,10 @@ use crate::{
         SequenceRequest,
     },
     proto::v1::{
-        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, NextManyRequest,
-        NextRequest, NextResponse, RaiseManyRequest, RaiseManyResponse, RaiseRequest,
-        RaiseResponse, Route, WatchRouteRequest, sequencer_server::Sequencer,
+        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+        ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
+        RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
+        sequencer_server::Sequencer,
     },
 };
 
@@ -97,6 +98,19 @@ impl Sequencer for SequencerService {
         request: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         self.serve::<_, CurrentMany, _>(request).await
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        request: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let name = request.into_inner().namespace;
+        let export = self.context.export(&name, deadline).await?;
+        let stop = self.stop.clone().cancelled_owned();
+        Ok(Response::new(messages(export).take_until(stop).boxed()))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

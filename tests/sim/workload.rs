@@ -191,7 +191,7 @@ impl Client {
             let action = match rng.random_range(0..20) {
                 0..4 => Action::Current,
                 // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
-                4 if key.1 % 2 == 0 => Action::Raise {
+                4 if key.1.is_multiple_of(2) => Action::Raise {
                     floor: rng.random_range(1..=began.elapsed().as_millis() as u64 + 100),
                 },
                 4..8 => Action::Next {

@@ -14,8 +14,8 @@ use indicatif::ProgressBar;
 use ratchet_client::Key;
 
 use super::{
-    FAULTS_SHOWN,
-    rows::{BadRow, Expected, Format, Row, read},
+    reader::read,
+    rows::{BadRow, Expected, FAULTS_SHOWN, Format, Row},
 };
 
 /// What was found in a file.

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::{super::exit::CommandError, rows::Format, shown};
+use super::{super::exit::CommandError, rows::Format};
 
 /// How far an import is, and of what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +98,11 @@ pub fn remove(path: &Path) -> Result<(), CommandError> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The name of a file in an error.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> CommandError {

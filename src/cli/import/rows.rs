@@ -1,13 +1,14 @@
 //! The rows of an import: which key is to be raised to which number.
 
-use std::io::{self, BufReader, Read};
-
 use clap::ValueEnum;
 use ratchet_client::{Key, api as v1};
 use serde::{Deserialize, Serialize};
 
-use super::{super::exit::CommandError, csv_rows::CsvRows, dump};
+use super::super::exit::CommandError;
 use crate::sequence::KEY_NAME_BYTES_MAX;
+
+/// How many faults of a file are shown.
+pub const FAULTS_SHOWN: usize = 20;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -131,28 +132,3 @@ pub fn integer(text: &[u8]) -> Option<u64> {
 
 /// A row, or what is wrong with it.
 pub type MaybeRow = Result<Row, BadRow>;
-
-/// Hands the rows of `input`, in their order, to `take`, which says whether to go on.
-///
-/// # Errors
-/// If the input cannot be read.
-pub fn read(
-    input: impl Read,
-    format: Format,
-    expected: &Expected,
-    mut take: impl FnMut(MaybeRow) -> bool,
-) -> io::Result<()> {
-    match format {
-        Format::Csv => {
-            let mut rows = CsvRows::new(input);
-            while let Some(row) = rows.next(expected)? {
-                if !take(row) {
-                    return Ok(());
-                }
-            }
-            Ok(())
-        }
-        Format::Leaf => dump::read(BufReader::new(input), &dump::LEAF, expected, take),
-        Format::Tinyid => dump::read(BufReader::new(input), &dump::TINYID, expected, take),
-    }
-}

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use super::{
     super::exit::CommandError,
-    FAULTS_SHOWN,
     check::{Checked, Summed, written},
-    rows::{Expected, Format, Row, read},
+    reader::read,
+    rows::{Expected, FAULTS_SHOWN, Format, Row},
 };
 
 /// How many rows a message has at most.
