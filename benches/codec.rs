@@ -65,6 +65,7 @@ fn entries(c: &mut Criterion) {
             numbers: 10_000,
             unused_max: 10_000,
             step: 10_000,
+            up_to: 0,
         },
     });
     let command = Command::Bump(bumps.collect());

@@ -47,6 +47,8 @@ pub enum Bug {
     /// A deleted namespace does not count what the lifts after its last records gave: a namespace that is created again
     /// under its name begins too low.
     TombstoneIgnoresLifts,
+    /// A raised floor is answered before the ceiling that it needs is committed.
+    RaiseBeforeCommit,
 }
 
 /// True if this process has `bug`.
@@ -69,7 +71,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 18] = [
+    const NAMES: [(&str, Bug); 19] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -97,6 +99,7 @@ mod chosen {
         ),
         ("request-id-forgotten", Bug::RequestIdForgotten),
         ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
+        ("raise-before-commit", Bug::RaiseBeforeCommit),
     ];
 
     pub fn bug() -> Option<Bug> {

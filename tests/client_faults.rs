@@ -12,8 +12,9 @@ use common::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use ratchet::proto::v1::{
-    CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
-    Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 use ratchet_client::{Code, Error};
@@ -172,6 +173,33 @@ impl Sequencer for Broken {
         &self,
         _: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn raise(&self, _: Request<RaiseRequest>) -> Result<Response<RaiseResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn raise_many(
+        &self,
+        _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn current_many(
+        &self,
+        _: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
 

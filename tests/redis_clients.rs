@@ -104,7 +104,7 @@ async fn redis_cli_takes_numbers_and_reads_the_list_of_commands() {
             .await
             .contains("numbers only grow")
     );
-    assert_eq!(cli(here, &["COMMAND", "COUNT"]).await, "19");
+    assert_eq!(cli(here, &["COMMAND", "COUNT"]).await, "20");
     let docs = cli(here, &["COMMAND", "DOCS", "incr"]).await;
     assert!(docs.contains("Takes the next number of a key"), "{docs}");
     assert!(cli(there, &["INFO"]).await.contains("role:master"));

@@ -16,8 +16,9 @@ use crate::{
     target::{Server, Target},
 };
 use api::{
-    CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
-    Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 
@@ -120,6 +121,33 @@ impl Sequencer for Echo {
         &self,
         _request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    async fn raise(&self, _: Request<RaiseRequest>) -> Result<Response<RaiseResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    async fn raise_many(
+        &self,
+        _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    async fn current_many(
+        &self,
+        _: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
 

@@ -13,7 +13,7 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest,
+        self, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest, RaiseRequest,
         admin_client::AdminClient, sequencer_client::SequencerClient,
     },
     target::Target,
@@ -94,8 +94,16 @@ impl Client {
                     let last = answer.last.unwrap_or(0);
                     Ok((last, last))
                 }
-                Action::Raise { .. } => {
-                    Err(Status::unimplemented("no part of the API raises floors"))
+                Action::Raise { floor } => {
+                    let request = bounded(RaiseRequest {
+                        namespace,
+                        key,
+                        at_least: floor,
+                        route_version: 0,
+                        members_version: None,
+                    });
+                    let floor = self.sequencer.raise(request).await?.into_inner().floor;
+                    Ok((floor, floor))
                 }
             }
         };

@@ -1,6 +1,6 @@
 //! Counts the numbers of a key that nobody was given, and how many of them the promise allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Action, History, Op};
 
@@ -129,7 +129,13 @@ pub fn gaps(
     own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
-    for op in history.ops.iter().filter(|op| own_section(&op.key)) {
+    let raised = |op: &&Op| matches!(op.action, Action::Raise { .. });
+    // Whoever raises a key wants numbers skipped.
+    let raised: BTreeSet<&str> = (history.ops.iter().filter(raised))
+        .map(|op| &*op.key)
+        .collect();
+    let counts = |op: &&Op| own_section(&op.key) && !raised.contains(&*op.key);
+    for op in history.ops.iter().filter(counts) {
         match op.action {
             Action::Next { count } => {
                 let tally = tallies.entry(&op.key).or_default();

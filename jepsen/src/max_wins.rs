@@ -16,8 +16,9 @@ use tonic::{
 };
 
 use crate::proto::{
-    CurrentRequest, CurrentResponse, Key, NextManyRequest, NextManyResponse, NextRequest,
-    NextResponse, Route, WatchRouteRequest,
+    CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+    ExportResponse, Key, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
+    RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -104,6 +105,33 @@ impl Sequencer for Front {
         Ok(Response::new(CurrentResponse { last, route: None }))
     }
 
+    async fn raise(&self, _: Request<RaiseRequest>) -> Result<Response<RaiseResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    async fn raise_many(
+        &self,
+        _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    async fn current_many(
+        &self,
+        _: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        Err(Status::unimplemented("nothing is exported"))
+    }
+
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
@@ -136,6 +164,33 @@ impl Sequencer for Known {
         let CurrentRequest { namespace, key, .. } = request.into_inner();
         let last = self.0.lock().get(&name(namespace, key)?).copied();
         Ok(Response::new(CurrentResponse { last, route: None }))
+    }
+
+    async fn raise(&self, _: Request<RaiseRequest>) -> Result<Response<RaiseResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    async fn raise_many(
+        &self,
+        _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    async fn current_many(
+        &self,
+        _: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        _: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        Err(Status::unimplemented("nothing is exported"))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

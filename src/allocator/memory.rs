@@ -5,6 +5,7 @@
 //! it was inherited.
 
 mod first_touch;
+mod raise;
 mod releasing;
 mod room;
 mod settling;
@@ -215,14 +216,20 @@ impl Memory {
         let BumpSize {
             numbers,
             unused_max,
+            up_to,
         } = shard.propose_bump(place.section, namespace)?;
-        let step = shard.step(place.section, &namespace.config);
+        let step = match numbers {
+            // For floors alone.
+            0 => 0,
+            _ => shard.step(place.section, &namespace.config),
+        };
         Some(Bump {
             section,
             raise: Raise {
                 numbers,
                 unused_max,
                 step,
+                up_to,
             },
         })
     }

@@ -50,7 +50,7 @@
 //! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
 //! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
 //! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`,
-//! `owned.rs`, `refill.rs`, `section.rs`, `segments.rs`.
+//! `owned.rs`, `raised.rs`, `refill.rs`, `section.rs`, `segments.rs`.
 //!
 //! # Limits
 //!
@@ -88,6 +88,7 @@ mod own_slot;
 mod owned;
 mod pending;
 mod queued_section;
+mod raised;
 mod record_reader;
 mod refill;
 mod releaser;
@@ -109,6 +110,7 @@ pub use inheritance::{Inheritance, NotInherited};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_many::NextMany;
+pub use raised::Raised;
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
 pub use term::{NextError, Term, TermOptions};

@@ -24,7 +24,7 @@ use super::{
     key_table::{KeyTable, Slot, StoredKey},
     own_slot::OwnSlot,
     owned::{Owned, Used},
-    pending::{Answer, Served, Waiters},
+    pending::{Answer, RaiseAnswer, Served, Waiters},
     queued_section::QueuedSection,
     refill::BumpSize,
     section::{Section, StepChange},
@@ -94,6 +94,22 @@ impl<K: StoredKey> OwnKeys<K> {
     ) -> Option<(Answer, Option<u32>)> {
         let (answer, bump) = self.with_section(number, config, |queued, cursor| {
             queued.take(cursor, config, key, count)
+        })?;
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// Moves a key above `at_least`, or waits for that. Otherwise as [`OwnKeys::take`].
+    pub fn raise(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        key: &K::Target,
+        at_least: u64,
+    ) -> Option<(RaiseAnswer, Option<u32>)> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let config = &namespace.config;
+        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+            queued.raise(cursor, config, (hash, K::as_key(key)), at_least)
         })?;
         Some((answer, bump.then_some(number)))
     }

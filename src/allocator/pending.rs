@@ -10,9 +10,13 @@ use tokio::sync::oneshot;
 
 use super::{
     held::{Delivery, Taken},
+    raised::{NotRaised, Raised},
     refill::BumpSize,
 };
-use crate::{metrics::Metrics, sequence::OwnedKey};
+use crate::{
+    metrics::{Metrics, SkipCause},
+    sequence::OwnedKey,
+};
 
 /// The answer to a call for numbers of a key.
 #[derive(Debug)]
@@ -23,40 +27,101 @@ pub enum Answer {
     Later(oneshot::Receiver<Delivery>),
 }
 
-/// A call that waits for numbers.
+/// The answer to a call that raises a floor.
+#[derive(Debug)]
+pub enum RaiseAnswer {
+    /// It is raised, or refused.
+    Done(Result<Raised, NotRaised>),
+    /// It is raised later. The sender is dropped if the term is lost.
+    Later(oneshot::Receiver<Result<Raised, NotRaised>>),
+}
+
+/// A call that waits for a bump.
 #[derive(Debug)]
 pub struct Waiter {
     /// The hash of its key.
     pub hash: u64,
     /// Its key.
     pub key: OwnedKey,
-    /// How many numbers it wants; at least 1.
-    pub count: u64,
-    /// Where its numbers go. Dropped without an answer if the term is lost.
-    pub reply: oneshot::Sender<Delivery>,
+    /// What it wants.
+    pub want: Want,
+}
+
+/// What a call waits for, and where its answer goes, which is dropped without an answer if the term is lost.
+#[derive(Debug)]
+pub enum Want {
+    /// Numbers.
+    Numbers {
+        /// How many; at least 1.
+        count: u64,
+        /// Where they go.
+        reply: oneshot::Sender<Delivery>,
+    },
+    /// All numbers up to one, for nobody.
+    Floor {
+        /// The last of them.
+        at_least: u64,
+        /// Who waits until it is done.
+        reply: oneshot::Sender<Result<Raised, NotRaised>>,
+    },
 }
 
 impl Waiter {
     /// True if the caller has gone.
     pub fn is_gone(&self) -> bool {
-        self.reply.is_closed()
+        match &self.want {
+            Want::Numbers { reply, .. } => reply.is_closed(),
+            Want::Floor { reply, .. } => reply.is_closed(),
+        }
     }
 }
 
 /// A call that waited, and what it gets.
-pub struct Served {
-    /// The call.
-    pub waiter: Waiter,
-    /// What it gets.
-    pub taken: Taken,
+pub enum Served {
+    /// Numbers.
+    Numbers {
+        /// How many it asked for.
+        count: u64,
+        /// What it gets.
+        taken: Taken,
+        /// Where that goes.
+        reply: oneshot::Sender<Delivery>,
+    },
+    /// A floor.
+    Floor {
+        /// What came of it.
+        raised: Result<Raised, NotRaised>,
+        /// Who waits for it.
+        reply: oneshot::Sender<Result<Raised, NotRaised>>,
+    },
 }
 
 impl Served {
     /// Sends the caller what it gets.
     pub fn tell(self, metrics: &Arc<Metrics>) {
-        let delivery = Delivery::new(self.taken, self.waiter.count, metrics.clone());
-        // If the caller has gone, the delivery comes back and counts its numbers as skipped.
-        drop(self.waiter.reply.send(delivery));
+        match self {
+            Served::Numbers {
+                count,
+                taken,
+                reply,
+            } => {
+                let delivery = Delivery::new(taken, count, metrics.clone());
+                // If the caller has gone, the delivery comes back and counts its numbers as skipped.
+                drop(reply.send(delivery));
+            }
+            Served::Floor { raised, reply } => {
+                count_passed(metrics, &raised);
+                // If the caller has gone, the floor is raised all the same.
+                let _ = reply.send(raised);
+            }
+        }
+    }
+}
+
+/// Counts the numbers that a raised floor passed over: nobody gets them, whatever becomes of the answer.
+pub fn count_passed(metrics: &Metrics, raised: &Result<Raised, NotRaised>) {
+    if let Ok(raised) = raised {
+        metrics.skip(SkipCause::floor, raised.passed);
     }
 }
 

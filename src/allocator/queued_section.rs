@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{
     cursor::Cursor,
     held::Shortage,
-    pending::{Answer, PendingBump, Served, Waiter, Waiters},
+    pending::{Answer, PendingBump, RaiseAnswer, Served, Waiter, Waiters, Want},
     refill::BumpSize,
     section::{Section, Take},
 };
@@ -67,19 +67,38 @@ impl QueuedSection {
                 (Answer::Taken(Err(Shortage::OverQuota { keys_max })), false)
             }
             Take::TooFew => {
-                // Later calls for this key stand behind this one.
-                cursor.stop_fast_path();
                 let (reply, later) = oneshot::channel();
-                let key = OwnedKey::from(key);
-                let waiter = Waiter {
-                    hash,
-                    key,
-                    count,
-                    reply,
-                };
-                (Answer::Later(later), self.pending.wait(waiter))
+                let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });
+                (Answer::Later(later), bump)
             }
         }
+    }
+
+    /// Moves the key at `cursor` above `at_least`, or waits for that. Otherwise as [`QueuedSection::take`].
+    pub fn raise(
+        &mut self,
+        cursor: &mut Cursor,
+        config: &NamespaceConfig,
+        key: (u64, Key<'_>),
+        at_least: u64,
+    ) -> (RaiseAnswer, bool) {
+        // A call that waits was there before: it gets its numbers from below the floor.
+        if !self.pending.has_waiters()
+            && let Some(raised) = self.section.raise(cursor, config, at_least)
+        {
+            return (RaiseAnswer::Done(raised), false);
+        }
+        let (reply, later) = oneshot::channel();
+        let bump = self.wait(cursor, key, Want::Floor { at_least, reply });
+        (RaiseAnswer::Later(later), bump)
+    }
+
+    /// Makes a call wait. True if a bump must be asked for.
+    fn wait(&mut self, cursor: &mut Cursor, (hash, key): (u64, Key<'_>), want: Want) -> bool {
+        // Later calls for this key stand behind this one.
+        cursor.stop_fast_path();
+        let key = OwnedKey::from(key);
+        self.pending.wait(Waiter { hash, key, want })
     }
 
     /// By how much the section is to be bumped now: enough for a refill that was asked for, and for all
@@ -95,13 +114,23 @@ impl QueuedSection {
         let is_one_key = config.section_size == 1;
         let mut counts = 0u64;
         for waiter in waiters {
-            counts = match is_one_key {
-                true => counts.saturating_add(waiter.count),
-                false => waiter.count,
+            let needed = match waiter.want {
+                Want::Numbers { count, .. } => {
+                    counts = match is_one_key {
+                        true => counts.saturating_add(count),
+                        false => count,
+                    };
+                    let left =
+                        (cursors.of(waiter)).map_or(0, |cursor| self.section.left(cursor, config));
+                    let unused = counts.max(self.section.step_within_bounds(config));
+                    BumpSize::fill(unused, left)
+                }
+                // The key passes over all that it brings, but for the one number that a bump brings at least. Its
+                // neighbours in the section do not move. Calls that wait behind it ask for a further bump.
+                Want::Floor { at_least, .. } => {
+                    BumpSize::floor(at_least, if is_one_key { 1 } else { u64::MAX })
+                }
             };
-            let left = (cursors.of(waiter)).map_or(0, |cursor| self.section.left(cursor, config));
-            let unused = counts.max(self.section.step_within_bounds(config));
-            let needed = BumpSize::fill(unused, left);
             size = Some(size.map_or(needed, |size| size.covering(needed)));
         }
         if size.is_none() {
@@ -124,19 +153,15 @@ impl QueuedSection {
             let Some(cursor) = cursors.of(&waiter).filter(|_| !waiter.is_gone()) else {
                 continue;
             };
-            let taken = match self.section.take(cursor, config, waiter.count) {
-                Take::Range { range, refill } => {
-                    bump |= refill.is_some_and(|size| self.pending.refill(size));
-                    Ok(range)
-                }
-                Take::Exhausted { left } => Err(Shortage::Exhausted { left }),
-                Take::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
-                Take::TooFew => {
+            let (done, refill) = match serve_one(&mut self.section, cursor, config, waiter) {
+                Ok(done) => done,
+                Err(waiter) => {
                     waiters.push_front(waiter);
                     break;
                 }
             };
-            served.push(Served { waiter, taken });
+            bump |= refill.is_some_and(|size| self.pending.refill(size));
+            served.push(done);
         }
         if waiters.is_empty() {
             return bump;
@@ -165,5 +190,41 @@ impl QueuedSection {
     /// The calls that wait.
     pub fn into_waiters(mut self) -> Waiters {
         self.pending.end()
+    }
+}
+
+/// Serves a call that waits, and says what refill the section wants then. Gives it back if it needs a further bump.
+fn serve_one(
+    section: &mut Section,
+    cursor: &mut Cursor,
+    config: &NamespaceConfig,
+    waiter: Waiter,
+) -> Result<(Served, Option<BumpSize>), Waiter> {
+    let Waiter { hash, key, want } = waiter;
+    match want {
+        Want::Numbers { count, reply } => {
+            let (taken, refill) = match section.take(cursor, config, count) {
+                Take::Range { range, refill } => (Ok(range), refill),
+                Take::Exhausted { left } => (Err(Shortage::Exhausted { left }), None),
+                Take::OverQuota { keys_max } => (Err(Shortage::OverQuota { keys_max }), None),
+                Take::TooFew => {
+                    let want = Want::Numbers { count, reply };
+                    return Err(Waiter { hash, key, want });
+                }
+            };
+            let served = Served::Numbers {
+                count,
+                taken,
+                reply,
+            };
+            Ok((served, refill))
+        }
+        Want::Floor { at_least, reply } => match section.raise(cursor, config, at_least) {
+            Some(raised) => Ok((Served::Floor { raised, reply }, None)),
+            None => {
+                let want = Want::Floor { at_least, reply };
+                Err(Waiter { hash, key, want })
+            }
+        },
     }
 }

@@ -57,10 +57,12 @@ const MARGIN_MAX_DIVISOR: u64 = 11;
 /// By how much a bump raises a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BumpSize {
-    /// How many numbers it brings; at least 1.
+    /// How many numbers it brings; 0 if it is for floors alone.
     pub numbers: u64,
-    /// How many numbers are unused at most once it is in force.
+    /// How many numbers are unused at most once it is in force. Those that a raised floor passes over do not count.
     pub unused_max: u64,
+    /// The ceiling reaches this number at least. 0 where no floor is raised.
+    pub up_to: u64,
 }
 
 impl BumpSize {
@@ -70,6 +72,17 @@ impl BumpSize {
         BumpSize {
             numbers,
             unused_max: left.saturating_add(numbers),
+            up_to: 0,
+        }
+    }
+
+    /// Brings what a key needs whose floor is raised to `at_least`, and no step beyond it. `unused_max` is what the
+    /// section's keys leave unused then.
+    pub fn floor(at_least: u64, unused_max: u64) -> BumpSize {
+        BumpSize {
+            numbers: 0,
+            unused_max,
+            up_to: at_least,
         }
     }
 
@@ -78,6 +91,7 @@ impl BumpSize {
         BumpSize {
             numbers: self.numbers.max(other.numbers),
             unused_max: self.unused_max.max(other.unused_max),
+            up_to: self.up_to.max(other.up_to),
         }
     }
 }

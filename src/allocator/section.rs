@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::{
     cursor::Cursor,
-    owned::{GrantTime, Owned},
+    owned::{GrantTime, Owned, unbounded},
+    raised::{NotRaised, Raised},
     refill::{self, BumpSize},
 };
 use crate::{
@@ -132,6 +133,58 @@ impl Section {
         let wants_bump = is_low && !self.is_exhausted(config.max);
         let refill = wants_bump.then(|| BumpSize::fill(self.step, left - count));
         Take::Range { range, refill }
+    }
+
+    /// Moves the key at `cursor` above `at_least`: takes all numbers up to there, for nobody. Asks for no refill.
+    /// `None` if a bump must bring them first.
+    pub fn raise(
+        &mut self,
+        cursor: &mut Cursor,
+        config: &NamespaceConfig,
+        at_least: u64,
+    ) -> Option<Result<Raised, NotRaised>> {
+        if at_least > config.max {
+            return Some(Err(NotRaised::AboveMax));
+        }
+        if let Some(keys_max) = self.over_quota_of(config) {
+            return Some(Err(NotRaised::OverQuota { keys_max }));
+        }
+        let progression = config.progression();
+        let last = unbounded(progression).last_at_or_below(at_least);
+        let unchanged = |floor: u64| Raised {
+            floor: floor.max(at_least),
+            is_higher: floor < at_least,
+            passed: 0,
+        };
+        self.left(cursor, config);
+        let before = self.owned().map(|o| o.current(Some(cursor), progression));
+        if let Some(before) = before.filter(|before| last <= *before) {
+            return Some(Ok(unchanged(before)));
+        }
+        if self.owned().is_none_or(|owned| last > owned.ceiling) {
+            // No number is left under `max`, so that every later one lies above it.
+            let exhausted = self.is_exhausted(config.max).then_some(config.max);
+            self.forget_grant_time();
+            return exhausted.map(|max| Ok(unchanged(max)));
+        }
+        let range = cursor.advance(last, config.increment);
+        self.forget_grant_time();
+        Some(Ok(Raised {
+            floor: at_least,
+            is_higher: true,
+            passed: (range.last - range.first) / config.increment + 1,
+        }))
+    }
+
+    /// How long the chunk lasts does not tell how fast numbers are taken: a floor is raised.
+    fn forget_grant_time(&mut self) {
+        if let State::Open(owned)
+        | State::Exhausted {
+            owned: Some(owned), ..
+        } = &mut self.state
+        {
+            owned.granted_at = GrantTime::UNKNOWN;
+        }
     }
 
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.

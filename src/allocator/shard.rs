@@ -22,7 +22,7 @@ use super::{
     hasher::Hasher,
     own_keys::OwnKeys,
     owned::Used,
-    pending::{Answer, Served, Waiters},
+    pending::{Answer, RaiseAnswer, Served, Waiters},
     refill::BumpSize,
     section::StepChange,
     shared_keys::SharedKeys,
@@ -101,6 +101,30 @@ impl Shard {
             }
             Key::Name(name) => {
                 let (answer, bump) = self.names.take(hash, namespace, name, count)?;
+                (answer, bump.map(SectionPlace::Name))
+            }
+        })
+    }
+
+    /// Moves a key above `at_least`, or waits for that. Otherwise as [`Shard::take`].
+    pub fn raise(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        key: Key<'_>,
+        at_least: u64,
+    ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
+        Some(match key {
+            Key::Id(id) if is_shared(namespace) => {
+                let (answer, bump) = self.shared.raise(hash, namespace, id, at_least)?;
+                (answer, bump.map(SectionPlace::Shared))
+            }
+            Key::Id(id) => {
+                let (answer, bump) = self.ids.raise(hash, namespace, &id, at_least)?;
+                (answer, bump.map(SectionPlace::Id))
+            }
+            Key::Name(name) => {
+                let (answer, bump) = self.names.raise(hash, namespace, name, at_least)?;
                 (answer, bump.map(SectionPlace::Name))
             }
         })

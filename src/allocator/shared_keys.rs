@@ -13,7 +13,7 @@ use super::{
     hasher::Hasher,
     key_table::{KeyTable, NOBODY, Slot},
     owned::Used,
-    pending::{Answer, Served, Waiter, Waiters},
+    pending::{Answer, RaiseAnswer, Served, Waiter, Waiters},
     queued_section::{Cursors, QueuedSection},
     refill::BumpSize,
     section::{Section, StepChange},
@@ -123,6 +123,23 @@ impl SharedKeys {
         let queued = &mut self.sections.get_mut(slot.section)?.queued;
         let key = (hash, Key::Id(id));
         let (answer, bump) = queued.take(&mut slot.cursor, &namespace.config, key, count);
+        Some((answer, bump.then_some(slot.section)))
+    }
+
+    /// Moves a key above `at_least`, or waits for that. Its neighbours stay where they are. Otherwise as
+    /// [`SharedKeys::take`].
+    pub fn raise(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        id: u64,
+        at_least: u64,
+    ) -> Option<(RaiseAnswer, Option<u32>)> {
+        let number = self.keys.find(hash, namespace.id, &id)?;
+        let slot = self.keys.get_mut(number)?;
+        let queued = &mut self.sections.get_mut(slot.section)?.queued;
+        let key = (hash, Key::Id(id));
+        let (answer, bump) = queued.raise(&mut slot.cursor, &namespace.config, key, at_least);
         Some((answer, bump.then_some(slot.section)))
     }
 

@@ -5,6 +5,9 @@
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
+mod current_many;
+mod raise;
+
 use std::sync::{Arc, Weak};
 
 use tokio::{
@@ -35,7 +38,7 @@ use crate::{
     clock::{Clock, Instant as ClockInstant},
     consensus::{Group, TermLease},
     metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, OwnedKey, Range, Trim},
+    sequence::{Key, Namespace, OwnedKey, Range, SectionId, Trim},
     storage::StoreError,
 };
 
@@ -58,6 +61,9 @@ pub enum NextError {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
+    /// A floor is to be raised above the namespace's `max`.
+    #[error("the floor is above the namespace's max")]
+    AboveMax,
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
@@ -292,14 +298,8 @@ impl Term {
             // count: a later call may still get those numbers.
             None => {
                 let id = namespace.section_of(key);
-                let read = self.group.view().read_sections(vec![id]);
-                match tokio::time::timeout_at(deadline, read).await {
-                    Ok(records) => {
-                        let record = records?.pop().unwrap_or_default();
-                        record.floor_at(self.memory.lift(), namespace.config.increment)
-                    }
-                    Err(_) => return Err(NextError::DeadlineExceeded),
-                }
+                let mut floors = self.floors_in_table(namespace, vec![id], deadline).await?;
+                floors.pop().unwrap_or_default()
             }
         };
         // An abandoned term closes its gate before it forgets. If it is closed now, this very term may
@@ -318,6 +318,22 @@ impl Term {
         // A ceiling may lie above all numbers that could be handed out.
         let last = last.min(namespace.greatest_number());
         Ok((last > 0).then_some(last))
+    }
+
+    /// Up to where earlier terms may have handed out numbers of sections, as the table says.
+    async fn floors_in_table(
+        &self,
+        namespace: &Namespace,
+        sections: Vec<SectionId>,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NextError> {
+        let (lift, increment) = (self.memory.lift(), namespace.config.increment);
+        let read = self.group.view().read_sections(sections);
+        let records = tokio::time::timeout_at(deadline, read).await;
+        let records = records.map_err(|_| NextError::DeadlineExceeded)??;
+        Ok((records.iter())
+            .map(|record| record.floor_at(lift, increment))
+            .collect())
     }
 
     /// How much the term's memory holds. Once the term is closed, it may block while a shard's keys are listed: then do
@@ -428,8 +444,17 @@ impl Term {
         later: oneshot::Receiver<Delivery>,
         deadline: Instant,
     ) -> Result<Taken, NextError> {
+        self.in_time(later, deadline).await.map(Delivery::accept)
+    }
+
+    /// Waits for what a bump brings.
+    async fn in_time<T>(
+        &self,
+        later: oneshot::Receiver<T>,
+        deadline: Instant,
+    ) -> Result<T, NextError> {
         match tokio::time::timeout_at(deadline, later).await {
-            Ok(Ok(delivery)) => Ok(delivery.accept()),
+            Ok(Ok(brought)) => Ok(brought),
             Ok(Err(_dropped)) => Err(NextError::NotLeading),
             Err(_) if self.fence.hears_majority() => Err(NextError::DeadlineExceeded),
             Err(_) => Err(NextError::NotLeading),
@@ -477,6 +502,7 @@ impl NextError {
             | NextError::Reused { .. }
             | NextError::IdsFull { .. }
             | NextError::OverQuota { .. }
+            | NextError::AboveMax
             | NextError::Store(_) => SkipCause::fence,
         }
     }

@@ -55,6 +55,15 @@ impl CommandError {
         }
     }
 
+    /// What was given is refused, before the cluster is asked.
+    pub fn refused(message: impl Into<String>) -> Self {
+        CommandError {
+            exit: REFUSED,
+            code: Code::InvalidArgument.to_string(),
+            message: message.into(),
+        }
+    }
+
     /// The cluster hands out no numbers at present.
     pub fn no_leader(message: impl Into<String>) -> Self {
         CommandError {

@@ -11,6 +11,8 @@
 
 mod connection;
 mod exit;
+mod export;
+mod import;
 mod namespace;
 mod node;
 mod numbers;
@@ -45,6 +47,12 @@ enum Subcommands {
     Next(numbers::Next),
     /// Show the last number handed out for a key
     Current(numbers::Current),
+    /// Raise the floor of a key: the numbers handed out later are greater
+    Raise(numbers::Raise),
+    /// Raise many keys to the numbers in a file
+    Import(import::Import),
+    /// Write all keys of a namespace and their numbers, as import reads them
+    Export(export::Export),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -68,6 +76,9 @@ impl Subcommands {
         match self {
             Subcommands::Next(next) => next.connection.json,
             Subcommands::Current(current) => current.connection.json,
+            Subcommands::Raise(raise) => raise.connection.json,
+            Subcommands::Import(import) => import.connection.json,
+            Subcommands::Export(export) => export.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -82,6 +93,9 @@ impl Subcommands {
             Subcommands::Start(start) => start.run().await,
             Subcommands::Next(next) => next.run().await,
             Subcommands::Current(current) => current.run().await,
+            Subcommands::Raise(raise) => raise.run().await,
+            Subcommands::Import(import) => import.run().await,
+            Subcommands::Export(export) => export.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

@@ -1,4 +1,4 @@
-//! `ratchet next` and `ratchet current`: take numbers of a key, and show its last one.
+//! `ratchet next`, `ratchet current` and `ratchet raise`: take numbers of a key, show its last one, raise its floor.
 
 use clap::Args;
 use serde_json::json;
@@ -82,6 +82,35 @@ impl Current {
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
         output::result(self.connection.json, &json!({"last": last}), &text)
+    }
+}
+
+/// `ratchet raise`.
+#[derive(Debug, Args)]
+pub struct Raise {
+    #[command(flatten)]
+    key: KeyArgs,
+    /// The numbers handed out later are greater than this one
+    #[arg(long)]
+    at_least: u64,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+impl Raise {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let raising = client.raise(&self.key.namespace, self.key.key(), self.at_least);
+        let raised = raising.await?;
+        let value = json!({"floor": raised.floor, "raised": raised.is_higher});
+        let text = match raised.is_higher {
+            true => raised.floor.to_string(),
+            false => format!(
+                "{} (unchanged: it was not below {})",
+                raised.floor, self.at_least
+            ),
+        };
+        output::result(self.connection.json, &value, &text)
     }
 }
 

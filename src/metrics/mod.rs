@@ -57,6 +57,8 @@ label! {
         /// A graceful handover whose successor could not take the memory raised a key to the greatest number of the
         /// section that it shares.
         shared_section,
+        /// A key's floor was raised above them (`ratchet raise`, `ratchet import`).
+        floor,
     }
 }
 

@@ -247,6 +247,7 @@ mod tests {
                     numbers: 10,
                     unused_max: 10,
                     step: 10,
+                    up_to: 0,
                 },
             };
             let proposed = node

@@ -127,7 +127,7 @@ impl SequenceRequest for Next {
     fn from_reply(reply: Reply) -> Option<Answered<Range>> {
         match reply {
             Reply::Next(answer) => Some(answer.into()),
-            Reply::Current(_) | Reply::NextMany(_) | Reply::Error(_) | Reply::NotLeader(_) => None,
+            _ => None,
         }
     }
 }
@@ -178,7 +178,7 @@ impl SequenceRequest for Current {
     fn from_reply(reply: Reply) -> Option<Answered<Option<u64>>> {
         match reply {
             Reply::Current(answer) => Some(answer.into()),
-            Reply::Next(_) | Reply::NextMany(_) | Reply::Error(_) | Reply::NotLeader(_) => None,
+            _ => None,
         }
     }
 }
@@ -246,7 +246,7 @@ impl SequenceRequest for NextMany {
     fn from_reply(reply: Reply) -> Option<Answered<ManyRanges>> {
         match reply {
             Reply::NextMany(answer) => Some(answer.into()),
-            Reply::Next(_) | Reply::Current(_) | Reply::Error(_) | Reply::NotLeader(_) => None,
+            _ => None,
         }
     }
 }
@@ -282,7 +282,7 @@ fn check_count(count: u64, most: u64) -> Result<(), Status> {
 }
 
 /// Refuses a key that is not of the namespace's kind.
-fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
+pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
     if key.kind() == namespace.config.key_kind {
         return Ok(());
     }
@@ -298,7 +298,13 @@ fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
     )))
 }
 
-fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -> Attempt<A> {
+/// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
+pub(super) fn failed<A>(
+    error: NextError,
+    namespace: &Namespace,
+    term: &Term,
+    count: u64,
+) -> Attempt<A> {
     Attempt::Refused(match error {
         NextError::NotLeading => return Attempt::Unanswered,
         NextError::Exhausted { left } => Status::out_of_range(format!(
@@ -320,6 +326,11 @@ fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -
              an id"
         )),
         NextError::OverQuota { .. } => over_quota(namespace),
+        // It was checked before, so `max` was lowered meanwhile.
+        NextError::AboveMax => Status::out_of_range(format!(
+            "a floor is above {}; none above it is raised",
+            end_of(namespace)
+        )),
         NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,

@@ -1,6 +1,9 @@
 //! The public API's messages, and the requests and answers that they stand for: both ways. The gRPC
 //! doors use it, and so does forwarding, which carries the same messages.
 
+mod floors;
+
+use bytes::Bytes;
 use tonic::Status;
 
 use super::{
@@ -39,6 +42,29 @@ fn to_key(key: &OwnedKey) -> Option<v1::Key> {
         OwnedKey::Name(name) => Kind::Name(name.clone()),
     };
     Some(v1::Key { kind: Some(kind) })
+}
+
+/// The keys of a message.
+fn keys_of(ids: Vec<u64>, names: Vec<Bytes>) -> Result<Keys, Status> {
+    if !ids.is_empty() && !names.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "the message has {} ids and {} names; give keys that are all of one kind",
+            ids.len(),
+            names.len()
+        )));
+    }
+    Ok(match names.is_empty() {
+        true => Keys::Ids(ids),
+        false => Keys::Names(names),
+    })
+}
+
+/// Ids and names, one of them empty.
+fn to_keys(keys: &Keys) -> (Vec<u64>, Vec<Bytes>) {
+    match keys {
+        Keys::Ids(ids) => (ids.clone(), Vec::new()),
+        Keys::Names(names) => (Vec::new(), names.clone()),
+    }
 }
 
 impl TryFrom<v1::NextRequest> for Next {
@@ -95,18 +121,7 @@ impl TryFrom<v1::NextManyRequest> for NextMany {
     type Error = Status;
 
     fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Status> {
-        let (ids, names) = (message.ids, message.names);
-        if !ids.is_empty() && !names.is_empty() {
-            return Err(Status::invalid_argument(format!(
-                "the message has {} ids and {} names; give keys that are all of one kind",
-                ids.len(),
-                names.len()
-            )));
-        }
-        let keys = match names.is_empty() {
-            true => Keys::Ids(ids),
-            false => Keys::Names(names),
-        };
+        let keys = keys_of(message.ids, message.names)?;
         let known = known(message.route_version, message.members_version);
         NextMany::new(message.namespace, keys, message.counts, known)
     }
@@ -114,10 +129,7 @@ impl TryFrom<v1::NextManyRequest> for NextMany {
 
 impl From<&NextMany> for v1::NextManyRequest {
     fn from(request: &NextMany) -> Self {
-        let (ids, names) = match &request.keys {
-            Keys::Ids(ids) => (ids.clone(), Vec::new()),
-            Keys::Names(names) => (Vec::new(), names.clone()),
-        };
+        let (ids, names) = to_keys(&request.keys);
         v1::NextManyRequest {
             namespace: request.namespace.clone(),
             ids,
@@ -246,8 +258,6 @@ impl From<Route> for v1::Route {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn some_route() -> Option<v1::Route> {

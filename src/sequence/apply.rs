@@ -278,14 +278,17 @@ fn write_section<T: Table>(
 }
 
 /// The record with its step within the bounds that the namespace has by now. What earlier lifts gave is part of its
-/// ceiling already.
+/// ceiling already. A section of which lifts give nothing stays so.
 fn within_bounds<T: Table>(table: &T, section: &SectionId, record: SectionRecord) -> SectionRecord {
     let Some(namespace) = table.namespace(section.namespace) else {
         return record;
     };
     let (step_min, step_max) = namespace.config.step_bounds();
     SectionRecord {
-        step: record.step.clamp(step_min, step_max),
+        step: match record.step {
+            0 => 0,
+            step => step.clamp(step_min, step_max),
+        },
         ..record
     }
 }

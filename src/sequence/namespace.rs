@@ -358,6 +358,7 @@ mod tests {
             numbers: 1,
             unused_max: 1,
             step: 1,
+            up_to: 0,
         };
         let (_, chunk) = record.bump(chapters.progression(), 1, raise).unwrap();
         assert_eq!((chunk.old, chunk.new), (0, 100));

@@ -61,8 +61,11 @@ pub struct Raise {
     /// How many numbers of the section are unused at most once the bump is in force: one step, and what
     /// calls that wait have asked for beyond it.
     pub unused_max: u64,
-    /// How many numbers a lift gives from now on: the section's step.
+    /// How many numbers a lift gives from now on: the section's step. 0 leaves it as it is: the bump is for floors
+    /// alone, and a key that is raised and not used has nothing that a lift could skip.
     pub step: u64,
+    /// The ceiling reaches this number at least, or the namespace's last one. 0 where no floor is raised.
+    pub up_to: u64,
 }
 
 /// No number is left under the namespace's `max`.
@@ -121,14 +124,18 @@ impl SectionRecord {
             .map_or(progression.last_at_or_below(progression.max), |range| {
                 range.last
             })
-            .max(first);
+            .max(first)
+            .max(progression.last_at_or_below(raise.up_to));
         let left = self.left_at(progression, lift);
         let floor = self.floor_at(lift, progression.increment);
         let record = SectionRecord {
             max_seq: new,
             floor,
             lift,
-            step: raise.step,
+            step: match raise.step {
+                0 => self.step,
+                step => step,
+            },
             unused_max: raise.unused_max.min(progression.count_between(floor, new)),
         };
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");

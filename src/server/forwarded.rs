@@ -20,8 +20,8 @@ use super::deadline::deadline_in;
 use crate::{
     consensus::Leadership,
     node::{
-        Answered, Current, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext, Origin,
-        Reservation, SequenceRequest, leader_of,
+        Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
+        Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -166,14 +166,31 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
         }
         Some(forward_request::Request::NextMany(many)) => {
             let keys = many.ids.len() + many.names.len();
-            match context.request_memory.reserve_for_answer(keys) {
-                Ok(for_answer) => {
-                    reservation = for_answer;
-                    let answer = serve::<_, NextMany>(&context, many, deadline).await;
-                    answer.map(|answer| Reply::NextMany(answer.into()))
-                }
-                Err(status) => Err(status.into()),
-            }
+            let answer = serve_many::<_, NextMany>(&context, many, keys, deadline).await;
+            answer.map(|(answer, reserved)| {
+                reservation = reserved;
+                Reply::NextMany(answer.into())
+            })
+        }
+        Some(forward_request::Request::Raise(raise)) => {
+            let answer = serve::<_, Raise>(&context, raise, deadline).await;
+            answer.map(|answer| Reply::Raise(answer.into()))
+        }
+        Some(forward_request::Request::RaiseMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            let answer = serve_many::<_, RaiseMany>(&context, many, keys, deadline).await;
+            answer.map(|(answer, reserved)| {
+                reservation = reserved;
+                Reply::RaiseMany(answer.into())
+            })
+        }
+        Some(forward_request::Request::CurrentMany(many)) => {
+            let keys = many.ids.len() + many.names.len();
+            let answer = serve_many::<_, CurrentMany>(&context, many, keys, deadline).await;
+            answer.map(|(answer, reserved)| {
+                reservation = reserved;
+                Reply::CurrentMany(answer.into())
+            })
         }
         Some(forward_request::Request::Current(current)) => {
             let answer = serve::<_, Current>(&context, current, deadline).await;
@@ -200,6 +217,22 @@ fn not_leader(now: &Leadership) -> NotLeader {
         term: now.term,
         leader: leader_of(now),
     }
+}
+
+/// Serves the sequence request in `message`, which has `keys` keys. Also returns the memory that is reserved for the
+/// answer.
+///
+/// # Errors
+/// As [`serve`], and if other requests and answers hold the memory.
+async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
+    context: &Arc<NodeContext>,
+    message: M,
+    keys: usize,
+    deadline: Instant,
+) -> Result<(Answered<Q::Answer>, Option<Reservation>), Failure> {
+    let reserved = context.request_memory.reserve_for_answer(keys)?;
+    let answer = serve::<_, Q>(context, message, deadline).await?;
+    Ok((answer, reserved))
 }
 
 /// Serves the sequence request in `message`.

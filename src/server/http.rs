@@ -15,6 +15,7 @@ mod administer;
 mod body;
 mod delete_namespace;
 mod drop_in;
+mod floors;
 mod foreign_page;
 mod html;
 mod members;
@@ -86,11 +87,11 @@ fn api() -> Router<Arc<NodeContext>> {
             read(namespaces::get)
                 .patch(namespaces::update)
                 .delete(delete_namespace::delete)
-                .post(numbers::next_many),
+                .post(floors::of_namespace),
         )
         .route(
             "/v1/namespaces/{namespace}/keys/{key}",
-            read(numbers::current).post(numbers::next),
+            read(numbers::current).post(floors::of_key),
         )
         .route("/v1/status", read(status::status))
         .route("/v1/members", post(members::add))

@@ -24,6 +24,7 @@ mod connections;
 mod deadline;
 mod descriptors;
 mod errors;
+mod export;
 mod forwarded;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

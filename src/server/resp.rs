@@ -19,6 +19,7 @@ mod refused;
 mod replies;
 mod run;
 mod session;
+mod set;
 mod table;
 
 use std::sync::{

@@ -7,13 +7,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, errors::to_client, stream::ResponseStream};
+use super::{deadline::budget_of, errors::to_client, export::messages, stream::ResponseStream};
 use crate::{
     metrics::Door,
-    node::{Answered, Current, Next, NodeContext, Origin, SequenceRequest},
+    node::{
+        Answered, Current, CurrentMany, Next, NodeContext, Origin, Raise, RaiseMany,
+        SequenceRequest,
+    },
     proto::v1::{
-        CurrentRequest, CurrentResponse, NextManyRequest, NextRequest, NextResponse, Route,
-        WatchRouteRequest, sequencer_server::Sequencer,
+        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+        ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
+        RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
+        sequencer_server::Sequencer,
     },
 };
 
@@ -72,6 +77,40 @@ impl Sequencer for SequencerService {
         request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         self.serve::<_, Current, _>(request).await
+    }
+
+    async fn raise(
+        &self,
+        request: Request<RaiseRequest>,
+    ) -> Result<Response<RaiseResponse>, Status> {
+        self.serve::<_, Raise, _>(request).await
+    }
+
+    async fn raise_many(
+        &self,
+        request: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        self.serve::<_, RaiseMany, _>(request).await
+    }
+
+    async fn current_many(
+        &self,
+        request: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        self.serve::<_, CurrentMany, _>(request).await
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self,
+        request: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let name = request.into_inner().namespace;
+        let export = self.context.export(&name, deadline).await?;
+        let stop = self.stop.clone().cancelled_owned();
+        Ok(Response::new(messages(export).take_until(stop).boxed()))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

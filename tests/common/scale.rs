@@ -41,6 +41,7 @@ pub async fn fill(config: &Config, sections: u64) {
                 numbers: 10_000,
                 unused_max: 10_000,
                 step: 10_000,
+                up_to: 0,
             },
         };
         let keys = first..sections.min(first + BUMPS);

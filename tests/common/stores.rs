@@ -62,6 +62,7 @@ fn raise(numbers: u64) -> Raise {
         numbers,
         unused_max: numbers,
         step: numbers,
+        up_to: 0,
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, SequenceRequest},
+    node::{Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, Raise, SequenceRequest},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{self, CreateNamespaceRequest},
@@ -183,12 +183,22 @@ impl Client {
                 let range = request_at(&self.world, node, request, patience).await?;
                 Ok((range.first, range.last))
             }
-            Action::Raise { .. } => Err(Status::unimplemented("not yet")),
+            Action::Raise { floor } => {
+                let request = Raise {
+                    namespace,
+                    key: OwnedKey::Id(id),
+                    at_least: floor,
+                    known,
+                };
+                let raised = request_at(&self.world, node, request, patience).await?;
+                Ok((raised.floor, raised.floor))
+            }
         }
     }
 
     /// Asks until told to stop: stuck to a node, or another one each time.
     pub async fn keep_asking(mut self, mut rng: StdRng, stuck_to: Option<Host>) {
+        let began = tokio::time::Instant::now();
         while !self.record.is_stopped() {
             let members: Vec<Host> = self.world.members().into_iter().collect();
             let node = match stuck_to {
@@ -197,9 +207,13 @@ impl Client {
             };
             let key = KEYS.get(rng.random_range(0..=KEYS.len()));
             let key = key.copied().unwrap_or(AGAIN);
-            let action = match rng.random_range(0..10) {
-                0..2 if key != AGAIN => Action::Current,
-                2..4 => Action::Next {
+            let action = match rng.random_range(0..20) {
+                0..4 if key != AGAIN => Action::Current,
+                // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
+                4 if key != AGAIN && key.1.is_multiple_of(2) => Action::Raise {
+                    floor: rng.random_range(1..=began.elapsed().as_millis() as u64 + 100),
+                },
+                4..8 => Action::Next {
                     count: rng.random_range(2..60),
                 },
                 _ => Action::Next { count: 1 },

@@ -83,6 +83,10 @@ const CONTROLS: &[Control] = &[
         arguments: &["--nemesis=snapshot-storm"],
     },
     Control {
+        bug: "raise-before-commit",
+        arguments: &["--nemesis=kill-leader", "--workload=floors"],
+    },
+    Control {
         bug: "write-not-synced",
         arguments: &["--nemesis=power-cut"],
     },

@@ -143,6 +143,7 @@ impl Matrix {
             }
             if nemesis == Nemesis::KillLeader {
                 add(Fence::Lease, Some(Workload::Skewed));
+                add(Fence::Lease, Some(Workload::Floors));
             }
         }
         rows

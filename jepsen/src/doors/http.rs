@@ -52,6 +52,12 @@ struct Last {
     last: Option<String>,
 }
 
+/// What a node says of a key's floor.
+#[derive(Deserialize)]
+struct Floor {
+    floor: String,
+}
+
 /// What a node says of a request that failed.
 #[derive(Deserialize)]
 struct Problem {
@@ -78,9 +84,7 @@ impl HttpDoor {
         let (method, path) = match action {
             Action::Next { count } => (Method::POST, format!("{key}:next?count={count}")),
             Action::Current => (Method::GET, key),
-            Action::Raise { .. } => {
-                return Err(Failure::refused("no part of the API raises floors"));
-            }
+            Action::Raise { floor } => (Method::POST, format!("{key}:raise?at_least={floor}")),
         };
         // A connection that fails meanwhile is not kept: what it still answers would be taken for the answer to
         // something else.
@@ -157,6 +161,11 @@ fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<Answer, Fail
     if let Action::Next { .. } = action {
         let range: Range = read(status, body)?;
         return Ok((number(&range.first)?, number(&range.last)?));
+    }
+    if let Action::Raise { .. } = action {
+        let Floor { floor } = read(status, body)?;
+        let floor = number(&floor)?;
+        return Ok((floor, floor));
     }
     let last: Last = read(status, body)?;
     let last = last.last.map_or(Ok(0), |last| number(&last))?;

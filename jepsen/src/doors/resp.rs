@@ -32,6 +32,7 @@ pub struct RespDoor {
 enum Reply {
     Number(u64),
     Nothing,
+    Ok,
     Error(String),
 }
 
@@ -69,7 +70,7 @@ impl RespDoor {
     ) -> Result<(), Failure> {
         let mut commands = Vec::new();
         for target in targets {
-            write_command(&mut commands, target, action)?;
+            write_command(&mut commands, target, action);
         }
         let connection = match &mut self.connection {
             Some(connection) => connection,
@@ -90,18 +91,17 @@ impl RespDoor {
 }
 
 /// Adds a command to a pipeline.
-fn write_command(pipeline: &mut Vec<u8>, target: &Target, action: Action) -> Result<(), Failure> {
+fn write_command(pipeline: &mut Vec<u8>, target: &Target, action: Action) {
     let key = format!("{}:{}", target.namespace, target.id);
     let words = match action {
         Action::Next { count } => vec!["INCRBY".to_owned(), key, count.to_string()],
         Action::Current => vec!["GET".to_owned(), key],
-        Action::Raise { .. } => return Err(Failure::refused("no part of the API raises floors")),
+        Action::Raise { floor } => vec!["SET".to_owned(), key, floor.to_string()],
     };
     pipeline.extend(format!("*{}\r\n", words.len()).into_bytes());
     for word in words {
         pipeline.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
     }
-    Ok(())
 }
 
 /// What a reply means.
@@ -112,9 +112,12 @@ fn judge(action: Action, reply: Reply) -> Result<Answer, Failure> {
             let distance = count.saturating_sub(1).saturating_mul(INCREMENT);
             Ok((last.saturating_sub(distance), last))
         }
-        (Action::Current | Action::Raise { .. }, Reply::Number(last)) => Ok((last, last)),
-        (Action::Current | Action::Raise { .. }, Reply::Nothing) => Ok((0, 0)),
-        (Action::Next { .. }, Reply::Nothing) => Err(Failure::unknown("no number for the key")),
+        (Action::Current, Reply::Number(last)) => Ok((last, last)),
+        (Action::Current, Reply::Nothing) => Ok((0, 0)),
+        (Action::Raise { floor }, Reply::Ok) => Ok((floor, floor)),
+        (_, Reply::Number(_) | Reply::Nothing | Reply::Ok) => {
+            Err(Failure::unknown("the reply to another command"))
+        }
         // The first word tells whether to try again, not whether numbers were taken.
         (_, Reply::Error(text)) => Err(Failure::unknown(text)),
     }
@@ -127,6 +130,7 @@ async fn read_reply(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Reply>
     match line.split_at_checked(1) {
         Some((":", text)) => number(text).map(Reply::Number),
         Some(("-", text)) => Ok(Reply::Error(text.to_owned())),
+        Some(("+", "OK")) => Ok(Reply::Ok),
         Some(("$", "-1")) => Ok(Reply::Nothing),
         Some(("$", length)) => {
             let length = length.parse::<usize>().map_err(|_| unexpected())?;

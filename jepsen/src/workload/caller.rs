@@ -1,10 +1,12 @@
 //! One caller: through what it asks, at which node.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{config::WorkloadConfig, product_client::ProductClient, recorded::Invocation};
+use super::{
+    Workload, config::WorkloadConfig, product_client::ProductClient, recorded::Invocation,
+};
 use crate::{
     client::Answer,
     doors::{Door, Failure},
@@ -35,6 +37,8 @@ pub struct Caller {
     door: Option<(u64, Door)>,
     rng: StdRng,
     calls: u64,
+    /// The last numbers of keys whose floors it raises, as it was answered.
+    seen: HashMap<u64, u64>,
 }
 
 impl Caller {
@@ -57,6 +61,7 @@ impl Caller {
             door: None,
             rng: StdRng::seed_from_u64(config.seed.wrapping_add(place as u64)),
             calls: 0,
+            seen: HashMap::new(),
             recorder,
         }
     }
@@ -64,7 +69,14 @@ impl Caller {
     /// Makes one call, as soon as the bound of the history allows.
     pub async fn call(&mut self) {
         self.config.hold_back(&self.recorder).await;
-        let (target, action) = self.config.workload.draw(self.config.keys, &mut self.rng);
+        let (target, drawn) = self.config.workload.draw(self.config.keys, &mut self.rng);
+        let action = match drawn {
+            // Above what this caller was answered last.
+            Action::Raise { floor } => Action::Raise {
+                floor: floor + self.seen.get(&target.id).copied().unwrap_or(0),
+            },
+            other => other,
+        };
         let interface = interface_for(self.interface, action);
         let targets = self.targets(interface, target, action);
         let (node, invoked_ns, answers) = self.ask(interface, &targets, action).await;
@@ -79,6 +91,11 @@ impl Caller {
                 target,
                 action,
             };
+            if let Ok((_, last)) = &answer
+                && self.config.workload == Workload::Floors
+            {
+                self.seen.insert(target.id, *last);
+            }
             let outcome = invocation.complete(&self.recorder, answer);
             if outcome == Outcome::Info {
                 // A process whose operation has an unknown outcome retires.
@@ -173,7 +190,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{cluster::Product, workload::Workload};
+    use crate::cluster::Product;
 
     #[test]
     fn sixteen_callers_ask_through_every_interface_staying_at_a_node_and_roaming() {

@@ -8,6 +8,11 @@ use crate::{
     target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
+/// How many keys are raised.
+const FLOOR_KEYS: u64 = 40;
+/// How far floors are raised, more or less: most need a bump.
+const FLOOR_DISTANCE: u64 = 1_000;
+
 /// The kinds of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
@@ -23,6 +28,8 @@ pub enum Workload {
     Ranges,
     /// Every other call is a read.
     Reads,
+    /// Every third call raises a key's floor, mostly above what is handed out of it.
+    Floors,
     /// Hot-key, many-keys, sections, ranges and reads, drawn at random for each call.
     Mixed,
 }
@@ -37,6 +44,7 @@ impl Workload {
             | Workload::Sections
             | Workload::Ranges
             | Workload::Reads
+            | Workload::Floors
             | Workload::Mixed => 0,
         }
     }
@@ -70,6 +78,17 @@ impl Workload {
                     one
                 };
                 (own(rng.random_range(1..=3)), action)
+            }
+            Workload::Floors => {
+                let action = match rng.random_range(0..6) {
+                    // By how much: the caller knows what it raises.
+                    0..2 => Action::Raise {
+                        floor: rng.random_range(1..=3 * FLOOR_DISTANCE),
+                    },
+                    2 => Action::Current,
+                    _ => one,
+                };
+                (own(rng.random_range(1..=FLOOR_KEYS)), action)
             }
             Workload::Mixed => {
                 let all = [

@@ -73,7 +73,9 @@ impl World {
         }
         match (answer, served.pop()) {
             (Answer::Taken(taken), None) => taken.expect("numbers").first,
-            (Answer::Later(_), Some(one)) => one.taken.expect("numbers").first,
+            (Answer::Later(_), Some(Served::Numbers { taken, .. })) => {
+                taken.expect("numbers").first
+            }
             (answer, _) => panic!("{answer:?}"),
         }
     }

@@ -54,32 +54,48 @@ impl Memory {
         count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
+        let need = self.add_key(shard, (hash, key), namespace, find);
+        let taken = shard.take(hash, namespace, key, count);
+        let (answer, place) = taken.expect("the key was added just now");
+        (answer, place.zip(need))
+    }
+
+    /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump; `None` if it is
+    /// leaving: whoever lets it go asks for the bump, once the log says what was used of it. `find` finds the section's
+    /// record, if it is in memory.
+    pub(super) fn add_key(
+        &self,
+        shard: &mut Shard,
+        (hash, key): (u64, Key<'_>),
+        namespace: &Namespace,
+        find: impl FnOnce() -> Option<SectionRecord>,
+    ) -> Option<Need> {
         let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
         self.room.note_new_key();
-        let is_leaving = is_new && shard.want_leaving(&namespace.section_of(key), place);
-        // What an abandoned memory held may have been used: its lift's chunk must not be taken again. The same holds for
-        // a section that is leaving. While there is no room for the key, its record is read later.
-        let need = if is_new
-            && !is_leaving
+        if is_new && shard.want_leaving(&namespace.section_of(key), place) {
+            return None;
+        }
+        // What an abandoned memory held may have been used: its lift's chunk must not be taken again. While there is no
+        // room for the key, its record is read later.
+        if is_new
             && !self.is_abandoned()
             && !self.room.is_full()
             && let Some(record) = find()
         {
             self.first_touch(shard, place, record, &namespace.config, Source::memory);
-            Need::Bump
-        } else {
-            self.need_of(shard, place, namespace)
-        };
-        let taken = shard.take(hash, namespace, key, count);
-        let (answer, place) = taken.expect("the key was added just now");
-        // Whoever lets the section go asks for its bump, once the log says what was used of it.
-        let place = place.filter(|_| !is_leaving);
-        (answer, place.map(|place| (place, need)))
+            return Some(Need::Bump);
+        }
+        Some(self.need_of(shard, place, namespace))
     }
 
     /// What the section at `place` needs, which asks for a bump. If it has no chunk yet, its record must be read first.
     #[cold]
-    fn need_of(&self, shard: &Shard, place: SectionPlace, namespace: &Namespace) -> Need {
+    pub(super) fn need_of(
+        &self,
+        shard: &Shard,
+        place: SectionPlace,
+        namespace: &Namespace,
+    ) -> Need {
         // A call before this one may have been given up before the record was read, perhaps in the term before.
         match shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
             true => Need::Bump,

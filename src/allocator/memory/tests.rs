@@ -27,6 +27,7 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
         numbers: 100,
         unused_max: 100,
         step: 100,
+        up_to: 0,
     };
     let section = book.section_of(Key::Id(7));
     let bump = Command::Bump(vec![Bump { section, raise }]);

@@ -47,6 +47,7 @@ impl Reading {
             numbers: STEP,
             unused_max: STEP,
             step: STEP,
+            up_to: 0,
         };
         let bump = |id| Bump {
             section: book.section_of(Key::Id(id)),

@@ -21,6 +21,7 @@ fn transcript(expected: Expect) {
             let size = |numbers, unused_max| BumpSize {
                 numbers: number(numbers),
                 unused_max: number(unused_max),
+                up_to: 0,
             };
             show(size(a, b).covering(size(c, d)))
         }

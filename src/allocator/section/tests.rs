@@ -352,3 +352,66 @@ fn a_chunk_below_the_ceiling_is_a_bug() {
     world.grant(0, 100);
     world.grant(50, 150);
 }
+
+/// Raises the floor of key "a", and tells what came of it.
+fn raise(world: &mut World, at_least: u64) -> Option<Result<Raised, NotRaised>> {
+    let mut cursor = *world.cursor("a");
+    let raised = world.section.raise(&mut cursor, &world.config, at_least);
+    *world.cursor("a") = cursor;
+    raised
+}
+
+#[test]
+fn a_raised_floor_passes_over_numbers_and_is_never_lowered() {
+    let mut world = World::new(NamespaceConfig::new("book"));
+    assert_eq!(raise(&mut world, 50), None, "a bump must bring the numbers");
+    world.grant(0, 100);
+    let done = |floor, is_higher, passed| {
+        Some(Ok(Raised {
+            floor,
+            is_higher,
+            passed,
+        }))
+    };
+    assert_eq!(raise(&mut world, 50), done(50, true, 50));
+    assert_eq!(raise(&mut world, 50), done(50, false, 0));
+    assert_eq!(raise(&mut world, 7), done(50, false, 0));
+    assert!(
+        world.take("a", 1).starts_with("51"),
+        "{}",
+        world.take("a", 1)
+    );
+    assert!(world.take("b", 1).starts_with('1'), "a neighbour stays");
+    assert_eq!(raise(&mut world, 101), None);
+    world.config.max = 99;
+    assert_eq!(raise(&mut world, 100), Some(Err(NotRaised::AboveMax)));
+    assert_eq!(raise(&mut world, 99), done(99, true, 48));
+    world.section.exhaust(99);
+    assert_eq!(raise(&mut world, 99), done(99, false, 0));
+}
+
+#[test]
+fn a_floor_between_two_numbers_passes_over_those_at_or_below_it() {
+    let mut world = World::new(NamespaceConfig {
+        increment: 100,
+        start: 100,
+        ..NamespaceConfig::new("book")
+    });
+    world.grant(0, 1_000);
+    let raised = raise(&mut world, 250).unwrap().unwrap();
+    assert_eq!((raised.floor, raised.passed), (250, 2));
+    assert!(world.take("a", 1).starts_with("300"));
+    let raised = raise(&mut world, 99).unwrap().unwrap();
+    assert_eq!((raised.floor, raised.is_higher), (300, false));
+}
+
+#[test]
+fn a_key_whose_numbers_are_used_up_has_the_namespaces_max_as_its_floor() {
+    let mut world = World::new(NamespaceConfig {
+        max: 20,
+        ..NamespaceConfig::new("book")
+    });
+    world.section.exhaust(20);
+    let raised = raise(&mut world, 10).unwrap().unwrap();
+    assert_eq!((raised.floor, raised.is_higher), (20, false));
+}

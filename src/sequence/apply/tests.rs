@@ -14,6 +14,7 @@ fn bump(id: u64, numbers: u64) -> Bump {
             numbers,
             unused_max: numbers,
             step: numbers,
+            up_to: 0,
         },
     }
 }

@@ -29,6 +29,7 @@ fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64
         numbers,
         unused_max: numbers,
         step: numbers,
+        up_to: 0,
     };
     let section = section(namespace, 7);
     let bumps = Command::Bump(vec![Bump { section, raise }]);
@@ -266,7 +267,7 @@ proptest! {
             let progression = table.namespaces[&id].config.progression();
             match step {
                 Step::Bump(key, numbers) => {
-                    let raise = Raise { numbers, unused_max: numbers, step: numbers };
+                    let raise = Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
                     let bumps = vec![Bump { section: section(id, key), raise }];
                     let Outcome::Bumped(answers) = run(&mut table, term, Command::Bump(bumps)) else {
                         panic!("not bumped");

@@ -16,6 +16,7 @@ fn step(numbers: u64) -> Raise {
         numbers,
         unused_max: numbers,
         step: numbers,
+        up_to: 0,
     }
 }
 
@@ -94,6 +95,7 @@ fn a_bump_counts_what_lost_tenures_may_have_left() {
         numbers: 1_000_000,
         unused_max: 1_000_400,
         step: 10_000,
+        up_to: 0,
     };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
     let left = |record: SectionRecord, lift| record.bump(ONES, lift, step(1)).unwrap().1.left;
@@ -213,6 +215,7 @@ impl Uses {
                 numbers: numbers.max(step_numbers),
                 unused_max: step_numbers + numbers,
                 step: step_numbers,
+                up_to: 0,
             };
             let (record, chunk) = self.record.bump(ONES, self.lift, raise).unwrap();
             let (used, ceiling) = self.owned.unwrap_or((chunk.old, chunk.old));
@@ -314,4 +317,36 @@ fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_ten
         assert_eq!(again.release(lift, 1, used + 11), None, "more than it owns");
     }
     assert_eq!(record.release(6, 1, 300), None, "not live: it owns nothing");
+}
+
+#[test]
+fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_a_lift() {
+    let floor = |up_to| Raise {
+        numbers: 1,
+        unused_max: 1,
+        step: 0,
+        up_to,
+    };
+    let (record, chunk) = SectionRecord::default()
+        .bump(ONES, 1, floor(5_000))
+        .unwrap();
+    assert_eq!((chunk.old, chunk.new), (0, 5_000));
+    assert_eq!((record.max_seq, record.step), (5_000, 0));
+    assert_eq!(record.lifted(ONES, 2), None);
+    assert_eq!(record.ceiling_at(9, 1), 5_000);
+    assert_eq!(
+        record.floor_at(2, 1),
+        5_000,
+        "what Current reads in a later term"
+    );
+    // One that is below the ceiling brings one number: the term must learn where the ceiling is.
+    let (record, chunk) = record.bump(ONES, 2, floor(10)).unwrap();
+    assert_eq!((chunk.old, chunk.new), (5_000, 5_001));
+    // A section that is used keeps its step.
+    let (used, _) = record.bump(ONES, 2, step(100)).unwrap();
+    let (raised, chunk) = used.bump(ONES, 2, floor(9_000)).unwrap();
+    assert_eq!((raised.step, chunk.new), (100, 9_000));
+    let short = Progression { max: 7, ..ONES };
+    let (_, chunk) = SectionRecord::default().bump(short, 1, floor(9)).unwrap();
+    assert_eq!(chunk.new, 7);
 }

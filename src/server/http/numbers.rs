@@ -30,7 +30,7 @@ use crate::{
 /// The most keys of a request.
 const KEYS_MAX: usize = 4_096;
 /// How many bytes an answer has for each key.
-const KEY_BYTES: usize = 100;
+pub(super) const KEY_BYTES: usize = 100;
 
 /// What may follow the question mark.
 const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
@@ -197,11 +197,7 @@ pub async fn next_many(
         }
         let asked: ManyAsked = body::json(&context, body, due).await?;
         let most = asked.keys.len();
-        if most > KEYS_MAX {
-            return Err(Status::invalid_argument(format!(
-                "the body has {most} keys; give at most {KEYS_MAX}"
-            )));
-        }
+        check_count(most)?;
         let keys = keys(&context, namespace, &asked.keys, due).await?;
         let counts = counts(&asked.counts)?;
         let request = NextMany::new(
@@ -286,8 +282,18 @@ fn counts(given: &[Given]) -> Result<Vec<u64>, Status> {
     counts.collect()
 }
 
+/// Refuses a body with too many keys.
+pub(super) fn check_count(keys: usize) -> Result<(), Status> {
+    if keys <= KEYS_MAX {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!(
+        "the body has {keys} keys; give at most {KEYS_MAX}"
+    )))
+}
+
 /// The keys in a body.
-async fn keys(
+pub(super) async fn keys(
     context: &Arc<NodeContext>,
     namespace: &str,
     given: &[Given],

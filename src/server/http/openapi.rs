@@ -9,7 +9,7 @@ use axum::{
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{delete_namespace, members, namespaces, number::Form, numbers, status};
+use super::{delete_namespace, floors, members, namespaces, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
@@ -23,6 +23,9 @@ use super::{delete_namespace, members, namespaces, number::Form, numbers, status
         numbers::next,
         numbers::next_many,
         numbers::current,
+        floors::raise,
+        floors::raise_many,
+        floors::current_many,
         namespaces::list,
         namespaces::get,
         namespaces::create,

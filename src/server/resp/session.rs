@@ -14,6 +14,7 @@ use super::{
     refused::Refused,
     replies::{Replies, Version},
     run::Run,
+    set,
     table::{self, Action},
 };
 use crate::{
@@ -126,6 +127,10 @@ impl Session {
             Action::Incr | Action::IncrBy => unreachable!("they are put off"),
             Action::Get | Action::MGet | Action::Exists | Action::Type => {
                 return self.read(action, command, deadline, replies).await;
+            }
+            Action::Set => {
+                set::raise(&self.context, command, deadline).await?;
+                replies.simple("OK");
             }
             Action::Ping => match command.at(1) {
                 Some(message) => replies.bulk(message),
@@ -287,7 +292,7 @@ fn why_unknown(command: Command<'_>) -> Refused {
     Refused::invalid(match table::why_refused(command.name()) {
         Some(why) => format!("'{name}' is refused: {why}"),
         None => format!(
-            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, MGET, EXISTS, TYPE and those that \
+            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that \
              COMMAND LIST names",
             version::VERSION
         ),

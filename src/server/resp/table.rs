@@ -9,6 +9,7 @@ pub enum Action {
     IncrBy,
     Get,
     MGet,
+    Set,
     Type,
     Exists,
     Ping,
@@ -70,6 +71,8 @@ commands! {
         "The last number handed out for a key, or nothing before the first one.";
     MGet "mget" (1, MANY), "key", (1, -1), ["readonly", "fast"], "string":
         "The last numbers handed out for keys.";
+    Set "set" (2, MANY), "key value", (1, 1), ["write", "fast"], "string":
+        "Raises a key's floor: the numbers handed out later are greater. Refused unless the value is above the last number.";
     Type "type" (1, 1), "key", (1, 1), ["readonly", "fast"], "generic":
         "string, or none before the first number.";
     Exists "exists" (1, MANY), "key", (1, -1), ["readonly", "fast"], "generic":
@@ -168,7 +171,6 @@ impl Entry {
 /// Why a command that Redis has is none here; `None` if Redis does not have it either.
 pub fn why_refused(name: &[u8]) -> Option<&'static str> {
     const WRITES: &[&str] = &[
-        "set",
         "setnx",
         "setex",
         "psetex",
@@ -218,7 +220,8 @@ pub fn why_refused(name: &[u8]) -> Option<&'static str> {
     };
     if is_in(WRITES) {
         return Some(
-            "numbers only grow: nobody can set, lower or delete one; take the next with INCR or INCRBY",
+            "numbers only grow: nobody can lower or delete one; take the next with INCR or INCRBY, go up with SET key \
+             value",
         );
     }
     if is_in(EXPIRY) {

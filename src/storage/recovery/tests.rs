@@ -173,6 +173,7 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
             numbers,
             unused_max: numbers,
             step: 10,
+            up_to: 0,
         },
     };
     let trim = Trim {
@@ -205,6 +206,7 @@ fn bump_by_20(of: u64) -> Command {
         numbers: 20,
         unused_max: 20,
         step: 10,
+        up_to: 0,
     };
     let section = section(of);
     Command::Bump(vec![Bump { section, raise }])

@@ -146,6 +146,7 @@ impl Cluster {
                 numbers: size.numbers,
                 unused_max: size.unused_max,
                 step: namespace.config.step,
+                up_to: 0,
             };
             let record = self.records.entry(id).or_default();
             let bumped = record.bump(namespace.config.progression(), LIFT, raise);

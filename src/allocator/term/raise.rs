@@ -1,0 +1,132 @@
+//! Raises the floors of keys, of one or of many.
+//!
+//! Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
+//! answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
+//! number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{NextError, Term};
+use crate::{
+    allocator::{
+        held::Held,
+        pending::RaiseAnswer,
+        raised::{NotRaised, Raised},
+    },
+    planted_bugs::{Bug, is_planted},
+    sequence::{Key, Namespace},
+};
+
+/// How many keys are raised, or looked up, before other tasks get their turn.
+pub(super) const TOGETHER: usize = 1_024;
+
+/// A floor that is raised later.
+type Later = oneshot::Receiver<Result<Raised, NotRaised>>;
+
+impl Term {
+    /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
+    /// out later is greater.
+    ///
+    /// # Errors
+    /// [`NextError::AboveMax`] if `at_least` is above the namespace's `max`, [`NextError::OverQuota`] if the key is new and
+    /// beyond the quota; otherwise as [`Term::next`]. The floor may
+    /// be raised all the same.
+    pub async fn raise(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        at_least: u64,
+        deadline: Instant,
+    ) -> Result<Raised, NextError> {
+        let _inside = self.enter()?;
+        let raised = match self.begin_to_raise(namespace, key, at_least) {
+            Ok(raised) => raised?,
+            Err(later) => Box::pin(self.raised_later(later, deadline)).await?,
+        };
+        // Not earlier, as in `next`.
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(nothing, 0, deadline).await?;
+        Ok(within_numbers(raised, namespace))
+    }
+
+    /// Raises the floors of many keys with one check of the fence. `ask` says for each place which key it is, and what
+    /// its floor is to be at least (at least 1). Answers the floors in force, in the order of the places.
+    ///
+    /// # Errors
+    /// As [`Term::raise`], for all keys together. Some of the floors may be raised all the same.
+    pub async fn raise_many<'k>(
+        &self,
+        namespace: &Namespace,
+        keys: usize,
+        ask: impl Fn(usize) -> (Key<'k>, u64),
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NextError> {
+        let _inside = self.enter()?;
+        let mut floors = vec![0; keys];
+        let mut waiting = Vec::new();
+        for (place, floor) in floors.iter_mut().enumerate() {
+            let (key, at_least) = ask(place);
+            match self.begin_to_raise(namespace, key, at_least) {
+                Ok(raised) => *floor = within_numbers(raised?, namespace).floor,
+                Err(later) => waiting.push((place, later)),
+            }
+            if place % TOGETHER == TOGETHER - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for (place, later) in waiting {
+            let raised = Box::pin(self.raised_later(later, deadline)).await?;
+            floors[place] = within_numbers(raised, namespace).floor;
+        }
+        // Not earlier, as in `next`.
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(nothing, 0, deadline).await?;
+        Ok(floors)
+    }
+
+    /// Raises a floor if this term has the numbers, or waits for them behind the calls that came before.
+    fn begin_to_raise(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        at_least: u64,
+    ) -> Result<Result<Raised, NextError>, Later> {
+        let (answer, need) = self.memory.raise(namespace, key, at_least);
+        if let Some(need) = need {
+            self.ask_for(need);
+        }
+        match answer {
+            RaiseAnswer::Done(raised) => Ok(raised.map_err(NextError::from)),
+            RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => Ok(Ok(Raised {
+                floor: at_least,
+                is_higher: true,
+                passed: 0,
+            })),
+            RaiseAnswer::Later(later) => Err(later),
+        }
+    }
+
+    async fn raised_later(&self, later: Later, deadline: Instant) -> Result<Raised, NextError> {
+        let raised = self.in_time(later, deadline).await?;
+        raised.map_err(NextError::from)
+    }
+}
+
+impl From<NotRaised> for NextError {
+    fn from(not: NotRaised) -> Self {
+        match not {
+            NotRaised::AboveMax => NextError::AboveMax,
+            NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+        }
+    }
+}
+
+/// The floor as callers are told it: a ceiling that it comes from may lie above all numbers that could be handed out.
+fn within_numbers(raised: Raised, namespace: &Namespace) -> Raised {
+    Raised {
+        floor: raised
+            .floor
+            .min(namespace.greatest_number().max(namespace.config.max)),
+        ..raised
+    }
+}

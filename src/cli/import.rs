@@ -1,0 +1,163 @@
+//! `ratchet import`: raises many keys to the numbers in a file.
+//!
+//! All of the file is read and checked before anything is raised (`check.rs`). Then the keys are raised (`send.rs`), and
+//! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
+//! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
+//!
+//! `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or of the dump of another generator's table (`dump.rs`).
+
+mod check;
+mod csv_rows;
+mod dump;
+mod progress;
+mod reader;
+mod rows;
+mod send;
+
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom},
+    path::PathBuf,
+};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use self::{
+    check::check,
+    progress::Progress,
+    rows::{Expected, Format},
+    send::Import as Sending,
+};
+use super::{connection::Connection, exit::CommandError, output};
+
+/// `ratchet import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The namespace, for example "book"
+    namespace: String,
+    /// The file; - reads standard input, and cannot go on where it was after it was killed
+    file: PathBuf,
+    /// What the file is: rows of "key,number", or a dump of Leaf's table leaf_alloc or of Tinyid's tiny_id_info, as
+    /// INSERT statements or as tab-separated text with a header
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+impl Import {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let namespace = client.get_namespace(self.namespace.clone()).await?;
+        let expected = Expected::new(&namespace)?;
+        let is_stdin = self.file.as_os_str() == "-";
+        let mut file = match is_stdin {
+            true => spool().map_err(|error| cannot_read("standard input", &error))?,
+            false => File::open(&self.file).map_err(|error| self.cannot_read(&error))?,
+        };
+        let bytes = file
+            .metadata()
+            .map_err(|error| self.cannot_read(&error))?
+            .len();
+        let bar = self.bar("checking", bytes);
+        let checked = check(&mut file, self.format, &expected, &bar)
+            .map_err(|error| self.cannot_read(&error))?;
+        bar.finish_and_clear();
+        if checked.faults > 0 {
+            return Err(self.refused(&checked.shown, checked.faults));
+        }
+        let beside = (!is_stdin).then(|| progress::beside(&self.file));
+        let record = Progress {
+            namespace: self.namespace.clone(),
+            format: self.format,
+            bytes: checked.bytes,
+            checksum: checked.checksum,
+            rows_done: 0,
+        };
+        let done = match &beside {
+            Some(path) => progress::read(path, &record)?,
+            None => 0,
+        };
+        let sending = Sending {
+            client: &client,
+            format: self.format,
+            expected: &expected,
+            checked: &checked,
+        };
+        let bar = self.bar("raising", checked.rows);
+        rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
+        let note = |rows_done| match &beside {
+            Some(path) => progress::write(
+                path,
+                &Progress {
+                    rows_done,
+                    ..record.clone()
+                },
+            ),
+            None => Ok(()),
+        };
+        sending.raise(&mut file, done, &bar, note).await?;
+        bar.finish_and_clear();
+        let bar = self.bar("reading back", checked.rows);
+        rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
+        sending.read_back(&mut file, &bar).await?;
+        bar.finish_and_clear();
+        if let Some(path) = &beside {
+            progress::remove(path)?;
+        }
+        let value = json!({"rows": checked.rows, "resumed_at": done});
+        let text = format!("{} rows: every key is at its number or above", checked.rows);
+        output::result(self.connection.json, &value, &text)
+    }
+
+    /// A bar on standard error, if that is a terminal.
+    fn bar(&self, what: &'static str, total: u64) -> ProgressBar {
+        if self.connection.json {
+            return ProgressBar::hidden();
+        }
+        let template = "{msg:12} [{bar:40}] {percent}% {per_sec}, {eta} left";
+        let style = ProgressStyle::with_template(template);
+        let bar = ProgressBar::new(total).with_message(what);
+        match style {
+            Ok(style) => bar.with_style(style.progress_chars("=> ")),
+            Err(_) => bar,
+        }
+    }
+
+    fn cannot_read(&self, error: &io::Error) -> CommandError {
+        cannot_read(&self.file.display().to_string(), error)
+    }
+
+    fn refused(&self, shown: &[String], all: u64) -> CommandError {
+        let mut text = format!(
+            "{}: {all} rows are wrong, and nothing was raised:",
+            self.file.display()
+        );
+        for fault in shown {
+            text.push_str("\n  ");
+            text.push_str(fault);
+        }
+        if all > shown.len() as u64 {
+            text.push_str(&format!("\n  and {} more", all - shown.len() as u64));
+        }
+        CommandError::refused(text)
+    }
+}
+
+fn cannot_read(file: &str, error: &io::Error) -> CommandError {
+    CommandError::other(format!("cannot read {file}: {error}"))
+}
+
+/// Copies standard input to a file without a name, so that it can be read again.
+fn spool() -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(&mut io::stdin().lock(), &mut file)?;
+    rewind(&mut file)?;
+    Ok(file)
+}
+
+fn rewind(file: &mut File) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0)).map(drop)
+}

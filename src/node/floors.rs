@@ -1,0 +1,311 @@
+//! Requests that raise the floors of keys: how they are checked, answered out of a term's memory, and carried.
+//!
+//! Invariant: all of a request is checked before any floor is raised.
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    Config,
+    leader_search::Attempt,
+    request::{Answered, Keys, REQUEST_KEYS_MAX, invalid_key},
+    route::KnownRoute,
+    sequence_request::{SequenceRequest, check_kind, failed},
+};
+use crate::{
+    allocator::{Raised, Term},
+    proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
+    sequence::{Key, Namespace, OwnedKey},
+};
+
+/// What a key that waits for a bump holds, besides the request.
+const WAITING_KEY_BYTES: usize = 300;
+
+/// A key whose floor is to be raised. Answered with [`Raised`].
+#[derive(Debug, Clone)]
+pub struct Raise {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The key.
+    pub key: OwnedKey,
+    /// Every number that is handed out later is greater.
+    pub at_least: u64,
+    /// The route that the caller knows.
+    pub known: KnownRoute,
+}
+
+/// Many keys of one namespace whose floors are to be raised. Answered with the floors in force.
+#[derive(Debug, Clone)]
+pub struct RaiseMany {
+    pub(super) namespace: String,
+    pub(super) keys: Keys,
+    pub(super) at_least: Vec<u64>,
+    pub(super) known: KnownRoute,
+}
+
+/// The last numbers of many keys of one namespace. Answered with those numbers, 0 before the first one.
+#[derive(Debug, Clone)]
+pub struct CurrentMany {
+    pub(super) namespace: String,
+    pub(super) keys: Keys,
+    pub(super) known: KnownRoute,
+}
+
+impl RaiseMany {
+    /// A request to raise each of `keys` to the number at its place.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, each name has 1 to 256 bytes, and there are as
+    /// many floors as keys.
+    pub fn new(
+        namespace: String,
+        keys: Keys,
+        at_least: Vec<u64>,
+        known: KnownRoute,
+    ) -> Result<Self, Status> {
+        check_keys(&keys)?;
+        let (asked, given) = (keys.len(), at_least.len());
+        if asked != given {
+            return Err(Status::invalid_argument(format!(
+                "the message has {asked} keys and {given} floors (at_least); give one for each key"
+            )));
+        }
+        Ok(RaiseMany {
+            namespace,
+            keys,
+            at_least,
+            known,
+        })
+    }
+}
+
+impl CurrentMany {
+    /// A request for the last numbers of `keys`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, and each name has 1 to 256 bytes.
+    pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Status> {
+        check_keys(&keys)?;
+        Ok(CurrentMany {
+            namespace,
+            keys,
+            known,
+        })
+    }
+}
+
+fn check_keys(keys: &Keys) -> Result<(), Status> {
+    let asked = keys.len();
+    if asked == 0 || asked > REQUEST_KEYS_MAX {
+        return Err(Status::invalid_argument(format!(
+            "the message has {asked} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
+        )));
+    }
+    if let Keys::Names(names) = keys {
+        for (place, name) in names.iter().enumerate() {
+            Key::name(name).map_err(|invalid| {
+                let status = invalid_key(invalid);
+                Status::invalid_argument(format!("place {place}: {}", status.message()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a gapless namespace: a floor passes over numbers.
+fn check_gaps(namespace: &Namespace) -> Result<(), Status> {
+    let config = &namespace.config;
+    match config.gapless {
+        false => Ok(()),
+        true => Err(Status::failed_precondition(format!(
+            "namespace {:?} is gapless, and a raised floor leaves a gap; create the namespace with a start above the \
+             numbers that are in use",
+            config.name
+        ))),
+    }
+}
+
+/// Why a key's floor cannot be `at_least`, if it cannot.
+fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), String> {
+    let config = &namespace.config;
+    if (1..=config.max).contains(&at_least) {
+        return Ok(());
+    }
+    Err(format!(
+        "the floor of key {key} is {at_least}; it must lie between 1 and {}, the max of namespace {:?}",
+        config.max, config.name
+    ))
+}
+
+impl SequenceRequest for Raise {
+    type Answer = Raised;
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn known(&self) -> KnownRoute {
+        self.known
+    }
+
+    fn check(&self, _config: &Config) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn bytes(&self) -> usize {
+        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes())
+    }
+
+    async fn answer(
+        &self,
+        term: &Term,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> Attempt<Raised> {
+        let key = self.key.as_key();
+        let checked = check_kind(namespace, key).and_then(|()| check_gaps(namespace));
+        if let Err(status) = checked {
+            return Attempt::Refused(status);
+        }
+        if let Err(why) = check_floor(namespace, key, self.at_least) {
+            return Attempt::Refused(Status::out_of_range(why));
+        }
+        match term.raise(namespace, key, self.at_least, deadline).await {
+            Ok(raised) => Attempt::Answered(raised),
+            Err(error) => failed(error, namespace, term, 0),
+        }
+    }
+
+    fn to_forward(&self) -> Forward {
+        Forward::Raise(self.into())
+    }
+
+    fn from_reply(reply: Reply) -> Option<Answered<Raised>> {
+        match reply {
+            Reply::Raise(answer) => Some(answer.into()),
+            _ => None,
+        }
+    }
+}
+
+impl SequenceRequest for RaiseMany {
+    type Answer = Vec<u64>;
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn known(&self) -> KnownRoute {
+        self.known
+    }
+
+    fn check(&self, _config: &Config) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn bytes(&self) -> usize {
+        let each = size_of::<u64>() + WAITING_KEY_BYTES;
+        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes()) + self.keys.len() * each
+    }
+
+    async fn answer(
+        &self,
+        term: &Term,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> Attempt<Vec<u64>> {
+        // All are of one kind.
+        let checked = check_kind(namespace, self.keys.at(0)).and_then(|()| check_gaps(namespace));
+        if let Err(status) = checked {
+            return Attempt::Refused(status);
+        }
+        for (place, at_least) in self.at_least.iter().enumerate() {
+            if let Err(why) = check_floor(namespace, self.keys.at(place), *at_least) {
+                return Attempt::Refused(Status::out_of_range(format!("place {place}: {why}")));
+            }
+        }
+        let ask = |place: usize| (self.keys.at(place), self.at_least[place]);
+        let raised = term.raise_many(namespace, self.keys.len(), ask, deadline);
+        match raised.await {
+            Ok(floors) => Attempt::Answered(floors),
+            Err(error) => failed(error, namespace, term, 0),
+        }
+    }
+
+    fn to_forward(&self) -> Forward {
+        Forward::RaiseMany(self.into())
+    }
+
+    fn from_reply(reply: Reply) -> Option<Answered<Vec<u64>>> {
+        match reply {
+            Reply::RaiseMany(answer) => Some(answer.into()),
+            _ => None,
+        }
+    }
+}
+
+impl SequenceRequest for CurrentMany {
+    type Answer = LastNumbers;
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn known(&self) -> KnownRoute {
+        self.known
+    }
+
+    fn check(&self, _config: &Config) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn bytes(&self) -> usize {
+        let each = size_of::<u64>() + WAITING_KEY_BYTES;
+        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes()) + self.keys.len() * each
+    }
+
+    async fn answer(
+        &self,
+        term: &Term,
+        namespace: &Namespace,
+        deadline: Instant,
+    ) -> Attempt<LastNumbers> {
+        // All are of one kind.
+        if let Err(status) = check_kind(namespace, self.keys.at(0)) {
+            return Attempt::Refused(status);
+        }
+        let key = |place: usize| self.keys.at(place);
+        let read = term.current_many(namespace, self.keys.len(), key, deadline);
+        match read.await {
+            Ok(last) => Attempt::Answered(LastNumbers(last)),
+            Err(error) => failed(error, namespace, term, 0),
+        }
+    }
+
+    fn to_forward(&self) -> Forward {
+        Forward::CurrentMany(self.into())
+    }
+
+    fn from_reply(reply: Reply) -> Option<Answered<LastNumbers>> {
+        match reply {
+            Reply::CurrentMany(answer) => Some(answer.into()),
+            _ => None,
+        }
+    }
+}
+
+/// The last numbers of keys, in their order; 0 for one that has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastNumbers(pub Vec<u64>);

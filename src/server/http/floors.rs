@@ -1,0 +1,223 @@
+//! Floors: raises them, of a key or of many keys, and reads the last numbers of many keys.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, State},
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    body,
+    number::{Form, Given, Number, SHOWN, Shown},
+    numbers::{self, KEY_BYTES, check_count, keys},
+    problem::{Problem, Problems},
+    request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
+    serve::{answer, key, serve},
+};
+use crate::node::{CurrentMany, KnownRoute, Raise, RaiseMany};
+
+/// What may follow the question mark where a floor is raised.
+const ALLOWED: &str = "at_least=N, and numbers=string or numbers=number";
+
+/// What a path ends with that raises floors.
+const RAISE: &str = ":raise";
+/// What a path ends with that reads many keys.
+const CURRENT: &str = ":current";
+
+/// What follows the question mark.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct RaiseOptions {
+    /// The numbers handed out later are greater.
+    #[param(minimum = 1)]
+    at_least: u64,
+    /// The form of numbers in the answer.
+    #[serde(default)]
+    numbers: Form,
+}
+
+/// The floor of a key.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Floor {
+    /// Every number that is handed out later is greater.
+    floor: Number,
+    /// False if the floor was there or higher before.
+    raised: bool,
+}
+
+/// The keys whose floors are to be raised.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FloorsAsked {
+    /// The keys, 1 to 4 096.
+    #[schema(min_items = 1, max_items = 4096)]
+    keys: Vec<Given>,
+    /// What the floor of each key is to be at least.
+    #[schema(min_items = 1, max_items = 4096)]
+    at_least: Vec<Given>,
+}
+
+/// The floors of many keys, in their order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Floors {
+    floors: Vec<Number>,
+}
+
+/// The keys whose last numbers are asked for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LastAsked {
+    /// The keys, 1 to 4 096.
+    #[schema(min_items = 1, max_items = 4096)]
+    keys: Vec<Given>,
+}
+
+/// The last numbers of many keys, in their order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LastNumbers {
+    /// null before the first one.
+    last: Vec<Option<Number>>,
+}
+
+/// POST to a key: what its path ends with says what is asked for.
+pub async fn of_key(
+    context: Node,
+    due: Due,
+    path: InPath<(String, String)>,
+    next: InQuery<numbers::Options>,
+    floor: InQuery<RaiseOptions>,
+    headers: HeaderMap,
+) -> Response {
+    let raises = matches!(&path, Ok(Path((_, key))) if key.ends_with(RAISE));
+    match raises {
+        true => raise(context, due, path, floor).await.into_response(),
+        false => {
+            let taken = numbers::next(context, due, path, next, headers).await;
+            taken.into_response()
+        }
+    }
+}
+
+/// POST to a namespace: what its path ends with says what is asked for.
+pub async fn of_namespace(
+    context: Node,
+    due: Due,
+    path: InPath<String>,
+    next: InQuery<numbers::Options>,
+    shown: InQuery<Shown>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let ends_with = |action| matches!(&path, Ok(Path(written)) if written.ends_with(action));
+    if ends_with(RAISE) {
+        return raise_many(context, due, path, shown, body).await;
+    }
+    if ends_with(CURRENT) {
+        return current_many(context, due, path, shown, body).await;
+    }
+    numbers::next_many(context, due, path, next, headers, body).await
+}
+
+/// Raises the floor of a key: the numbers handed out later are greater. A floor is never lowered.
+#[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:raise", tag = "numbers",
+    params(
+        ("namespace" = String, Path, description = "The namespace's name."),
+        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        RaiseOptions,
+        Timeout,
+    ),
+    responses((status = 200, body = Floor), Problems))]
+pub async fn raise(
+    State(context): Node,
+    due: Due,
+    path: InPath<(String, String)>,
+    options: InQuery<RaiseOptions>,
+) -> Result<Json<Floor>, Problem> {
+    let raised = async {
+        let (namespace, written) = in_path(path)?;
+        let options = in_query(options, ALLOWED)?;
+        let written = action(&written, RAISE, "to raise a floor", "GET, HEAD")?;
+        let request = Raise {
+            key: key(&context, &namespace, written.as_bytes(), due).await?,
+            namespace,
+            at_least: options.at_least,
+            known: KnownRoute::UNWANTED,
+        };
+        let raised = serve(&context, request, due).await?;
+        Ok(Json(Floor {
+            floor: Number(raised.floor, options.numbers),
+            raised: raised.is_higher,
+        }))
+    };
+    answer(&context, due, raised).await
+}
+
+/// Raises the floors of many keys at once. All keys are checked before any floor is raised.
+#[utoipa::path(post, path = "/v1/namespaces/{namespace}:raise", tag = "numbers",
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    request_body = FloorsAsked, responses((status = 200, body = Floors), Problems))]
+pub async fn raise_many(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    shown: InQuery<Shown>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let raised = async {
+        let written = in_path(path)?;
+        let form = in_query(shown, SHOWN)?.numbers;
+        let to_raise = "to raise floors of many keys";
+        let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH")?;
+        let asked: FloorsAsked = body::json(&context, body, due).await?;
+        check_count(asked.keys.len())?;
+        let at_least = (asked.at_least.iter()).map(|floor| {
+            floor.number().map_err(|text| {
+                Status::invalid_argument(format!("at_least is {text:?}; give an integer from 1 on"))
+            })
+        });
+        let at_least = at_least.collect::<Result<Vec<u64>, Status>>()?;
+        let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
+        let keys = keys(&context, namespace, &asked.keys, due).await?;
+        let namespace = namespace.to_owned();
+        let request = RaiseMany::new(namespace, keys, at_least, KnownRoute::UNWANTED)?;
+        let floors = serve(&context, request, due).await?.into_iter();
+        let floors = floors.map(|floor| Number(floor, form)).collect();
+        body::reserved_json(&Floors { floors }, reservation)
+    };
+    answer(&context, due, raised).await
+}
+
+/// The last numbers handed out for many keys.
+#[utoipa::path(post, path = "/v1/namespaces/{namespace}:current", tag = "numbers",
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    request_body = LastAsked, responses((status = 200, body = LastNumbers), Problems))]
+pub async fn current_many(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+    shown: InQuery<Shown>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let read = async {
+        let written = in_path(path)?;
+        let form = in_query(shown, SHOWN)?.numbers;
+        let to_read = "to read the last numbers of many keys";
+        let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH")?;
+        let asked: LastAsked = body::json(&context, body, due).await?;
+        check_count(asked.keys.len())?;
+        let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
+        let keys = keys(&context, namespace, &asked.keys, due).await?;
+        let request = CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED)?;
+        let last = serve(&context, request, due).await?.0.into_iter();
+        let last = last.map(|last| (last > 0).then_some(Number(last, form)));
+        let last = last.collect();
+        body::reserved_json(&LastNumbers { last }, reservation)
+    };
+    answer(&context, due, read).await
+}

@@ -1,0 +1,66 @@
+//! SET: raises a key's floor. It goes upwards only.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::{key::written_key, reader::Command, refused::Refused};
+use crate::{
+    metrics::Door,
+    node::{KnownRoute, NodeContext, Origin, Raise},
+    sequence::OwnedKey,
+    server::{
+        errors::to_client,
+        written::{self, integer, shown},
+    },
+};
+
+/// Raises the key that a command names to the value that it gives, by `deadline`.
+///
+/// # Errors
+/// If the command has options, the value is none or not above the last number, or the node cannot raise the floor.
+pub async fn raise(
+    context: &Arc<NodeContext>,
+    command: Command<'_>,
+    deadline: Instant,
+) -> Result<(), Refused> {
+    let arrived = Instant::now();
+    if let Some(option) = command.at(3) {
+        return Err(Refused::invalid(format!(
+            "syntax error: SET has no option '{}' here; there is SET key value, which raises the key",
+            shown(option)
+        )));
+    }
+    let written = written_key(command.at(1).unwrap_or_default())?;
+    let value = command.at(2).unwrap_or_default();
+    let at_least = integer(value).ok_or_else(|| {
+        Refused::invalid(format!(
+            "value is not an integer or out of range: it is '{}'; give an integer from 1 on",
+            shown(value)
+        ))
+    })?;
+    let kind = context.key_kind(written.namespace, deadline).await;
+    let key = written::key(kind.map_err(to_client)?, written.namespace, written.key)?;
+    let request = Raise {
+        namespace: written.namespace.to_owned(),
+        key: OwnedKey::from(key),
+        at_least,
+        known: KnownRoute::UNWANTED,
+    };
+    let answered = context.serve(request, Origin::Client, deadline).await;
+    let spans = context.metrics.request_seconds.of(Door::redis);
+    spans.observe(arrived.elapsed(), 1);
+    let raised = answered.map_err(to_client)?.answer;
+    if raised.is_higher {
+        return Ok(());
+    }
+    let refused = Status::new(
+        Code::FailedPrecondition,
+        format!(
+            "value {at_least} is not above {}, up to which numbers are handed out; numbers only grow",
+            raised.floor
+        ),
+    );
+    Err(refused.into())
+}
