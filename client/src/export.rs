@@ -1,6 +1,9 @@
 //! An export: the keys of a namespace, and numbers at or above all that were handed out of them.
 
-use tonic::{Code as Grpc, Request, Streaming};
+use std::{collections::VecDeque, sync::Arc};
+
+use tokio::time::timeout;
+use tonic::{Code as Grpc, Streaming, transport::Channel};
 
 use crate::{
     api::{self as v1, sequencer_client::SequencerClient},
@@ -19,18 +22,24 @@ pub struct Export {
 
 impl Client {
     /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or
-    /// above all of them. The leader answers; all servers that are known are asked.
+    /// above all of them. The leader answers: servers that do not lead are asked who does.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses it, or no server that is known leads.
     pub async fn export(&self, namespace: &str) -> Result<Export, Error> {
         let mut refused = Error::Invalid("no server is known".to_owned());
-        for server in self.pool().all() {
+        let mut servers: VecDeque<Arc<str>> = self.pool().all().into();
+        let mut asked = Vec::new();
+        while let Some(server) = servers.pop_front() {
+            if asked.contains(&server) {
+                continue;
+            }
             let channel = self.pool().channel(&server)?;
-            let request = Request::new(v1::ExportRequest {
+            let mut sequencer = SequencerClient::new(channel);
+            let request = v1::ExportRequest {
                 namespace: namespace.to_owned(),
-            });
-            match SequencerClient::new(channel).export(request).await {
+            };
+            match sequencer.export(request).await {
                 Ok(messages) => {
                     return Ok(Export {
                         server: server.to_string(),
@@ -46,9 +55,21 @@ impl Client {
                     }
                 }
             }
+            asked.push(server);
+            let leader = timeout(self.pool().timeout(), leader(&mut sequencer));
+            if let Ok(Some(leader)) = leader.await {
+                servers.push_front(leader);
+            }
         }
         Err(refused)
     }
+}
+
+/// The address of the leader, as a server knows it; `None` if it cannot be reached.
+async fn leader(sequencer: &mut SequencerClient<Channel>) -> Option<Arc<str>> {
+    let watching = sequencer.watch_route(v1::WatchRouteRequest {}).await.ok()?;
+    let route = watching.into_inner().message().await.ok()??;
+    Some(route.address.into())
 }
 
 impl Export {

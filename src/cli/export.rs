@@ -27,8 +27,6 @@ pub struct Export {
 impl Export {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
-        // Any server knows the members, of which one leads.
-        client.status().await?;
         let parts = client.export(&self.namespace).await?;
         let Some(path) = self.output else {
             write_rows(parts, io::stdout().lock(), "standard output").await?;

@@ -237,6 +237,16 @@ pub fn is_section(key: &[u8]) -> bool {
     key.starts_with(b"s")
 }
 
+/// True if the key, without its generation's prefix, is that of a namespace's totals.
+pub fn is_totals(key: &[u8]) -> bool {
+    key.starts_with(b"t")
+}
+
+/// True if the key, without its generation's prefix, is a tombstone's.
+pub fn is_tombstone(key: &[u8]) -> bool {
+    key.starts_with(b"d")
+}
+
 /// The namespace of the section with this key, without its generation's prefix.
 pub fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
     let id = key.strip_prefix(b"s")?.first_chunk()?;

@@ -84,14 +84,16 @@ impl Reclaimer {
     fn free_all(&self) -> Result<(), StoreError> {
         let prefix = reclaims_prefix(self.set);
         let mode = IteratorMode::From(&prefix, Direction::Forward);
+        let mut keys = Vec::new();
         for record in self.db.records(Family::Applied, mode)? {
             let (key, _) = record?;
             if !key.starts_with(&prefix) {
                 break;
             }
-            self.free(&key)?;
+            keys.push(key);
         }
-        Ok(())
+        // The reading is over: it would keep the files that are compacted.
+        keys.iter().try_for_each(|key| self.free(key))
     }
 
     /// Compacts the sections that a record stands for, and removes the record.

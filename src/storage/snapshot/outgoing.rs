@@ -8,11 +8,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::format::Encoder;
 use crate::{
     planted_bugs::{Bug, is_planted},
-    sequence::SectionRecord,
+    sequence::{NamespaceTotals, SectionRecord, Tombstone},
     storage::{
         blocking::BlockingExecutor,
         error::StoreError,
-        layout::{Family, is_section},
+        layout::{Family, is_section, is_tombstone, is_totals},
         raft_types::SnapshotMeta,
         table::Generation,
     },
@@ -142,6 +142,10 @@ fn read(
             }
             // A damaged record must not spread to other nodes.
             db.decode::<SectionRecord>(Family::Applied, &key, &value)?;
+        } else if is_totals(name) {
+            db.decode::<NamespaceTotals>(Family::Applied, &key, &value)?;
+        } else if is_tombstone(name) {
+            db.decode::<Tombstone>(Family::Applied, &key, &value)?;
         }
         if let Some(part) = encoder.record(name, &value)?
             && !take(part)
