@@ -26,7 +26,7 @@ fn a_key_is_found_by_its_bytes_and_its_namespace() {
     let hasher = Hasher::new(1);
     let mut table = KeyTable::default();
     let all: Vec<(String, NamespaceId)> = (0..5_000)
-        .map(|n: u32| ((n / 2).to_string(), NamespaceId(n % 2)))
+        .map(|n: u32| ((n / 2).to_string(), NamespaceId(1 + n % 2)))
         .collect();
     for (number, (name, namespace)) in (0..).zip(&all) {
         let hash = hasher.key(*namespace, Key::Name(name.as_bytes()));

@@ -50,7 +50,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 fn name(key: u8) -> Vec<u8> {
-    format!("key {key}").into_bytes()
+    vec![b'k', b'a' + key]
 }
 
 impl Cluster {
