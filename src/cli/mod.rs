@@ -11,6 +11,7 @@
 
 mod connection;
 mod exit;
+mod keys;
 mod namespace;
 mod node;
 mod numbers;
@@ -45,6 +46,10 @@ enum Subcommands {
     Next(numbers::Next),
     /// Show the last number handed out for a key
     Current(numbers::Current),
+    /// List the keys of a namespace that got numbers, page by page
+    Keys(keys::Keys),
+    /// Tell what the cluster knows of a key: its section, its ceiling, and what the leader has in memory
+    Explain(keys::Explain),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -68,6 +73,8 @@ impl Subcommands {
         match self {
             Subcommands::Next(next) => next.connection.json,
             Subcommands::Current(current) => current.connection.json,
+            Subcommands::Keys(keys) => keys.connection.json,
+            Subcommands::Explain(explain) => explain.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -82,6 +89,8 @@ impl Subcommands {
             Subcommands::Start(start) => start.run().await,
             Subcommands::Next(next) => next.run().await,
             Subcommands::Current(current) => current.run().await,
+            Subcommands::Keys(keys) => keys.run().await,
+            Subcommands::Explain(explain) => explain.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

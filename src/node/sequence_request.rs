@@ -229,7 +229,10 @@ fn check_count(count: u64, most: u64) -> Result<(), Status> {
 }
 
 /// Refuses a key that is not of the namespace's kind.
-fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
+///
+/// # Errors
+/// INVALID_ARGUMENT, with what to give instead.
+pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
     if key.kind() == namespace.config.key_kind {
         return Ok(());
     }
@@ -245,7 +248,13 @@ fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
     )))
 }
 
-fn failed<A>(error: NextError, namespace: &Namespace, term: &Term, count: u64) -> Attempt<A> {
+/// What an attempt comes to that failed with `error` in a term.
+pub(super) fn failed<A>(
+    error: NextError,
+    namespace: &Namespace,
+    term: &Term,
+    count: u64,
+) -> Attempt<A> {
     Attempt::Refused(match error {
         NextError::NotLeading => return Attempt::Unanswered,
         NextError::Exhausted { left } => Status::out_of_range(format!(

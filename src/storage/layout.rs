@@ -121,6 +121,16 @@ pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([generation, b"s"].concat(), [generation, b"t"].concat())
 }
 
+/// The range of the keys of a namespace's sections in the generation with this prefix; its end is exclusive.
+pub fn namespace_sections_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
+    let from = [generation, b"s", &id.0.to_be_bytes()].concat();
+    let to = match id.0.checked_add(1) {
+        Some(next) => [generation, b"s", &next.to_be_bytes()].concat(),
+        None => sections_range(generation).1,
+    };
+    (from, to)
+}
+
 /// The key of a section's record in the generation with this prefix.
 pub fn section_key(generation: &[u8], id: &SectionId) -> Vec<u8> {
     let namespace = id.namespace.0.to_be_bytes();

@@ -5,6 +5,7 @@ mod fill;
 mod generation;
 mod meta;
 mod namespaces;
+mod page;
 mod recent;
 mod view;
 
@@ -13,4 +14,5 @@ pub use fill::RecordsFill;
 pub use generation::Generation;
 pub use meta::AppliedMeta;
 pub use namespaces::Namespaces;
+pub use page::{Page, PageAsked, read_page};
 pub use view::AppliedView;

@@ -9,7 +9,7 @@ use axum::{
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{members, namespaces, number::Form, numbers, status};
+use super::{keys, members, namespaces, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
@@ -23,6 +23,8 @@ use super::{members, namespaces, number::Form, numbers, status};
         numbers::next,
         numbers::next_many,
         numbers::current,
+        keys::list,
+        keys::explain,
         namespaces::list,
         namespaces::get,
         namespaces::create,
