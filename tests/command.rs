@@ -266,3 +266,54 @@ async fn a_server_that_says_nothing_costs_its_share_of_the_time_and_another_is_a
     cluster.resume(follower);
     assert!(output.status.success(), "{output:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_listed_and_explained_in_a_shell() {
+    let cluster = Processes::start(1, &[]).await;
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    for id in ["7", "42"] {
+        assert!(ask(&cluster, &["next", "book", id]).await.status.success());
+    }
+    let keys = text(ask(&cluster, &["keys", "book", "--limit", "1"]).await);
+    assert_eq!(
+        keys,
+        "KEY  LAST  CEILING  EPOCH  STEP\n7    1     10000    1      10000\nmore keys follow: --after 7\n"
+    );
+    let keys = json(&ask(&cluster, &["keys", "book", "--after", "7", "--json"]).await);
+    assert_eq!(
+        (&keys["keys"][0]["key"], &keys["more"]),
+        (&42.into(), &false.into())
+    );
+    let explained = text(ask(&cluster, &["explain", "book", "42"]).await);
+    for part in [
+        "book:42",
+        "the key has a ceiling of its own",
+        "10000: no greater number was handed out",
+        "above 0 up to 10000",
+        "9999 up to the ceiling",
+    ] {
+        assert!(explained.contains(part), "{part:?} is not in:\n{explained}");
+    }
+    let explained = json(&ask(&cluster, &["explain", "book", "42", "--json"]).await);
+    assert_eq!(explained["held"]["last"], 1);
+    failed(
+        &ask(&cluster, &["keys", "nowhere"]).await,
+        3,
+        &["\"nowhere\" does not exist"],
+    );
+    failed(
+        &ask(&cluster, &["keys", "book", "--limit", "1001"]).await,
+        2,
+        &["1..=1000"],
+    );
+    failed(
+        &ask(&cluster, &["keys", "book", "--prefix", "4"]).await,
+        4,
+        &["give after"],
+    );
+    failed(
+        &ask(&cluster, &["explain", "book", "x"]).await,
+        4,
+        &["kind name"],
+    );
+}

@@ -99,4 +99,10 @@ calls! {
     /// Transfers the leadership to node `to`; with `None`, to the voter with the longest log.
     transfer(to: Option<u64>) -> TransferLeadershipResponse:
         v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;
+    /// A page of the keys of a namespace that have a ceiling.
+    list_keys(request: v1::ListKeysRequest) -> ListKeysResponse: request => list_keys, changes: false;
+    /// What the cluster knows of a key.
+    explain(namespace: String, key: Key) -> Explanation:
+        v1::ExplainRequest { namespace: namespace.clone(), key: Some(key.clone().into()) } => explain,
+        changes: false;
 }

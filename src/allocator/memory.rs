@@ -30,6 +30,7 @@ use tokio::sync::Notify;
 
 use super::{
     gate::Gate,
+    holding::Holding,
     pending::{Answer, Waiters},
     refill::BumpSize,
     section::StepChange,
@@ -195,6 +196,13 @@ impl Memory {
         let (hash, shard) = self.shards.find(namespace, key);
         let locked = self.shards.lock(shard);
         locked.current(hash, namespace, key)
+    }
+
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
+        let (hash, shard) = self.shards.find(namespace, key);
+        let locked = self.shards.lock(shard);
+        locked.holding(hash, namespace, key)
     }
 
     /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory

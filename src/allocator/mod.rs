@@ -49,8 +49,10 @@
 //!
 //! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
 //! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
-//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`,
+//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `holding.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`,
 //! `owned.rs`, `raised.rs`, `refill.rs`, `section.rs`, `segments.rs`.
+//!
+//! `listing.rs` reads records and the memory for people to look at.
 //!
 //! # Limits
 //!
@@ -74,10 +76,12 @@ mod gapless_calls;
 mod gate;
 mod hasher;
 mod held;
+mod holding;
 mod hot_keys;
 mod index;
 mod inheritance;
 mod key_table;
+mod listing;
 mod memory;
 mod memory_part;
 mod memory_reader;
@@ -105,8 +109,10 @@ mod transcript;
 
 pub use fence::FenceKind;
 pub use gapless::RequestIdLimits;
+pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};
+pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_many::NextMany;

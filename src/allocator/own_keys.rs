@@ -21,6 +21,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 use super::{
     cursor::Cursor,
     hasher::Hasher,
+    holding::Holding,
     key_table::{KeyTable, Slot, StoredKey},
     own_slot::OwnSlot,
     owned::{Owned, Used},
@@ -189,13 +190,12 @@ impl<K: StoredKey> OwnKeys<K> {
         again.unwrap_or(false)
     }
 
-    /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
-    /// the first chunk of its section.
-    pub fn current(&self, hash: u64, namespace: &Namespace, key: &K::Target) -> Option<u64> {
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, hash: u64, namespace: &Namespace, key: &K::Target) -> Option<Holding> {
         let number = self.table.find(hash, namespace.id, key)?;
         let (slot, progression) = (self.table.get(number)?, namespace.config.progression());
         let owned = self.owned(number, slot, progression)?;
-        Some(owned.current(Some(&slot.cursor), progression))
+        Some(Holding::new(&owned, Some(&slot.cursor), progression))
     }
 
     /// True if the term has a chunk of the section in slot number `number`.

@@ -20,6 +20,7 @@ use self::leaving::Leaving;
 use super::{
     changed_slots::Tracking,
     hasher::Hasher,
+    holding::Holding,
     own_keys::OwnKeys,
     owned::Used,
     pending::{Answer, RaiseAnswer, Served, Waiters},
@@ -294,15 +295,21 @@ impl Shard {
         }
     }
 
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
+        match key {
+            Key::Id(id) if is_shared(namespace) => self.shared.holding(hash, namespace, id),
+            Key::Id(id) => self.ids.holding(hash, namespace, &id),
+            Key::Name(name) => self.names.holding(hash, namespace, name),
+        }
+    }
+
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        let known = match key {
-            Key::Id(id) if is_shared(namespace) => self.shared.current(hash, namespace, id),
-            Key::Id(id) => self.ids.current(hash, namespace, &id),
-            Key::Name(name) => self.names.current(hash, namespace, name),
-        };
-        known.or_else(|| self.last_of_leaving(namespace, key))
+        let holding = self.holding(hash, namespace, key);
+        let last = holding.map(|holding| holding.last);
+        last.or_else(|| self.last_of_leaving(namespace, key))
     }
 
     /// How much it holds. Does not look at the keys.

@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use super::{
     cursor::Cursor,
     hasher::Hasher,
+    holding::Holding,
     key_table::{KeyTable, NOBODY, Slot},
     owned::Used,
     pending::{Answer, RaiseAnswer, Served, Waiter, Waiters},
@@ -259,9 +260,8 @@ impl SharedKeys {
         (section.queued).serve(&mut cursors, &namespace.config, served)
     }
 
-    /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
-    /// the first chunk of its section.
-    pub fn current(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<u64> {
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<Holding> {
         let slot =
             (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
         let number = match slot {
@@ -273,7 +273,7 @@ impl SharedKeys {
         let progression = namespace.config.progression();
         section
             .owned()
-            .map(|owned| owned.current(cursor, progression))
+            .map(|owned| Holding::new(owned, cursor, progression))
     }
 
     /// How many keys there are.

@@ -336,6 +336,11 @@ impl Term {
             .collect())
     }
 
+    /// The term's memory.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// How much the term's memory holds. Once the term is closed, it may block while a shard's keys are listed: then do
     /// not call it on a worker of the runtime, but for the task that has them listed.
     pub fn footprint(&self) -> Footprint {

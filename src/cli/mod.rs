@@ -13,6 +13,7 @@ mod connection;
 mod exit;
 mod export;
 mod import;
+mod keys;
 mod namespace;
 mod node;
 mod numbers;
@@ -53,6 +54,10 @@ enum Subcommands {
     Import(import::Import),
     /// Write all keys of a namespace and their numbers, as import reads them
     Export(export::Export),
+    /// List the keys of a namespace that got numbers, page by page
+    Keys(keys::Keys),
+    /// Tell what the cluster knows of a key: its section, its ceiling, and what the leader has in memory
+    Explain(keys::Explain),
     /// Create, show, list and change namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -79,6 +84,8 @@ impl Subcommands {
             Subcommands::Raise(raise) => raise.connection.json,
             Subcommands::Import(import) => import.connection.json,
             Subcommands::Export(export) => export.connection.json,
+            Subcommands::Keys(keys) => keys.connection.json,
+            Subcommands::Explain(explain) => explain.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -96,6 +103,8 @@ impl Subcommands {
             Subcommands::Raise(raise) => raise.run().await,
             Subcommands::Import(import) => import.run().await,
             Subcommands::Export(export) => export.run().await,
+            Subcommands::Keys(keys) => keys.run().await,
+            Subcommands::Explain(explain) => explain.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

@@ -8,9 +8,9 @@ use ratchet_client::{Key, Numbers};
 
 /// The arguments that name a key.
 #[derive(Debug, Args)]
-struct KeyArgs {
+pub struct KeyArgs {
     /// The namespace, for example "book"
-    namespace: String,
+    pub(super) namespace: String,
     /// The key: an unsigned 64-bit integer is an id, any other text a name
     key: String,
     /// The key is a name even if it looks like an id
@@ -19,11 +19,17 @@ struct KeyArgs {
 }
 
 impl KeyArgs {
-    fn key(&self) -> Key {
-        match self.key.parse() {
-            Ok(id) if !self.name => Key::Id(id),
-            Ok(_) | Err(_) => Key::from(self.key.clone()),
-        }
+    /// The key.
+    pub(super) fn key(&self) -> Key {
+        key_of(&self.key, self.name)
+    }
+}
+
+/// The key that a text stands for: an id if it looks like one, unless it is said to be a name.
+pub fn key_of(text: &str, is_name: bool) -> Key {
+    match text.parse() {
+        Ok(id) if !is_name => Key::Id(id),
+        Ok(_) | Err(_) => Key::from(text),
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     leader_search::{Attempt, Failure, ForLeader, Origin, leader_of},
 };
 use crate::{
+    allocator::Term,
     proto::{
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
         v1,
@@ -37,10 +38,7 @@ impl ForLeader for Request {
         if !term.still_leads(deadline).await {
             return Attempt::Unanswered;
         }
-        match node.carry_out(term.term(), self.clone(), deadline).await {
-            Ok(reply) => Attempt::Answered(reply),
-            Err(status) => Attempt::Refused(status),
-        }
+        node.carry_out(&term, self.clone(), deadline).await
     }
 
     async fn serve_remotely(
@@ -103,11 +101,14 @@ impl NodeContext {
 
     async fn carry_out(
         self: &Arc<Self>,
-        term: u64,
+        leading: &Term,
         request: Request,
         deadline: Instant,
-    ) -> Result<Reply, Status> {
-        match request {
+    ) -> Attempt<Reply> {
+        let term = leading.term();
+        let done = match request {
+            Request::ListKeys(list) => return self.list_keys(leading, list, deadline).await,
+            Request::Explain(explain) => return self.explain(leading, explain, deadline).await,
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,
             Request::UpdateNamespace(update) => self.update_namespace(term, update).await,
             Request::DeleteNamespace(delete) => self.delete_namespace(term, delete).await,
@@ -118,16 +119,26 @@ impl NodeContext {
             Request::UpdateNode(update) => self.update_node(term, update, deadline).await,
             Request::PromoteNode(node) => self.promote_node(term, node, deadline).await,
             Request::RemoveNode(node) => self.remove_node(term, node, deadline).await,
-            Request::TransferLeadership(transfer) => {
-                if let Some(to) = transfer.to {
-                    self.known(to)?;
-                }
-                let now = self.hand_over(transfer.to, deadline).await?;
-                Ok(Reply::Transfer(v1::TransferLeadershipResponse {
-                    leader: leader_of(&now).unwrap_or_default(),
-                    term: now.term,
-                }))
-            }
+            Request::TransferLeadership(transfer) => self.transfer(transfer, deadline).await,
+        };
+        match done {
+            Ok(reply) => Attempt::Answered(reply),
+            Err(status) => Attempt::Refused(status),
         }
+    }
+
+    async fn transfer(
+        self: &Arc<Self>,
+        transfer: v1::TransferLeadershipRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        if let Some(to) = transfer.to {
+            self.known(to)?;
+        }
+        let now = self.hand_over(transfer.to, deadline).await?;
+        Ok(Reply::Transfer(v1::TransferLeadershipResponse {
+            leader: leader_of(&now).unwrap_or_default(),
+            term: now.term,
+        }))
     }
 }

@@ -28,6 +28,7 @@ mod introductions;
 mod leader_search;
 mod leadership;
 mod lifecycle;
+mod listing;
 mod measure;
 mod members;
 mod memory_receiver;

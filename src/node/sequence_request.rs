@@ -282,6 +282,9 @@ fn check_count(count: u64, most: u64) -> Result<(), Status> {
 }
 
 /// Refuses a key that is not of the namespace's kind.
+///
+/// # Errors
+/// INVALID_ARGUMENT, with what to give instead.
 pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
     if key.kind() == namespace.config.key_kind {
         return Ok(());

@@ -26,7 +26,7 @@ fn known(version: u64, members_version: Option<u64>) -> KnownRoute {
 }
 
 /// The key of a message.
-fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
+pub(super) fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
     match key.and_then(|key| key.kind) {
         Some(Kind::Id(id)) => Ok(OwnedKey::Id(id)),
         Some(Kind::Name(name)) => OwnedKey::name(name).map_err(invalid_key),
@@ -36,7 +36,7 @@ fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
     }
 }
 
-fn to_key(key: &OwnedKey) -> Option<v1::Key> {
+pub(super) fn to_key(key: &OwnedKey) -> Option<v1::Key> {
     let kind = match key {
         OwnedKey::Id(id) => Kind::Id(*id),
         OwnedKey::Name(name) => Kind::Name(name.clone()),

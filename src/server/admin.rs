@@ -77,4 +77,6 @@ methods! {
     update_node: UpdateNodeRequest => UpdateNode, Membership(MembershipResponse);
     transfer_leadership: TransferLeadershipRequest
         => TransferLeadership, Transfer(TransferLeadershipResponse);
+    list_keys: ListKeysRequest => ListKeys, Keys(ListKeysResponse);
+    explain: ExplainRequest => Explain, Explanation(Explanation);
 }

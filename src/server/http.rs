@@ -4,7 +4,7 @@
 //! From a socket to a number: `request.rs` reads the deadline, the path and the query, and `foreign_page.rs` refuses what
 //! another site's page asks for. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
-//! `members.rs` and `status.rs` ask the leader through `administer.rs`. `drop_in.rs` answers clients of other id generators
+//! `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
 //! description.
 //!
@@ -18,6 +18,7 @@ mod drop_in;
 mod floors;
 mod foreign_page;
 mod html;
+mod keys;
 mod members;
 mod namespaces;
 mod no_route;
@@ -88,6 +89,11 @@ fn api() -> Router<Arc<NodeContext>> {
                 .patch(namespaces::update)
                 .delete(delete_namespace::delete)
                 .post(floors::of_namespace),
+        )
+        .route("/v1/namespaces/{namespace}/keys", read(keys::list))
+        .route(
+            "/v1/namespaces/{namespace}/keys/{key}/explanation",
+            read(keys::explain),
         )
         .route(
             "/v1/namespaces/{namespace}/keys/{key}",

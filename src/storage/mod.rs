@@ -71,5 +71,5 @@ pub use snapshot::{
     SnapshotData,
 };
 pub use store::{DiskUsage, Store};
-pub use table::{AppliedMeta, AppliedView, Namespaces, RecordsFill};
+pub use table::{AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, read_page};
 pub use writer::DiskHealth;

@@ -22,7 +22,7 @@ impl World {
 
     fn take(&mut self, id: u64, count: u64) -> Answer {
         let hash = self.hasher.key(self.namespace.id, Key::Id(id));
-        if self.keys.current(hash, &self.namespace, &id).is_none()
+        if self.keys.holding(hash, &self.namespace, &id).is_none()
             && self.keys.table.find(hash, self.namespace.id, &id).is_none()
         {
             self.keys.insert(&self.hasher, hash, self.namespace.id, &id);

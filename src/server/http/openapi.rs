@@ -9,7 +9,7 @@ use axum::{
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{delete_namespace, floors, members, namespaces, number::Form, numbers, status};
+use super::{delete_namespace, floors, keys, members, namespaces, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
@@ -26,6 +26,8 @@ use super::{delete_namespace, floors, members, namespaces, number::Form, numbers
         floors::raise,
         floors::raise_many,
         floors::current_many,
+        keys::list,
+        keys::explain,
         namespaces::list,
         namespaces::get,
         namespaces::create,

@@ -3,13 +3,10 @@
 //! Invariant: what [`RecentRecords`](super::recent::RecentRecords) had missed is noted before anything of the table
 //! is read. `recent.rs` says why no old record comes in then.
 
-use rocksdb::{Direction, IteratorMode, ReadOptions};
-
-use super::{generation::Generation, view::AppliedView};
+use super::view::AppliedView;
 use crate::{
     sequence::SectionRecord,
     storage::{
-        database::KeyValue,
         error::StoreError,
         layout::{Family, section_of, sections_range},
     },
@@ -60,7 +57,8 @@ fn batch(view: &AppliedView, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
     let (generation, lift) = (view.generation(), view.ledger()?.lift);
     let (db, prefix) = (generation.db(), generation.prefix());
     let mut left = BATCH_RECORDS;
-    for record in records(&generation, &[&prefix, from].concat())? {
+    let (_, to) = sections_range(&prefix);
+    for record in generation.records(&[&prefix, from].concat(), to)? {
         let (key, value) = record?;
         let name = &key[prefix.len()..];
         if left == 0 {
@@ -78,22 +76,6 @@ fn batch(view: &AppliedView, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
         }
     }
     Ok(None)
-}
-
-/// The records of the sections of `generation`, from a full key on.
-fn records(
-    generation: &Generation,
-    from: &[u8],
-) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
-    let (db, (_, to)) = (generation.db(), sections_range(&generation.prefix()));
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(to);
-    // Blocks that are read once must not evict blocks that are read often.
-    options.fill_cache(false);
-    let mode = IteratorMode::From(from, Direction::Forward);
-    let family = db.family(Family::Applied)?;
-    let records = db.db.iterator_cf_opt(family, options, mode);
-    Ok(records.map(|record| record.map_err(|error| db.failed(&error))))
 }
 
 #[cfg(test)]

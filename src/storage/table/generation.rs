@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use rocksdb::{Direction, IteratorMode, WriteBatch};
+use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::namespaces::Namespaces;
 use crate::{
     sequence::SetId,
     storage::{
-        database::Database,
+        database::{Database, KeyValue},
         error::StoreError,
         layout::{self, Family},
     },
@@ -76,6 +76,26 @@ impl Generation {
             namespaces.put(self.db.decode(Family::Applied, &key, &value)?);
         }
         Ok(namespaces)
+    }
+
+    /// The records from one full key on, up to another one, which is not among them. They are as they were when this was
+    /// called.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails, also as an item.
+    pub fn records(
+        &self,
+        from: &[u8],
+        to: Vec<u8>,
+    ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to);
+        // Blocks that are read once must not evict blocks that are read often.
+        options.fill_cache(false);
+        let mode = IteratorMode::From(from, Direction::Forward);
+        let family = self.db.family(Family::Applied)?;
+        let records = self.db.db.iterator_cf_opt(family, options, mode);
+        Ok(records.map(|record| record.map_err(|error| self.db.failed(&error))))
     }
 
     /// Removes its records. The removal is not synced.

@@ -25,6 +25,9 @@ use crate::{
 /// work.
 const READERS_MAX: usize = 16;
 
+/// How many threads read pages of sections at once. They must not hold up calls that wait for a record.
+const PAGE_READERS_MAX: usize = 2;
+
 /// The applied table of one set, for readers. Clones read the same table.
 #[derive(Clone)]
 pub struct AppliedView {
@@ -37,6 +40,7 @@ pub struct AppliedView {
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     readers: Arc<Semaphore>,
+    page_readers: Arc<Semaphore>,
 }
 
 impl AppliedView {
@@ -56,6 +60,7 @@ impl AppliedView {
             recent_records: Arc::new(RecentRecords::new(recent_records_bytes)),
             blocking,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            page_readers: Arc::new(Semaphore::new(PAGE_READERS_MAX)),
         })
     }
 
@@ -73,6 +78,11 @@ impl AppliedView {
     /// Where blocking work runs.
     pub(in crate::storage) fn blocking(&self) -> BlockingExecutor {
         self.blocking
+    }
+
+    /// Who may read pages of sections.
+    pub(super) fn page_readers(&self) -> &Arc<Semaphore> {
+        &self.page_readers
     }
 
     /// A new generation, which has no records yet.

@@ -1,0 +1,115 @@
+//! What is stored of keys, and what the leader's memory has of them, for people to look at.
+//!
+//! Invariant: the fence is checked after the table and the memory were read, so that what is answered held at a moment
+//! after the call began.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    holding::Holding,
+    term::{NextError, Term},
+};
+use crate::{
+    sequence::{Key, Namespace, SectionKey, SectionRecord},
+    storage::{PageAsked, read_page},
+};
+
+/// A section of a list.
+#[derive(Debug)]
+pub struct ListedSection {
+    /// Its key.
+    pub key: SectionKey,
+    /// Its record.
+    pub record: SectionRecord,
+    /// What the term has of it, as its first key sees it. `None` before the first chunk.
+    pub held: Option<Holding>,
+}
+
+/// Some sections of a namespace, in the order of their keys.
+#[derive(Debug)]
+pub struct ListedSections {
+    /// The sections.
+    pub sections: Vec<ListedSection>,
+    /// True if more follow.
+    pub more: bool,
+    /// The number of the term's lift.
+    pub lift: u64,
+}
+
+/// Lists sections of `namespace`.
+///
+/// # Errors
+/// As [`Term::current`].
+pub async fn list_sections(
+    term: &Term,
+    namespace: &Namespace,
+    asked: PageAsked,
+    deadline: Instant,
+) -> Result<ListedSections, NextError> {
+    let memory = term.memory();
+    let page = timeout_at(deadline, read_page(memory.view(), asked)).await;
+    let page = page.map_err(|_| NextError::DeadlineExceeded)??;
+    let sections = page.sections.into_iter().map(|(key, record)| {
+        let held = match &key {
+            SectionKey::Name(name) => memory.holding(namespace, Key::Name(name)),
+            SectionKey::Id(number) => {
+                let first = number.saturating_mul(namespace.config.section_size);
+                memory.holding(namespace, Key::Id(first))
+            }
+        };
+        ListedSection { key, record, held }
+    });
+    let listed = ListedSections {
+        sections: sections.collect(),
+        more: page.more,
+        lift: memory.lift(),
+    };
+    pass(term, deadline).await.map(|()| listed)
+}
+
+/// What is known of a key.
+#[derive(Debug)]
+pub struct Explained {
+    /// The record of its section; the default one if it has none.
+    pub record: SectionRecord,
+    /// What the term has of it. `None` before the first chunk.
+    pub held: Option<Holding>,
+    /// How long ago its last chunk was granted, in milliseconds. `None` if another leader got it.
+    pub granted_ms_ago: Option<u64>,
+    /// The number of the term's lift.
+    pub lift: u64,
+}
+
+/// Tells what is known of a key.
+///
+/// # Errors
+/// As [`Term::current`].
+pub async fn explain(
+    term: &Term,
+    namespace: &Namespace,
+    key: Key<'_>,
+    deadline: Instant,
+) -> Result<Explained, NextError> {
+    let memory = term.memory();
+    let read = memory.view().read_sections(vec![namespace.section_of(key)]);
+    let records = timeout_at(deadline, read).await;
+    let mut records = records.map_err(|_| NextError::DeadlineExceeded)??;
+    let held = memory.holding(namespace, key);
+    let lasted = held.and_then(|held| held.granted_at.lasted_at(memory.now()));
+    let explained = Explained {
+        record: records.pop().unwrap_or_default(),
+        held,
+        granted_ms_ago: lasted.map(|lasted| u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)),
+        lift: memory.lift(),
+    };
+    pass(term, deadline).await.map(|()| explained)
+}
+
+/// Checks that the term still led after its memory was read.
+async fn pass(term: &Term, deadline: Instant) -> Result<(), NextError> {
+    // A term closes its gate before it forgets: what was read of its memory may be nothing if the gate is closed now.
+    if term.memory().gate().is_closed() || !term.still_leads(deadline).await {
+        return Err(NextError::NotLeading);
+    }
+    Ok(())
+}

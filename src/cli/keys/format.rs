@@ -1,0 +1,202 @@
+//! Keys and what is known of them, as text and as JSON.
+
+use ratchet_client::api::{self as v1, key::Kind};
+use serde_json::{Value, json};
+
+use crate::cli::output;
+
+/// A key as JSON: a number or a text.
+fn key_json(key: Option<&v1::Key>) -> Value {
+    match key.and_then(|key| key.kind.as_ref()) {
+        Some(Kind::Id(id)) => json!(id),
+        Some(Kind::Name(name)) => json!(name_text(name)),
+        None => Value::Null,
+    }
+}
+
+/// A name as text. What is no text is escaped.
+fn name_text(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        Ok(_) | Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
+fn key_text(key: Option<&v1::Key>) -> String {
+    match key.and_then(|key| key.kind.as_ref()) {
+        Some(Kind::Id(id)) => id.to_string(),
+        Some(Kind::Name(name)) => name_text(name),
+        None => String::new(),
+    }
+}
+
+/// A key of a page.
+pub fn listed_json(listed: &v1::ListedKey) -> Value {
+    json!({
+        "key": key_json(listed.key.as_ref()),
+        "last_id": listed.last_id,
+        "last": listed.last,
+        "ceiling": listed.ceiling,
+        "epoch": listed.epoch,
+        "step": listed.step,
+    })
+}
+
+/// A page as a table, and how to go on.
+pub fn page(page: &v1::ListKeysResponse) -> String {
+    let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+    let mut rows = vec![row(["KEY", "LAST", "CEILING", "EPOCH", "STEP"])];
+    rows.extend(page.keys.iter().map(|listed| {
+        let key = key_text(listed.key.as_ref());
+        vec![
+            listed
+                .last_id
+                .map_or(key.clone(), |last| format!("{key}-{last}")),
+            listed.last.map_or("-".to_owned(), |last| last.to_string()),
+            listed.ceiling.to_string(),
+            listed.epoch.to_string(),
+            listed.step.to_string(),
+        ]
+    }));
+    let mut text = output::table(&rows);
+    if let (true, Some(last)) = (page.more, page.keys.last()) {
+        let last = key_text(last.key.as_ref());
+        text.push_str(&format!("\nmore keys follow: --after {last}"));
+    }
+    text
+}
+
+/// What is known of a key.
+pub fn explanation_json(known: &v1::Explanation) -> Value {
+    let stored = known.stored.as_ref().map(|stored| {
+        json!({
+            "ceiling": stored.ceiling,
+            "floor": stored.floor,
+            "epoch": stored.epoch,
+            "step": stored.step,
+            "unused_max": stored.unused_max,
+        })
+    });
+    let held = known.held.as_ref().map(|held| {
+        json!({
+            "floor": held.floor,
+            "ceiling": held.ceiling,
+            "last": held.last,
+            "left": held.left,
+            "granted_ms_ago": held.granted_ms_ago,
+        })
+    });
+    json!({
+        "namespace": known.namespace,
+        "key": key_json(known.key.as_ref()),
+        "first_id": known.first_id,
+        "last_id": known.last_id,
+        "increment": known.increment,
+        "term": known.term,
+        "epoch": known.epoch,
+        "stored": stored,
+        "ceiling": known.ceiling,
+        "floor": known.floor,
+        "live": known.live,
+        "held": held,
+    })
+}
+
+/// What is known of a key, for people.
+pub fn explanation(known: &v1::Explanation) -> String {
+    let mut rows = vec![
+        ("key", key_of(known)),
+        ("section", section(known)),
+        ("ceiling", ceiling(known)),
+    ];
+    if let Some(stored) = &known.stored {
+        rows.extend(stored_rows(known, stored));
+    }
+    rows.push(("leader", leader(known)));
+    if let Some(held) = &known.held {
+        rows.extend(held_rows(held));
+    }
+    let rows: Vec<_> = (rows.into_iter())
+        .map(|(name, text)| vec![name.to_owned(), text])
+        .collect();
+    output::table(&rows)
+}
+
+fn key_of(known: &v1::Explanation) -> String {
+    format!("{}:{}", known.namespace, key_text(known.key.as_ref()))
+}
+
+fn section(known: &v1::Explanation) -> String {
+    match (known.first_id, known.last_id) {
+        (Some(first), Some(last)) if first < last => {
+            format!("the ids {first} to {last} share a ceiling")
+        }
+        _ => "the key has a ceiling of its own".to_owned(),
+    }
+}
+
+fn ceiling(known: &v1::Explanation) -> String {
+    match known.stored {
+        Some(_) => format!("{}: no greater number was handed out", known.ceiling),
+        None => "none: no number was handed out yet".to_owned(),
+    }
+}
+
+fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'static str, String)> {
+    let next = match known.live {
+        true => format!(
+            "a new leader after a crash goes on above the ceiling, with {} numbers and without a log entry",
+            stored.step
+        ),
+        false => "a new leader after a crash asks the log for its first numbers".to_owned(),
+    };
+    vec![
+        (
+            "stored",
+            format!(
+                "ceiling {}, floor {}, step {}, written in epoch {} (now {})",
+                stored.ceiling, stored.floor, stored.step, stored.epoch, known.epoch
+            ),
+        ),
+        (
+            "unused",
+            format!(
+                "at most {} when that was written; a crash skips as many at most",
+                stored.unused_max
+            ),
+        ),
+        ("next change", next),
+    ]
+}
+
+fn leader(known: &v1::Explanation) -> String {
+    let has = match known.held {
+        Some(_) => "has numbers of it in memory",
+        None => "has not touched it",
+    };
+    format!(
+        "of term {}, {has}; numbers up to {} belong to earlier leaders",
+        known.term, known.floor
+    )
+}
+
+fn held_rows(held: &v1::HeldSection) -> Vec<(&'static str, String)> {
+    let granted = held.granted_ms_ago.map_or_else(
+        || "another leader got the last chunk".to_owned(),
+        |ms| format!("the last chunk was granted {ms} ms ago"),
+    );
+    vec![
+        (
+            "chunk",
+            format!("above {} up to {}; {granted}", held.floor, held.ceiling),
+        ),
+        (
+            "last number",
+            match held.last {
+                0 => "none yet".to_owned(),
+                last => last.to_string(),
+            },
+        ),
+        ("left", format!("{} up to the ceiling", held.left)),
+    ]
+}

@@ -1,0 +1,221 @@
+//! Keys and what is known of them, told by the leader.
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    NodeContext,
+    leader_search::Attempt,
+    sequence_request::{check_kind, failed},
+    wire::{key_of, to_key},
+};
+use crate::{
+    allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
+    proto::{peer::administer_reply::Reply, v1},
+    sequence::{
+        KeyKind, Namespace, NamespaceRefused, OwnedKey, Progression, SectionKey, SectionRecord,
+    },
+    storage::PageAsked,
+};
+
+/// How many keys a page has, unless the caller asks for another number.
+const PAGE_KEYS: u32 = 100;
+/// The most keys of a page.
+const PAGE_KEYS_MAX: u32 = 1_000;
+
+impl NodeContext {
+    /// A page of the keys of a namespace.
+    pub(super) async fn list_keys(
+        &self,
+        term: &Term,
+        list: v1::ListKeysRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let namespace = match self.namespace_named(&list.namespace) {
+            Ok(namespace) => namespace,
+            Err(status) => return Attempt::Refused(status),
+        };
+        let asked = match page_asked(&namespace, list) {
+            Ok(asked) => asked,
+            Err(status) => return Attempt::Refused(status),
+        };
+        match list_sections(term, &namespace, asked, deadline).await {
+            Ok(page) => {
+                let sections = page.sections.into_iter();
+                let keys = sections.map(|section| listed(&namespace, section, page.lift));
+                Attempt::Answered(Reply::Keys(v1::ListKeysResponse {
+                    keys: keys.collect(),
+                    more: page.more,
+                    epoch: page.lift,
+                }))
+            }
+            Err(error) => failed(error, &namespace, term, 0),
+        }
+    }
+
+    /// What is known of a key.
+    pub(super) async fn explain(
+        &self,
+        term: &Term,
+        asked: v1::ExplainRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let checked = self.namespace_named(&asked.namespace).and_then(|found| {
+            let key = key_of(asked.key)?;
+            check_kind(&found, key.as_key())?;
+            Ok((found, key))
+        });
+        let (namespace, key) = match checked {
+            Ok(checked) => checked,
+            Err(status) => return Attempt::Refused(status),
+        };
+        match allocator::explain(term, &namespace, key.as_key(), deadline).await {
+            Ok(explained) => Attempt::Answered(Reply::Explanation(explanation(
+                &namespace,
+                &key,
+                term.term(),
+                &explained,
+            ))),
+            Err(error) => failed(error, &namespace, term, 0),
+        }
+    }
+
+    fn namespace_named(&self, name: &str) -> Result<Namespace, Status> {
+        let namespaces = self.group.view().namespaces();
+        namespaces.by_name(name).cloned().ok_or_else(|| {
+            Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
+        })
+    }
+}
+
+/// Which page a message asks for.
+fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAsked, Status> {
+    let limit = match list.limit {
+        0 => PAGE_KEYS,
+        limit if limit <= PAGE_KEYS_MAX => limit,
+        limit => {
+            return Err(Status::invalid_argument(format!(
+                "limit is {limit}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with after"
+            )));
+        }
+    };
+    if namespace.config.key_kind == KeyKind::Id && !list.prefix.is_empty() {
+        return Err(Status::invalid_argument(format!(
+            "prefix is \"{}\", but namespace {:?} takes ids as keys, which have none; give after to begin at an id",
+            list.prefix.escape_ascii(),
+            namespace.config.name
+        )));
+    }
+    let after = list.after.map(|after| {
+        let after = key_of(Some(after))?;
+        check_kind(namespace, after.as_key())?;
+        Ok::<_, Status>(namespace.section_of(after.as_key()).key)
+    });
+    Ok(PageAsked {
+        namespace: namespace.id,
+        prefix: (&list.prefix[..]).into(),
+        after: after.transpose()?,
+        limit: limit as usize,
+    })
+}
+
+fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::ListedKey {
+    let ListedSection { key, record, held } = section;
+    let (key, last_id) = match key {
+        SectionKey::Name(name) => (OwnedKey::Name(Bytes::from_owner(name)), None),
+        SectionKey::Id(number) => {
+            let (first, last) = ids(namespace, number);
+            (OwnedKey::Id(first), (first < last).then_some(last))
+        }
+    };
+    let is_shared = last_id.is_some();
+    v1::ListedKey {
+        key: to_key(&key),
+        last_id,
+        ceiling: ceiling(namespace, &record, held.as_ref(), lift),
+        epoch: record.lift,
+        step: record.step,
+        last: held
+            .filter(|_| !is_shared)
+            .map(|held| held.last.min(namespace.greatest_number())),
+    }
+}
+
+fn explanation(
+    namespace: &Namespace,
+    key: &OwnedKey,
+    term: u64,
+    explained: &Explained,
+) -> v1::Explanation {
+    let Explained {
+        record, held, lift, ..
+    } = explained;
+    let (lift, progression) = (*lift, namespace.config.progression());
+    let ids = match key {
+        OwnedKey::Id(id) => Some(ids(namespace, id / namespace.config.section_size)),
+        OwnedKey::Name(_) => None,
+    };
+    let floor = record.floor_at(lift, progression.increment);
+    let is_stored = *record != SectionRecord::default();
+    v1::Explanation {
+        namespace: namespace.config.name.clone(),
+        key: to_key(key),
+        first_id: ids.map(|(first, _)| first),
+        last_id: ids.map(|(_, last)| last),
+        increment: progression.increment,
+        term,
+        epoch: lift,
+        stored: is_stored.then(|| stored(record)),
+        ceiling: ceiling(namespace, record, held.as_ref(), lift),
+        floor: floor.min(namespace.greatest_number()),
+        live: record.lifted(progression, lift + 1).is_some(),
+        held: held
+            .as_ref()
+            .map(|held| held_section(held, progression, explained.granted_ms_ago)),
+    }
+}
+
+fn stored(record: &SectionRecord) -> v1::StoredSection {
+    v1::StoredSection {
+        ceiling: record.max_seq,
+        floor: record.floor,
+        epoch: record.lift,
+        step: record.step,
+        unused_max: record.unused_max,
+    }
+}
+
+fn held_section(
+    held: &Holding,
+    progression: Progression,
+    granted_ms_ago: Option<u64>,
+) -> v1::HeldSection {
+    v1::HeldSection {
+        floor: held.floor,
+        ceiling: held.ceiling,
+        last: held.last,
+        left: progression.count_between(held.last, held.ceiling),
+        granted_ms_ago,
+    }
+}
+
+/// The ceiling that is in force. A bump may have been applied between the reads of the table and of the memory.
+fn ceiling(
+    namespace: &Namespace,
+    record: &SectionRecord,
+    held: Option<&Holding>,
+    lift: u64,
+) -> u64 {
+    let ceiling = record.ceiling_at(lift, namespace.config.increment);
+    let in_memory = held.map_or(0, |held| held.ceiling);
+    // A ceiling may lie above all numbers that could be handed out.
+    ceiling.max(in_memory).min(namespace.greatest_number())
+}
+
+/// The first and the last id of section number `number`.
+fn ids(namespace: &Namespace, number: u64) -> (u64, u64) {
+    let size = namespace.config.section_size;
+    let first = number.saturating_mul(size);
+    (first, first.saturating_add(size - 1))
+}

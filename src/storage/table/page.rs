@@ -1,0 +1,107 @@
+//! Pages of the sections of a namespace, in the order of their keys.
+
+use super::view::AppliedView;
+use crate::{
+    sequence::{NamespaceId, SectionId, SectionKey, SectionRecord},
+    storage::{
+        error::StoreError,
+        layout::{Family, namespace_sections_range, section_key, section_of},
+    },
+};
+
+/// Which page is asked for.
+#[derive(Debug, Clone)]
+pub struct PageAsked {
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// Only names that begin with this.
+    pub prefix: Box<[u8]>,
+    /// Only sections after this one, which need not exist.
+    pub after: Option<SectionKey>,
+    /// How many sections at most.
+    pub limit: usize,
+}
+
+/// A page.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The sections and their records.
+    pub sections: Vec<(SectionKey, SectionRecord)>,
+    /// True if more sections follow.
+    pub more: bool,
+}
+
+/// Reads a page, on a thread for blocking work. The page is as the table was at one moment.
+///
+/// # Errors
+/// [`StoreError`] if the database fails or a record is damaged.
+pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<Page, StoreError> {
+    let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
+    let reader = view.page_readers().clone().acquire_owned().await;
+    let reader = reader.map_err(|error| failed(error.to_string()))?;
+    let reading = view.clone();
+    let read = view.blocking().run(move || {
+        // If the caller gives up, the thread is still busy: the permit is held until it is done.
+        let _reader = reader;
+        read(&reading, &asked)
+    });
+    read.await.map_err(|error| failed(error.to_string()))?
+}
+
+fn read(view: &AppliedView, asked: &PageAsked) -> Result<Page, StoreError> {
+    loop {
+        let generation = view.generation();
+        let (db, prefix) = (generation.db(), generation.prefix());
+        let (from, to) = range(&prefix, asked);
+        let mut page = Page::default();
+        for record in generation.records(&from, to)? {
+            let (key, value) = record?;
+            if page.sections.len() == asked.limit {
+                page.more = true;
+                break;
+            }
+            let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");
+            let id = section_of(&key[prefix.len()..]).ok_or_else(not_a_section)?;
+            let record = db.decode(Family::Applied, &key, &value)?;
+            page.sections.push((id.key, record));
+        }
+        // If a snapshot replaced the table meanwhile, records may have been removed: read again.
+        if view.generation().number() == generation.number() {
+            return Ok(page);
+        }
+    }
+}
+
+/// The range of the full keys; its end is exclusive.
+fn range(generation: &[u8], asked: &PageAsked) -> (Vec<u8>, Vec<u8>) {
+    let full_key = |key: SectionKey| {
+        let namespace = asked.namespace;
+        section_key(generation, &SectionId { namespace, key })
+    };
+    let (mut from, mut to) = namespace_sections_range(generation, asked.namespace);
+    if !asked.prefix.is_empty() {
+        from = full_key(SectionKey::Name(asked.prefix.clone()));
+        to = end_of_prefix(from.clone());
+    }
+    if let Some(after) = &asked.after {
+        let mut next = full_key(after.clone());
+        // The first key after that one.
+        next.push(0);
+        from = from.max(next);
+    }
+    (from, to)
+}
+
+/// The first key after all those that begin with `prefix`.
+fn end_of_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            break;
+        }
+    }
+    prefix
+}
+
+#[cfg(test)]
+mod tests;
