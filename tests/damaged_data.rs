@@ -136,7 +136,7 @@ fn a_directory_of_another_format_is_refused_with_the_release_that_reads_it() {
     let written = std::fs::read_to_string(&marker).unwrap();
     newer_release_was_here(dir.path());
     let newer = std::fs::read_to_string(&marker).unwrap();
-    let newer = newer.replace("\"format_version\": 3", "\"format_version\": 4");
+    let newer = newer.replace("\"format_version\": 4", "\"format_version\": 5");
     // A newer format may have other fields.
     std::fs::write(&marker, newer.replace("\"incarnation\"", "\"embodiment\"")).unwrap();
     assert_newer(&open(dir.path()).err().expect("unreadable").to_string());

@@ -27,8 +27,8 @@ async fn judged(action: Action, replies: &str) -> Vec<Result<Answer, Failure>> {
 #[test]
 fn a_pipeline_has_a_command_for_each_key() {
     let mut pipeline = Vec::new();
-    write_command(&mut pipeline, &keys(7..8)[0], NEXT).unwrap();
-    write_command(&mut pipeline, &keys(10..11)[0], Action::Current).unwrap();
+    write_command(&mut pipeline, &keys(7..8)[0], NEXT);
+    write_command(&mut pipeline, &keys(10..11)[0], Action::Current);
     let expected =
         "*3\r\n$6\r\nINCRBY\r\n$5\r\nown:7\r\n$1\r\n3\r\n*2\r\n$3\r\nGET\r\n$6\r\nown:10\r\n";
     assert_eq!(String::from_utf8(pipeline).unwrap(), expected);
