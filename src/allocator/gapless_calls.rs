@@ -8,8 +8,9 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     gapless::{Call, Given, NotTaken, Refused},
     held::Taken,
+    next_error::NextError,
     next_many::NextMany,
-    term::{NextError, Term},
+    term::Term,
 };
 use crate::sequence::{Key, Namespace, Range, RequestId, SectionKey, Take};
 

@@ -5,10 +5,7 @@
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    holding::Holding,
-    term::{NextError, Term},
-};
+use super::{holding::Holding, next_error::NextError, term::Term};
 use crate::{
     sequence::{Key, Namespace, SectionKey, SectionRecord},
     storage::{PageAsked, read_page},

@@ -6,11 +6,7 @@
 
 use tokio::time::Instant;
 
-use super::{
-    held::Held,
-    request_ids::Begun,
-    term::{NextError, Term},
-};
+use super::{held::Held, next_error::NextError, request_ids::Begun, term::Term};
 use crate::sequence::{Key, Namespace, Range, RequestId};
 
 impl Term {

@@ -5,7 +5,7 @@
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
-mod current_many;
+mod current;
 mod raise;
 
 use std::sync::{Arc, Weak};
@@ -20,11 +20,12 @@ use super::{
     fence::{Fence, FenceKind},
     gapless::{self, Call, RequestIdLimits, Taker},
     gate::Inside,
-    held::{Delivery, Held, Shortage, Taken},
+    held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
     inheritance::Inheritance,
     memory::{Asked, Memory, Need, Place},
     memory_reader::MemoryReader,
+    next_error::NextError,
     next_many::NextMany,
     pending::Answer,
     record_reader,
@@ -38,56 +39,8 @@ use crate::{
     clock::{Clock, Instant as ClockInstant},
     consensus::{Group, TermLease},
     metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, OwnedKey, Range, SectionId, Trim},
-    storage::StoreError,
+    sequence::{Key, Namespace, Range, Trim},
 };
-
-/// Why a term handed out nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum NextError {
-    /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or
-    /// replaced meanwhile: look for it again.
-    #[error("this node does not lead any more")]
-    NotLeading,
-    /// The namespace's `max` leaves too few numbers.
-    #[error("only {left} numbers are left below the namespace's max")]
-    Exhausted {
-        /// How many are left.
-        left: u64,
-    },
-    /// The key is new, and the namespace has as many keys as it may have.
-    #[error("the namespace has {keys_max} keys already")]
-    OverQuota {
-        /// The namespace's `keys_max`.
-        keys_max: u64,
-    },
-    /// A floor is to be raised above the namespace's `max`.
-    #[error("the floor is above the namespace's max")]
-    AboveMax,
-    /// The caller's deadline passed before the numbers were there.
-    #[error("the deadline passed")]
-    DeadlineExceeded,
-    /// Numbers of a gapless key were to be taken, and it is not known whether they were.
-    #[error("whether the numbers were taken is not known")]
-    Unknown,
-    /// The request id was used for another request.
-    #[error("the request id was used for {count} numbers of another key")]
-    Reused {
-        /// The key that it was used for.
-        key: OwnedKey,
-        /// How many numbers it was used for.
-        count: u64,
-    },
-    /// No further request id can be remembered.
-    #[error("{ids_max} request ids are remembered")]
-    IdsFull {
-        /// How many are.
-        ids_max: u64,
-    },
-    /// The applied table cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// What the settings say about a term.
 #[derive(Debug, Clone, Copy)]
@@ -279,63 +232,6 @@ impl Term {
         Ok(answer)
     }
 
-    /// Answers the last number handed out for a key; `None` if none was. Fenced as [`Term::next`] is.
-    ///
-    /// # Errors
-    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::DeadlineExceeded`] if
-    /// reading the table took too long, [`NextError::Store`] if it cannot be read.
-    pub async fn current(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        deadline: Instant,
-    ) -> Result<Option<u64>, NextError> {
-        let _inside = self.enter()?;
-        let remembered = self.memory.current(namespace, key);
-        let last = match remembered {
-            Some(last) => last,
-            // This term has handed out nothing of this section. A chunk that it is just getting does not
-            // count: a later call may still get those numbers.
-            None => {
-                let id = namespace.section_of(key);
-                let mut floors = self.floors_in_table(namespace, vec![id], deadline).await?;
-                floors.pop().unwrap_or_default()
-            }
-        };
-        // An abandoned term closes its gate before it forgets. If it is closed now, this very term may
-        // have handed out numbers that it no longer remembered. If the record read above is of a later
-        // term, the fence fails below.
-        if remembered.is_none() && self.memory.gate().is_closed() {
-            return Err(NextError::NotLeading);
-        }
-        // A record that is missing because the namespace was deleted meanwhile tells nothing of what was handed out.
-        // Namespaces go before their records do.
-        if remembered.is_none() && self.group.view().namespaces().by_id(namespace.id).is_none() {
-            return Err(NextError::NotLeading);
-        }
-        let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(nothing, 0, deadline).await?;
-        // A ceiling may lie above all numbers that could be handed out.
-        let last = last.min(namespace.greatest_number());
-        Ok((last > 0).then_some(last))
-    }
-
-    /// Up to where earlier terms may have handed out numbers of sections, as the table says.
-    async fn floors_in_table(
-        &self,
-        namespace: &Namespace,
-        sections: Vec<SectionId>,
-        deadline: Instant,
-    ) -> Result<Vec<u64>, NextError> {
-        let (lift, increment) = (self.memory.lift(), namespace.config.increment);
-        let read = self.group.view().read_sections(sections);
-        let records = tokio::time::timeout_at(deadline, read).await;
-        let records = records.map_err(|_| NextError::DeadlineExceeded)??;
-        Ok((records.iter())
-            .map(|record| record.floor_at(lift, increment))
-            .collect())
-    }
-
     /// The term's memory.
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
@@ -493,32 +389,6 @@ async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
     lease.wait_until(TermLease::is_void).await;
     if let Some(memory) = memory.upgrade() {
         memory.abandon();
-    }
-}
-
-impl NextError {
-    /// Why numbers that were taken before this error count as skipped.
-    fn skip_cause(&self) -> SkipCause {
-        match self {
-            NextError::DeadlineExceeded => SkipCause::deadline,
-            NextError::NotLeading
-            | NextError::Exhausted { .. }
-            | NextError::Unknown
-            | NextError::Reused { .. }
-            | NextError::IdsFull { .. }
-            | NextError::OverQuota { .. }
-            | NextError::AboveMax
-            | NextError::Store(_) => SkipCause::fence,
-        }
-    }
-}
-
-impl From<Shortage> for NextError {
-    fn from(shortage: Shortage) -> Self {
-        match shortage {
-            Shortage::Exhausted { left } => NextError::Exhausted { left },
-            Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
-        }
     }
 }
 

@@ -37,6 +37,7 @@ impl NodeContext {
             leader: leader_of(&now),
             term: now.term,
             serving,
+            memory: self.leader_memory(),
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -57,6 +58,19 @@ impl NodeContext {
                 })
                 .collect(),
         }
+    }
+}
+
+impl NodeContext {
+    /// What this node has in memory as leader. `None` if it does not lead, or its term is closed: looking could block.
+    fn leader_memory(&self) -> Option<v1::LeaderMemory> {
+        let term = self.allocator.load_full().filter(|term| !term.is_over())?;
+        let footprint = term.footprint();
+        Some(v1::LeaderMemory {
+            keys: footprint.keys as u64,
+            bytes: (footprint.bytes - footprint.vacant_bytes) as u64,
+            bytes_max: self.config.memory_limits().bytes_max as u64,
+        })
     }
 }
 

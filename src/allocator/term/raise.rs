@@ -112,15 +112,6 @@ impl Term {
     }
 }
 
-impl From<NotRaised> for NextError {
-    fn from(not: NotRaised) -> Self {
-        match not {
-            NotRaised::AboveMax => NextError::AboveMax,
-            NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
-        }
-    }
-}
-
 /// The floor as callers are told it: a ceiling that it comes from may lie above all numbers that could be handed out.
 fn within_numbers(raised: Raised, namespace: &Namespace) -> Raised {
     Raised {

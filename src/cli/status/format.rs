@@ -93,6 +93,11 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
         "leader": status.leader,
         "term": status.term,
         "serving": status.serving,
+        "memory": status.memory.map(|memory| json!({
+            "keys": memory.keys,
+            "bytes": memory.bytes,
+            "bytes_max": memory.bytes_max,
+        })),
         "nodes": nodes,
     })
 }
@@ -127,5 +132,21 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
             (false, Some(_)) => ": no leader answers",
         }
     );
-    format!("{asked}\n{}", output::table(&rows))
+    let memory = status.memory.map(|memory| memory_of(&memory));
+    format!(
+        "{asked}\n{}{}",
+        output::table(&rows),
+        memory.unwrap_or_default()
+    )
+}
+
+/// What the leader has in memory, as a further line.
+fn memory_of(memory: &v1::LeaderMemory) -> String {
+    let mb = |bytes: u64| bytes >> 20;
+    format!(
+        "\n{} keys in the leader's memory: {} MB of {} MB",
+        memory.keys,
+        mb(memory.bytes),
+        mb(memory.bytes_max)
+    )
 }

@@ -27,6 +27,11 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         leader: Some(1),
         term: 3,
         serving: true,
+        memory: Some(v1::LeaderMemory {
+            keys: 1_234,
+            bytes: 3 << 20,
+            bytes_max: 2_048 << 20,
+        }),
         nodes,
     }
 }
@@ -124,6 +129,17 @@ fn the_verdict_names_the_missing_voters_or_the_missing_leader() {
         text.contains("exit: 5") && text.contains("node 2 knows no leader"),
         "{text}"
     );
+}
+
+#[test]
+fn the_leaders_memory_is_shown_with_its_bound() {
+    let mut one = status(vec![node(1, v1::Role::Leader)]);
+    let line = "\n1234 keys in the leader's memory: 3 MB of 2048 MB";
+    assert!(to_text(&one).ends_with(line), "{}", to_text(&one));
+    assert_eq!(to_json(&one)["memory"]["bytes_max"], 2_048 << 20);
+    one.memory = None;
+    assert!(!to_text(&one).contains("memory"));
+    assert_eq!(to_json(&one)["memory"], serde_json::Value::Null);
 }
 
 #[test]

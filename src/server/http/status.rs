@@ -27,8 +27,21 @@ pub struct ClusterStatus {
     term: u64,
     /// Whether that node may answer: it leads, and a majority has confirmed it.
     serving: bool,
+    /// What the leader has in memory; null if no leader answers.
+    memory: Option<LeaderMemory>,
     /// The members.
     nodes: Vec<NodeStatus>,
+}
+
+/// What the leader has in memory.
+#[derive(Debug, Serialize, ToSchema)]
+struct LeaderMemory {
+    /// Keys in use.
+    keys: u64,
+    /// How many bytes they take.
+    bytes: u64,
+    /// How many bytes they may take.
+    bytes_max: u64,
 }
 
 /// A member.
@@ -80,6 +93,11 @@ impl From<v1::StatusResponse> for ClusterStatus {
             leader: status.leader,
             term: status.term,
             serving: status.serving,
+            memory: status.memory.map(|memory| LeaderMemory {
+                keys: memory.keys,
+                bytes: memory.bytes,
+                bytes_max: memory.bytes_max,
+            }),
             nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
         }
     }

@@ -1,0 +1,86 @@
+//! Why a call gets no numbers from a term.
+
+use super::{held::Shortage, raised::NotRaised};
+use crate::{metrics::SkipCause, sequence::OwnedKey, storage::StoreError};
+
+/// Why a term handed out nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NextError {
+    /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or
+    /// replaced meanwhile: look for it again.
+    #[error("this node does not lead any more")]
+    NotLeading,
+    /// The namespace's `max` leaves too few numbers.
+    #[error("only {left} numbers are left below the namespace's max")]
+    Exhausted {
+        /// How many are left.
+        left: u64,
+    },
+    /// The key is new, and the namespace has as many keys as it may have.
+    #[error("the namespace has {keys_max} keys already")]
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
+    },
+    /// A floor is to be raised above the namespace's `max`.
+    #[error("the floor is above the namespace's max")]
+    AboveMax,
+    /// The caller's deadline passed before the numbers were there.
+    #[error("the deadline passed")]
+    DeadlineExceeded,
+    /// Numbers of a gapless key were to be taken, and it is not known whether they were.
+    #[error("whether the numbers were taken is not known")]
+    Unknown,
+    /// The request id was used for another request.
+    #[error("the request id was used for {count} numbers of another key")]
+    Reused {
+        /// The key that it was used for.
+        key: OwnedKey,
+        /// How many numbers it was used for.
+        count: u64,
+    },
+    /// No further request id can be remembered.
+    #[error("{ids_max} request ids are remembered")]
+    IdsFull {
+        /// How many are.
+        ids_max: u64,
+    },
+    /// The applied table cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl NextError {
+    /// Why numbers that were taken before this error count as skipped.
+    pub fn skip_cause(&self) -> SkipCause {
+        match self {
+            NextError::DeadlineExceeded => SkipCause::deadline,
+            NextError::NotLeading
+            | NextError::Exhausted { .. }
+            | NextError::Unknown
+            | NextError::Reused { .. }
+            | NextError::IdsFull { .. }
+            | NextError::OverQuota { .. }
+            | NextError::AboveMax
+            | NextError::Store(_) => SkipCause::fence,
+        }
+    }
+}
+
+impl From<Shortage> for NextError {
+    fn from(shortage: Shortage) -> Self {
+        match shortage {
+            Shortage::Exhausted { left } => NextError::Exhausted { left },
+            Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+        }
+    }
+}
+
+impl From<NotRaised> for NextError {
+    fn from(not: NotRaised) -> Self {
+        match not {
+            NotRaised::AboveMax => NextError::AboveMax,
+            NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The last numbers of keys: an allocation of nothing.
+
+use tokio::time::Instant;
+
+use super::{NextError, Term, raise::TOGETHER};
+use crate::{
+    allocator::held::Held,
+    sequence::{Key, Namespace, SectionId},
+};
+
+impl Term {
+    /// Answers the last number handed out for a key; `None` if none was. Fenced as [`Term::next`] is.
+    ///
+    /// # Errors
+    /// As [`Term::current_many`].
+    pub async fn current(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        deadline: Instant,
+    ) -> Result<Option<u64>, NextError> {
+        let last = self.current_many(namespace, 1, |_| key, deadline).await?;
+        Ok(last.into_iter().next().filter(|last| *last > 0))
+    }
+
+    /// Answers the last numbers handed out for many keys, in their order, 0 where none was, with one check of the
+    /// fence. `key` says which key is at a place.
+    ///
+    /// # Errors
+    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::DeadlineExceeded`] if
+    /// reading the table took too long, [`NextError::Store`] if it cannot be read.
+    pub async fn current_many<'k>(
+        &self,
+        namespace: &Namespace,
+        keys: usize,
+        key: impl Fn(usize) -> Key<'k>,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NextError> {
+        let _inside = self.enter()?;
+        let mut last = Vec::with_capacity(keys);
+        let mut unknown = Vec::new();
+        for place in 0..keys {
+            let remembered = self.memory.current(namespace, key(place));
+            if remembered.is_none() {
+                unknown.push(place);
+            }
+            last.push(remembered.unwrap_or(0));
+            if place % TOGETHER == TOGETHER - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // This term has handed out nothing of these sections. A chunk that it is just getting does not count: a later
+        // call may still get those numbers.
+        for places in unknown.chunks(TOGETHER) {
+            let sections = places.iter().map(|place| namespace.section_of(key(*place)));
+            let floors = self.floors_in_table(namespace, sections.collect(), deadline);
+            for (place, floor) in places.iter().zip(floors.await?) {
+                last[*place] = floor;
+            }
+        }
+        // An abandoned term closes its gate before it forgets. If it is closed now, this very term may have handed out
+        // numbers that it no longer remembered. If a record read above is of a later term, the fence fails below.
+        // A record that is missing because the namespace was deleted meanwhile tells nothing either: namespaces go
+        // before their records do.
+        let is_gone = || (self.group.view().namespaces().by_id(namespace.id)).is_none();
+        if !unknown.is_empty() && (self.memory.gate().is_closed() || is_gone()) {
+            return Err(NextError::NotLeading);
+        }
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(nothing, 0, deadline).await?;
+        // A ceiling may lie above all numbers that could be handed out.
+        let greatest = namespace.greatest_number();
+        last.iter_mut()
+            .for_each(|last| *last = (*last).min(greatest));
+        Ok(last)
+    }
+
+    /// Up to where earlier terms may have handed out numbers of sections, as the table says.
+    async fn floors_in_table(
+        &self,
+        namespace: &Namespace,
+        sections: Vec<SectionId>,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NextError> {
+        let (lift, increment) = (self.memory.lift(), namespace.config.increment);
+        let read = self.group.view().read_sections(sections);
+        let records = tokio::time::timeout_at(deadline, read).await;
+        let records = records.map_err(|_| NextError::DeadlineExceeded)??;
+        Ok((records.iter())
+            .map(|record| record.floor_at(lift, increment))
+            .collect())
+    }
+}
