@@ -87,7 +87,8 @@ pub enum Code {
     FailedPrecondition,
     /// The numbers of the key are used up: it has reached the `max` of its namespace.
     OutOfRange,
-    /// Too many requests wait at the server; try again a little later.
+    /// Too many requests wait at the server: try again a little later. Or a limit is reached that the text names, such as a
+    /// namespace's `keys_max`.
     ResourceExhausted,
     /// No server answers, or there is no leader at the moment.
     Unavailable,

@@ -58,7 +58,7 @@ enum Subcommands {
     Keys(keys::Keys),
     /// Tell what the cluster knows of a key: its section, its ceiling, and what the leader has in memory
     Explain(keys::Explain),
-    /// Create, show, list and change namespaces
+    /// Create, show, list, change and delete namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(status::Status),

@@ -12,7 +12,7 @@ use tokio::{
 use tonic::Status;
 
 use super::NodeContext;
-use crate::storage::Ceilings;
+use crate::{sequence::NamespaceRefused, storage::Ceilings};
 
 /// How many exports a process serves at a time. Each holds a thread, and a view of the table.
 static EXPORTS: Semaphore = Semaphore::const_new(2);
@@ -38,15 +38,13 @@ impl NodeContext {
                     "the leader alone exports: ask node {id} at {}",
                     member.client_address
                 ),
-                None => "the leader alone exports, and none is known".to_owned(),
+                None => "the leader alone exports, and none is known; ask again".to_owned(),
             })
         };
         let allocator = self.allocator.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespaces = self.group.view().namespaces();
-        let namespace = namespaces
-            .by_name(name)
-            .ok_or_else(|| Status::not_found(format!("namespace {name:?} does not exist")))?;
+        let namespace = namespaces.by_name(name).ok_or_else(|| not_found(name))?;
         let shared = namespace.config.section_size;
         if shared > 1 {
             return Err(Status::failed_precondition(format!(
@@ -62,9 +60,17 @@ impl NodeContext {
         if !term.still_leads(deadline).await {
             return Err(not_leading());
         }
+        // Its records may have gone before they were looked at. Namespaces go before their records do.
+        if self.group.view().namespaces().by_id(namespace.id).is_none() {
+            return Err(not_found(name));
+        }
         Ok(Export {
             ceilings,
             _permit: permit,
         })
     }
+}
+
+fn not_found(name: &str) -> Status {
+    Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
 }

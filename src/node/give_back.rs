@@ -81,7 +81,8 @@ impl NodeContext {
                 return false;
             }
         }
-        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched. If one
+        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched, or their records
+        // say that they were released. If one
         // were not trimmed, the next lift would give its chunk a second time.
         if term.lease().is_void() {
             tracing::info!(

@@ -331,8 +331,9 @@ pub(super) fn failed<A>(
         NextError::OverQuota { .. } => over_quota(namespace),
         // It was checked before, so `max` was lowered meanwhile.
         NextError::AboveMax => Status::out_of_range(format!(
-            "a floor is above {}; none above it is raised",
-            end_of(namespace)
+            "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
+             update {} --max N",
+            namespace.config.max, namespace.config.name, namespace.config.name
         )),
         NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",

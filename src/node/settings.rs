@@ -104,7 +104,8 @@ macro_rules! for_each_setting {
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
             /// How much memory this node as leader has for keys, in MB (2^20 bytes), some 50 bytes a key; beyond
-            /// it the keys that were idle longest are let go, without a gap; the same on all nodes
+            /// it the keys that were idle longest are let go, without a gap, but for those of shared sections; the
+            /// same on all nodes
             /// [default: 2048]
             "RATCHET_MEMORY_MAX_MB" [] => memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
             /// After how long a key that nobody asks for is let go from the leader's memory, in milliseconds, or up

@@ -1,8 +1,8 @@
 //! The domain: namespaces, keys, sections, ranges, and what a log entry does to them. Pure: no I/O, no
 //! async, no clock, and nothing else of this crate.
 //!
-//! Invariant: the `max_seq` of a section only grows. The one exception is a *trim* by the tenure that
-//! raised it, which never goes below what was handed out.
+//! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
+//! tenure that raised it, which never go below what was handed out.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id` and `section` come
 //! next, then `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then `command`, and

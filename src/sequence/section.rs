@@ -14,8 +14,8 @@
 //! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
 //! numbers of a chunk can be taken.
 //!
-//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim of the tenure that owns what lies
-//! above the floor.
+//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim or a release of the tenure that owns
+//! what lies above the floor.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,10 +13,10 @@ use tokio::{
 
 use super::{
     error::StoreError,
-    layout::{Family, ledger_key, section_key, section_of},
+    layout::{Family, ledger_key, namespace_sections_range, section_of},
     table::{AppliedView, Generation},
 };
-use crate::sequence::{Ledger, Namespace, NamespaceId, SectionId, SectionKey, SectionRecord};
+use crate::sequence::{Ledger, Namespace, SectionKey, SectionRecord};
 
 /// How many sections a part has.
 const PART_SECTIONS: usize = 4_096;
@@ -82,18 +82,10 @@ impl Reading {
             Some(bytes) => db.decode::<Ledger>(Family::Applied, &ledger_key, &bytes)?,
             None => Ledger::default(),
         };
-        let first = |id: u32| {
-            let (namespace, key) = (NamespaceId(id), SectionKey::Name([].into()));
-            let mut key = section_key(&prefix, &SectionId { namespace, key });
-            // Before the kind of the key.
-            key.pop();
-            key
-        };
-        let id = self.namespace.id.0;
+        let (from, to) = namespace_sections_range(&prefix, self.namespace.id);
         let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(first(id.saturating_add(1)));
+        options.set_iterate_upper_bound(to);
         options.fill_cache(false);
-        let from = first(id);
         let mode = IteratorMode::From(&from, Direction::Forward);
         let mut part = CeilingsPart::new();
         for record in view.iterator_cf_opt(family, options, mode) {

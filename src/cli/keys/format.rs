@@ -172,10 +172,10 @@ fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'st
 fn leader(known: &v1::Explanation) -> String {
     let has = match known.held {
         Some(_) => "has numbers of it in memory",
-        None => "has not touched it",
+        None => "has nothing of it in memory",
     };
     format!(
-        "of term {}, {has}; numbers up to {} belong to earlier leaders",
+        "of term {}, {has}; numbers up to {} may be handed out",
         known.term, known.floor
     )
 }

@@ -96,11 +96,11 @@ pub struct Explanation {
     stored: Option<Stored>,
     /// No number above it was handed out.
     ceiling: Number,
-    /// Numbers up to here belong to earlier leaders.
+    /// Numbers up to here may have been handed out by earlier leaders, or were by this one before it let the key go.
     floor: Number,
     /// Whether the next unclean leader change gives the new leader a step of the section without asking the log.
     live: bool,
-    /// What the leader has in memory; null if it has not touched the section.
+    /// What the leader has in memory; null if it has nothing of the section.
     held: Option<Held>,
 }
 
@@ -109,7 +109,7 @@ pub struct Explanation {
 pub struct Stored {
     /// No number above it was handed out when it was written.
     ceiling: Number,
-    /// Numbers up to here belonged to earlier leaders when it was written.
+    /// Numbers up to here may have been handed out by earlier leaders when it was written, or were released by this one.
     floor: Number,
     /// The epoch in which it was written.
     epoch: Number,
