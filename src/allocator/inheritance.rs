@@ -89,7 +89,8 @@ impl Inheritance {
             };
             shard.apply_changes((hasher, number), changes, needed)?;
         }
-        match self.shards.footprint().bytes > self.bytes_max {
+        let footprint = self.shards.footprint();
+        match footprint.bytes - footprint.vacant_bytes > self.bytes_max {
             true => Err(NotInherited::TooLarge),
             false => Ok(()),
         }

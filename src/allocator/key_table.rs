@@ -158,6 +158,16 @@ impl<S: Slot> KeyTable<S> {
             true => None,
             false => self.vacant.pop(),
         };
+        self.put(hasher, hash, slot, reused)
+    }
+
+    /// As [`KeyTable::add`], in a slot behind all others: a table that is sent has the numbers of its sender.
+    pub fn append(&mut self, hasher: &Hasher, hash: u64, slot: S) -> u32 {
+        self.put(hasher, hash, slot, None)
+    }
+
+    /// Adds a key in a vacant slot, or in a new one.
+    fn put(&mut self, hasher: &Hasher, hash: u64, slot: S, reused: Option<u32>) -> u32 {
         let number = reused.unwrap_or(self.slots.len() as u32);
         let hashes = || numbered(&self.slots).map(|(number, slot)| (number, hash_of(hasher, slot)));
         self.index.add(hash, number, hashes);

@@ -150,7 +150,9 @@ impl QueuedSection {
         let mut waiters = self.pending.end();
         let mut bump = false;
         while let Some(waiter) = waiters.pop_front() {
-            let Some(cursor) = cursors.of(&waiter).filter(|_| !waiter.is_gone()) else {
+            // A floor is raised although nobody waits for it any more: the ceiling was raised for it.
+            let is_wanted = !waiter.is_gone() || matches!(waiter.want, Want::Floor { .. });
+            let Some(cursor) = cursors.of(&waiter).filter(|_| is_wanted) else {
                 continue;
             };
             let (done, refill) = match serve_one(&mut self.section, cursor, config, waiter) {

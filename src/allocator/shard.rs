@@ -49,14 +49,14 @@ pub struct Shard {
     tracking: Option<Tracking>,
     /// The sections that were let go, until the log says what was used of them.
     leaving: HashMap<SectionId, Leaving>,
-    /// How often a section was let go.
-    times_let_go: u64,
+    /// How often a section was let go, or its release was applied.
+    let_goes: u64,
     /// True while the hand goes around the names.
     hand_is_at_names: bool,
 }
 
 /// Where a section is in its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SectionPlace {
     /// The number of the slot of an id with a section of its own.
     Id(u32),

@@ -66,7 +66,12 @@ impl ForLeader for Request {
                 Some(Reply::NotLeader(_)) | None => Attempt::Unanswered,
                 Some(reply) => Attempt::Answered(reply),
             },
-            Err(status) if !is_status && status.code() == Code::DeadlineExceeded => {
+            // A deletion that is carried out twice may delete a namespace that was created again meanwhile.
+            Err(status)
+                if !is_status
+                    && (status.code() == Code::DeadlineExceeded
+                        || matches!(self, Request::DeleteNamespace(_))) =>
+            {
                 Attempt::Refused(Status::unavailable(format!(
                     "node {leader} leads and did not answer in time; whether the request was carried \
                      out is unknown: {}",

@@ -215,20 +215,18 @@ fn apply_take<T: Table>(
     Ok(Taken::Range(range))
 }
 
-/// True if the section was trimmed.
+/// True if the section was trimmed, or its namespace is gone.
 fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
     lower(table, lift, trim, SectionRecord::trim)
 }
 
 /// True if the section was released, or its namespace is gone.
 fn apply_release<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
-    if table.namespace(trim.section.namespace).is_none() {
-        return Ok(true);
-    }
     lower(table, lift, trim, SectionRecord::release)
 }
 
-/// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says.
+/// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says. True if its namespace
+/// is gone: nothing is left to give back.
 fn lower<T: Table>(
     table: &mut T,
     lift: u64,
@@ -236,7 +234,7 @@ fn lower<T: Table>(
     lower: impl FnOnce(SectionRecord, u64, u64, u64) -> Option<SectionRecord>,
 ) -> Result<bool, T::Error> {
     let Some(Progression { increment, .. }) = progression(table, &trim.section) else {
-        return Ok(false);
+        return Ok(true);
     };
     let before = table.section(&trim.section, lift)?;
     let after = lower(before, lift, increment, trim.used);

@@ -48,14 +48,21 @@ impl Tombstone {
     /// Nobody logged what the lifts after a record gave: a lift writes no section. A leader may have handed out those
     /// numbers, so they count for every section, as if each had the greatest ceiling and the greatest step.
     pub fn of(namespace: &Namespace, totals: NamespaceTotals) -> Option<Tombstone> {
-        let step_width = totals.step_max.saturating_mul(namespace.config.increment);
+        let config = &namespace.config;
+        let given_width = totals.step_max.saturating_mul(config.increment);
         let lifts = match is_planted(Bug::TombstoneIgnoresLifts) {
             false => LIFTS_LIVE,
             true => 0,
         };
-        let given = step_width.saturating_mul(lifts);
+        let given = given_width.saturating_mul(lifts);
         let ceiling = totals.ceiling_max.saturating_add(given);
-        let ceiling = ceiling.min(namespace.greatest_number());
+        // A floor may have been raised to anything below the next number.
+        let ceiling = (ceiling.min(namespace.greatest_number()))
+            .saturating_add(config.increment - 1)
+            .min(namespace.max_ever);
+        // Sections of gapless keys, and of keys that were only raised, have no step of their own.
+        let step = totals.step_max.max(config.step_bounds().1);
+        let step_width = step.saturating_mul(config.increment);
         let floor = match totals.sections {
             0 => namespace.floor,
             _ => namespace.floor.max(ceiling),

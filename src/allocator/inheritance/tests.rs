@@ -9,11 +9,12 @@ use crate::{
     allocator::{
         changed_slots::Tracking,
         memory_reader::read_part,
+        own_keys::Swept,
         pending::{Answer, Served},
         shard::{SectionPlace, Shard},
     },
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},
 };
 
 /// The ceilings, as a state machine would have them, for memories of three namespaces.
@@ -80,6 +81,23 @@ impl World {
         }
     }
 
+    /// Moves the hand of each shard, and logs what was used of the sections that are let go.
+    fn let_go(&mut self, shards: &Shards, slots: usize) {
+        for mut shard in shards.each() {
+            let mut swept = Swept::default();
+            let progression_of = |id: NamespaceId| {
+                let namespace = self.namespaces.iter().find(|known| known.id == id)?;
+                Some(namespace.config.progression())
+            };
+            let limits = (slots, usize::MAX);
+            let _ = shard.let_go(shards.hasher(), limits, progression_of, &mut swept);
+            for Trim { section, used } in swept.released {
+                assert_eq!(shard.end_leaving(&section), None);
+                self.ceilings.insert(section, used);
+            }
+        }
+    }
+
     fn current(&self, shards: &Shards, of: usize, key: Key<'_>) -> Option<u64> {
         let (hash, shard) = shards.find(&self.namespaces[of], key);
         let shard = shards.lock(shard);
@@ -120,6 +138,9 @@ enum Event {
         key: u64,
         count: u64,
     },
+    /// The hand passes so many slots of each shard. What it lets go is logged at once. Nothing happens while the memory
+    /// is sent.
+    LetGo(usize),
     Send,
     /// The reader is given up while a read of it is under way, and another one begins.
     SendAnew,
@@ -129,6 +150,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let take = (0..3usize, 0..40u64, 1..30u64);
     let event = prop_oneof![
         16 => take.prop_map(|(of, key, count)| Event::Take { of, key, count }),
+        4 => (1..6usize).prop_map(Event::LetGo),
         4 => Just(Event::Send),
         1 => Just(Event::SendAnew),
     ];
@@ -206,11 +228,17 @@ proptest! {
                 used.push((of, key));
             }
         };
-        before.iter().for_each(|event| take(&mut world, event));
+        for event in &before {
+            match event {
+                Event::LetGo(slots) => world.let_go(&shards, *slots),
+                event => take(&mut world, event),
+            }
+        }
         let mut sending = Sending::begin(&shards);
         for event in during {
             match event {
                 Event::Take { .. } => take(&mut world, &event),
+                Event::LetGo(slots) => world.let_go(&shards, slots),
                 Event::Send => drop(sending.send()),
                 Event::SendAnew => {
                     let given_up = std::mem::replace(&mut sending, Sending::begin(&shards));

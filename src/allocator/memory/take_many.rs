@@ -32,8 +32,8 @@ struct Unknown {
     place: usize,
     /// The record of its section, if it is in memory.
     record: Option<SectionRecord>,
-    /// How often the shard had let a section go before the record was looked up.
-    times_let_go: u64,
+    /// What the shard counted of sections that are let go, before the record was looked up.
+    let_goes: u64,
 }
 
 impl Memory {
@@ -131,7 +131,7 @@ impl Memory {
                     hash,
                     place,
                     record: None,
-                    times_let_go: locked.times_let_go(),
+                    let_goes: locked.let_goes(),
                 }),
             }
         }
@@ -165,15 +165,15 @@ impl Memory {
                 hash,
                 place,
                 record,
-                times_let_go,
+                let_goes,
                 ..
             } in of_shard
             {
                 let (key, count) = (asked.ask)(place);
                 // It is known if it came before in this message, or in another one meanwhile.
                 let taken = self.take_known(&mut locked, (hash, key), namespace, count);
-                let is_new = locked.times_let_go() == times_let_go;
-                let find = || match is_new {
+                let is_current = locked.let_goes() == let_goes;
+                let find = || match is_current {
                     true => record,
                     false => self.find_record(namespace, key),
                 };

@@ -75,7 +75,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                         return Err(OTHER_HASH);
                     }
                     let slot = OwnSlot::inherited(key, namespace, next, in_slot);
-                    self.table.add(hasher, hash, slot)
+                    self.table.append(hasher, hash, slot)
                 }
                 SlotNumber::Vacant => {
                     self.table.add_vacant();

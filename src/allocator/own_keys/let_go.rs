@@ -32,7 +32,7 @@ impl<K: StoredKey> OwnKeys<K> {
         hasher: &Hasher,
         (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        mut note_gone: impl FnMut(&K::Target),
+        mut note_gone: impl FnMut(u32, &K::Target),
         swept: &mut Swept,
     ) -> bool {
         let mut passed = 0;
@@ -55,7 +55,7 @@ impl<K: StoredKey> OwnKeys<K> {
             self.release(number, &progression_of, swept);
             self.expanded.remove(&number);
             if let Some(gone) = self.table.remove(hasher, number) {
-                note_gone(gone.key());
+                note_gone(number, gone.key());
             }
             swept.keys += 1;
         }

@@ -3,6 +3,8 @@
 //! Invariant: no number of a section that is leaving is taken, and its record is not read. Otherwise its lift's chunk
 //! could be taken a second time.
 
+use std::collections::HashSet;
+
 use super::{SectionPlace, Shard};
 use crate::{
     allocator::{hasher::Hasher, own_keys::Swept},
@@ -32,19 +34,25 @@ impl Shard {
             return true;
         }
         let (from, keys) = (swept.released.len(), swept.keys);
+        let mut gone = Vec::new();
         let limits = (slots_max, from + released_max);
         if !self.hand_is_at_names {
             let ids = &mut self.ids;
-            self.hand_is_at_names = ids.let_go(hasher, limits, &progression_of, |_| {}, swept);
+            let note_gone = |number: u32, _: &u64| gone.push(SectionPlace::Id(number));
+            self.hand_is_at_names = ids.let_go(hasher, limits, &progression_of, note_gone, swept);
         }
         let mut at_end = false;
         if self.hand_is_at_names {
             let name_bytes = &mut self.name_bytes;
-            let note_gone = |name: &[u8]| *name_bytes -= name.len();
+            let note_gone = |number: u32, name: &[u8]| {
+                *name_bytes -= name.len();
+                gone.push(SectionPlace::Name(number));
+            };
             at_end = (self.names).let_go(hasher, limits, &progression_of, note_gone, swept);
             self.hand_is_at_names = !at_end;
         }
-        self.times_let_go += (swept.keys - keys) as u64;
+        self.let_goes += (swept.keys - keys) as u64;
+        self.forget_unsettled(&gone);
         for released in &swept.released[from..] {
             let leaving = Leaving {
                 used: released.used,
@@ -55,10 +63,20 @@ impl Shard {
         at_end
     }
 
-    /// How often a section was let go. What was read of a section without the shard's lock may be old if this has
-    /// changed since.
-    pub fn times_let_go(&self) -> u64 {
-        self.times_let_go
+    /// Sections that are gone are not to be settled: what was used of them is logged. Another key may have the slot soon.
+    fn forget_unsettled(&mut self, gone: &[SectionPlace]) {
+        if gone.is_empty() || self.unsettled.is_empty() {
+            return;
+        }
+        let gone: HashSet<&SectionPlace> = gone.iter().collect();
+        self.unsettled.retain(|place| !gone.contains(place));
+        self.unsettled_sent = 0;
+    }
+
+    /// Counts how often a section was let go, and how often its release was applied. What was read of a section without
+    /// the shard's lock may be old if this has changed since.
+    pub fn let_goes(&self) -> u64 {
+        self.let_goes
     }
 
     /// Notes that a call waits for the section at `place`, which is new here. False if the section is not leaving.
@@ -71,6 +89,7 @@ impl Shard {
 
     /// The log says what was used of the section. Returns where it is now, if a call waits for it.
     pub fn end_leaving(&mut self, id: &SectionId) -> Option<SectionPlace> {
+        self.let_goes += 1;
         let wanted = self.leaving.remove(id)?.wanted;
         if self.leaving.is_empty() {
             self.leaving = super::HashMap::new();

@@ -114,7 +114,7 @@ impl SharedKeys {
                         namespace,
                         section,
                     };
-                    self.keys.add(hasher, hash, slot);
+                    self.keys.append(hasher, hash, slot);
                 }
                 SlotNumber::Vacant => self.keys.add_vacant(),
                 SlotNumber::Known(number) => {

@@ -54,6 +54,8 @@ impl Margin {
             let greatest_step = greatest_steps.get(&namespace.id).copied();
             let raised = self.raise(&mut namespace.config, greatest_step)?;
             plan.raised.insert(namespace.id, raised);
+            // So that neither a change of `start` nor a deletion undoes it.
+            namespace.floor = namespace.floor.max(namespace.config.start - 1);
             plan.namespaces.put(namespace);
         }
         for tombstone in plan.tombstones.values_mut() {

@@ -228,6 +228,7 @@ fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreEr
         let before = change.section(section, lift)?;
         let ceiling = before.ceiling_at(lift, increment);
         if let Some(kept) = before.trim(lift, increment, ceiling) {
+            change.totals(section.namespace)?.note(&before, &kept);
             change.put_section(section, kept);
         }
     }
