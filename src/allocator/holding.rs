@@ -9,8 +9,6 @@ use crate::sequence::Progression;
 /// What a term has of a key's section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
-    /// Earlier terms may have handed out numbers up to this one.
-    pub floor: u64,
     /// The ceiling.
     pub ceiling: u64,
     /// The last number that the term knows to be handed out for the key: 0 for none.
@@ -23,7 +21,6 @@ impl Holding {
     /// What a term that owns `owned` has for the key at `cursor`; `None` for a key that was not asked for.
     pub fn new(owned: &Owned, cursor: Option<&Cursor>, progression: Progression) -> Self {
         Holding {
-            floor: owned.floor,
             ceiling: owned.ceiling,
             last: owned.current(cursor, progression),
             granted_at: owned.granted_at,

@@ -16,7 +16,6 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use self::leaving::Leaving;
 use super::{
     changed_slots::Tracking,
     hasher::Hasher,
@@ -64,6 +63,15 @@ pub enum SectionPlace {
     Name(u32),
     /// The number of a section that ids share.
     Shared(u32),
+}
+
+/// A section that was let go, and of which the log does not say yet what was used.
+#[derive(Debug)]
+struct Leaving {
+    /// The last number used of it.
+    used: u64,
+    /// Where it is now, if a call asked for it again: the call waits there.
+    wanted: Option<SectionPlace>,
 }
 
 /// How much a memory, or a part of it, holds.

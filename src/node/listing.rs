@@ -192,7 +192,6 @@ fn held_section(
     granted_ms_ago: Option<u64>,
 ) -> v1::HeldSection {
     v1::HeldSection {
-        floor: held.floor,
         ceiling: held.ceiling,
         last: held.last,
         left: progression.count_between(held.last, held.ceiling),

@@ -52,7 +52,7 @@ impl AppliedTable {
         db.write(batch, false)?;
         let reclaimer = Reclaimer::new(db.clone(), set, store.blocking());
         // What was under way when the node stopped.
-        reclaimer.wake();
+        reclaimer.wake_if_needed()?;
         Ok(AppliedTable {
             reclaimer,
             view: AppliedView::open(&generation, store.blocking(), store.recent_records_bytes())?,

@@ -48,8 +48,18 @@ impl Reclaimer {
         }
     }
 
-    /// Begins to free what is to be freed, unless that is under way. Call it after a deletion was written, and when the
-    /// table is opened.
+    /// As [`Reclaimer::wake`], if something is to be freed. Blocks for a look at the table.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the table cannot be read.
+    pub fn wake_if_needed(&self) -> Result<(), StoreError> {
+        if !self.markers()?.is_empty() {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Begins to free what is to be freed, unless that is under way. Call it after a deletion was written.
     pub fn wake(&self) {
         if self.work == BlockingExecutor::Inline {
             // A simulation would wait for it. RocksDB compacts such small tables by itself.
@@ -80,8 +90,8 @@ impl Reclaimer {
         asked
     }
 
-    /// Compacts the sections of all deleted namespaces.
-    fn free_all(&self) -> Result<(), StoreError> {
+    /// The records that say what is to be freed.
+    fn markers(&self) -> Result<Vec<Box<[u8]>>, StoreError> {
         let prefix = reclaims_prefix(self.set);
         let mode = IteratorMode::From(&prefix, Direction::Forward);
         let mut keys = Vec::new();
@@ -92,8 +102,13 @@ impl Reclaimer {
             }
             keys.push(key);
         }
+        Ok(keys)
+    }
+
+    /// Compacts the sections of all deleted namespaces.
+    fn free_all(&self) -> Result<(), StoreError> {
         // The reading is over: it would keep the files that are compacted.
-        keys.iter().try_for_each(|key| self.free(key))
+        self.markers()?.iter().try_for_each(|key| self.free(key))
     }
 
     /// Compacts the sections that a record stands for, and removes the record.

@@ -5,20 +5,11 @@
 
 use std::collections::HashSet;
 
-use super::{SectionPlace, Shard};
+use super::{Leaving, SectionPlace, Shard};
 use crate::{
     allocator::{hasher::Hasher, own_keys::Swept},
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},
 };
-
-/// A section that is leaving.
-#[derive(Debug)]
-pub struct Leaving {
-    /// The last number used of it.
-    used: u64,
-    /// Where it is now, if a call asked for it again: the call waits there.
-    wanted: Option<SectionPlace>,
-}
 
 impl Shard {
     /// Moves the hand over `slots_max` slots at most, and lets `released_max` sections go at most. Nothing goes while

@@ -79,7 +79,6 @@ pub fn explanation_json(known: &v1::Explanation) -> Value {
     });
     let held = known.held.as_ref().map(|held| {
         json!({
-            "floor": held.floor,
             "ceiling": held.ceiling,
             "last": held.last,
             "left": held.left,
@@ -114,7 +113,7 @@ pub fn explanation(known: &v1::Explanation) -> String {
     }
     rows.push(("leader", leader(known)));
     if let Some(held) = &known.held {
-        rows.extend(held_rows(held));
+        rows.extend(held_rows(known.floor, held));
     }
     let rows: Vec<_> = (rows.into_iter())
         .map(|(name, text)| vec![name.to_owned(), text])
@@ -180,7 +179,7 @@ fn leader(known: &v1::Explanation) -> String {
     )
 }
 
-fn held_rows(held: &v1::HeldSection) -> Vec<(&'static str, String)> {
+fn held_rows(floor: u64, held: &v1::HeldSection) -> Vec<(&'static str, String)> {
     let granted = held.granted_ms_ago.map_or_else(
         || "another leader got the last chunk".to_owned(),
         |ms| format!("the last chunk was granted {ms} ms ago"),
@@ -188,7 +187,7 @@ fn held_rows(held: &v1::HeldSection) -> Vec<(&'static str, String)> {
     vec![
         (
             "chunk",
-            format!("above {} up to {}; {granted}", held.floor, held.ceiling),
+            format!("above {floor} up to {}; {granted}", held.ceiling),
         ),
         (
             "last number",

@@ -122,8 +122,6 @@ pub struct Stored {
 /// What the leader has of a section in memory.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Held {
-    /// Its numbers lie above this one.
-    floor: Number,
     /// Its numbers end here.
     ceiling: Number,
     /// The last number handed out for the key; 0 before the first one.
@@ -295,7 +293,6 @@ fn shown_explanation(known: &v1::Explanation, form: Form) -> Explanation {
         floor: number(known.floor),
         live: known.live,
         held: known.held.as_ref().map(|held| Held {
-            floor: number(held.floor),
             ceiling: number(held.ceiling),
             last: number(held.last),
             left: number(held.left),
