@@ -63,7 +63,7 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
     let output = status_at_last(&cluster, others[0], &["--json"], all_known).await;
     let status = json(&output.stdout);
     assert_eq!(status["serving"], true);
-    assert_eq!(status["memory"]["bytes_max"], 2_048 << 20);
+    assert_eq!(status["memory"]["bytes_max"], 2_048u64 << 20);
     assert_eq!(node(&status, leader)["version"], ratchet::version::VERSION);
     assert_eq!(node(&status, leader)["silent_ms"], Value::Null);
     assert_eq!(node(&status, others[1])["missing"], false);

@@ -136,7 +136,7 @@ fn the_leaders_memory_is_shown_with_its_bound() {
     let mut one = status(vec![node(1, v1::Role::Leader)]);
     let line = "\n1234 keys in the leader's memory: 3 MB of 2048 MB";
     assert!(to_text(&one).ends_with(line), "{}", to_text(&one));
-    assert_eq!(to_json(&one)["memory"]["bytes_max"], 2_048 << 20);
+    assert_eq!(to_json(&one)["memory"]["bytes_max"], 2_048u64 << 20);
     one.memory = None;
     assert!(!to_text(&one).contains("memory"));
     assert_eq!(to_json(&one)["memory"], serde_json::Value::Null);

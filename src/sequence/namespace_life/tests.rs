@@ -225,7 +225,7 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     };
     assert_eq!(
         run(&mut table, 1, Command::Trim(vec![trim])),
-        Outcome::Trimmed(0)
+        Outcome::Trimmed(1)
     );
     let settle = Command::Settle(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));

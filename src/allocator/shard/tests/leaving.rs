@@ -192,6 +192,21 @@ impl Cluster {
     }
 }
 
+#[test]
+fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has_left() {
+    let mut cluster = Cluster::new(false);
+    cluster.take(&name(0), 1);
+    cluster.bump();
+    let before = cluster.world.shard.let_goes();
+    // The first round takes the mark off.
+    cluster.let_go(10);
+    cluster.let_go(10);
+    let leaving = cluster.world.shard.let_goes();
+    assert_ne!(before, leaving);
+    cluster.apply();
+    assert_ne!(cluster.world.shard.let_goes(), leaving);
+}
+
 proptest! {
     #[test]
     fn keys_that_come_and_go_have_no_gap_and_are_never_forgotten(
