@@ -65,14 +65,17 @@ pub async fn watch(group: Arc<Group>) {
         let held = up_to.min(group.network.purgeable_max());
         let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(HELD_KEEPS_MAX));
         let up_to = held.max(at_least.unwrap_or(0));
-        if seen.purged.is_some_and(|purged| purged.index >= up_to) {
-            continue;
-        }
+        let purged = seen.purged.map_or(0, |purged| purged.index);
+        // The last snapshot may cover less by now: the log may grow by more than is kept between two checks.
+        let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
         let trigger = group.raft.trigger();
-        let asked = match seen.snapshot {
-            Some(snapshot) if snapshot.index >= up_to => trigger.purge_log(up_to).await,
-            Some(_) | None => trigger.snapshot().await,
-        };
+        let mut asked = Ok(());
+        if covered.min(up_to) > purged {
+            asked = trigger.purge_log(covered.min(up_to)).await;
+        }
+        if covered < up_to && asked.is_ok() {
+            asked = trigger.snapshot().await;
+        }
         if asked.is_err() {
             // Raft has stopped. The watch over Raft says why.
             return;
