@@ -66,6 +66,9 @@ pub async fn watch(group: Arc<Group>) {
         let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(HELD_KEEPS_MAX));
         let up_to = held.max(at_least.unwrap_or(0));
         let purged = seen.purged.map_or(0, |purged| purged.index);
+        if purged >= up_to {
+            continue;
+        }
         // The last snapshot may cover less by now: the log may grow by more than is kept between two checks.
         let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
         let trigger = group.raft.trigger();
