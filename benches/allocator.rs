@@ -22,19 +22,20 @@ use tokio::{runtime::Runtime, time::Instant};
 /// How many keys a message asks for.
 const MESSAGE: usize = 1_000;
 
-/// A term whose keys have been asked for once, so that they are warm.
+/// A term whose keys have been asked for once, so that they are warm. Each is so far from the next one.
 struct Bench {
     runtime: Runtime,
     node: Option<Node>,
     term: Term,
     /// Its step is so large that no section is bumped again: these benchmarks are about memory.
     namespace: Namespace,
+    stride: u64,
     deadline: Instant,
     _dir: TempDir,
 }
 
 impl Bench {
-    fn new(keys: u64, section_size: u64) -> Bench {
+    fn new(keys: u64, section_size: u64, stride: u64) -> Bench {
         let runtime = Runtime::new().expect("a runtime");
         let dir = TempDir::new().expect("a temporary directory");
         let config = Config {
@@ -71,6 +72,7 @@ impl Bench {
             (node, term)
         });
         let bench = Bench {
+            stride,
             deadline: Instant::now() + Duration::from_secs(3_600),
             // The namespace `book` of a fresh cluster, with another step.
             namespace: Namespace::new(
@@ -86,7 +88,7 @@ impl Bench {
             term,
             _dir: dir,
         };
-        let all: Vec<u64> = (0..keys).collect();
+        let all: Vec<u64> = (0..keys).map(|key| key * stride).collect();
         for some in all.chunks(65_536) {
             let asked = (bench.term).next_many(
                 &bench.namespace,
@@ -100,13 +102,14 @@ impl Bench {
     }
 
     fn next(&self, key: u64) -> u64 {
-        let asked = (self.term).next(&self.namespace, Key::Id(key), 1, self.deadline);
+        let key = Key::Id(key * self.stride);
+        let asked = (self.term).next(&self.namespace, key, 1, self.deadline);
         let range = asked.now_or_never().expect("warm").expect("numbers");
         range.first
     }
 
     fn next_many(&self, keys: &[u64]) -> Vec<u64> {
-        let ask = |place: usize| (Key::Id(keys[place]), 1);
+        let ask = |place: usize| (Key::Id(keys[place] * self.stride), 1);
         let asked = (self.term).next_many(&self.namespace, keys.len(), ask, self.deadline);
         asked.now_or_never().expect("warm").expect("numbers").firsts
     }
@@ -135,14 +138,21 @@ fn random_keys(count: usize, below: u64) -> Vec<u64> {
 
 fn one_at_a_time(c: &mut Criterion) {
     let mut group = c.benchmark_group("take and fence, one thread");
-    for (name, keys, section_size) in [
-        ("a section per key", 1, 1),
-        ("a section per key", 1_000, 1),
-        ("a section per key", 1_000_000, 1),
-        ("sections of 100 000 keys", 1_000, 100_000),
-        ("sections of 100 000 keys", 1_000_000, 100_000),
+    for (name, keys, section_size, stride) in [
+        ("a section per key", 1, 1, 1),
+        ("a section per key", 1_000, 1, 1),
+        ("a section per key", 1_000_000, 1, 1),
+        ("every key of sections of 100 000", 1_000, 100_000, 1),
+        ("every key of sections of 100 000", 1_000_000, 100_000, 1),
+        ("every 10th key of sections of 100 000", 1_000, 100_000, 10),
+        (
+            "every 10th key of sections of 100 000",
+            1_000_000,
+            100_000,
+            10,
+        ),
     ] {
-        let bench = Bench::new(keys, section_size);
+        let bench = Bench::new(keys, section_size, stride);
         let _entered = bench.runtime.enter();
         let keys_in_turn = random_keys(1 << 20, keys);
         let mut turn = 0;
@@ -159,7 +169,7 @@ fn many_at_a_time(c: &mut Criterion) {
     let mut group = c.benchmark_group("take and fence, 1 000 keys at a time");
     group.throughput(Throughput::Elements(MESSAGE as u64));
     for keys in [1_000, 1_000_000] {
-        let bench = Bench::new(keys, 1);
+        let bench = Bench::new(keys, 1, 1);
         let _entered = bench.runtime.enter();
         let keys_in_turn = random_keys(1 << 20, keys);
         let mut messages = keys_in_turn.chunks_exact(MESSAGE).cycle();
@@ -170,7 +180,7 @@ fn many_at_a_time(c: &mut Criterion) {
 }
 
 fn fence(c: &mut Criterion) {
-    let bench = Bench::new(1, 1);
+    let bench = Bench::new(1, 1, 1);
     let _entered = bench.runtime.enter();
     c.bench_function("the fence alone", |b| {
         b.iter(|| {

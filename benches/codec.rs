@@ -68,7 +68,11 @@ fn entries(c: &mut Criterion) {
             up_to: 0,
         },
     });
-    let command = Command::Bump(bumps.collect());
+    let command = Command::Bump {
+        bumps: bumps.collect(),
+        lost: vec![],
+        now_ms: 0,
+    };
     let bytes = codec::encode_record(&command).expect("it fits");
     group.bench_function("write 1 000 bumps", |b| {
         b.iter(|| codec::encode_record(black_box(&command)).expect("it fits"));

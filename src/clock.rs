@@ -1,8 +1,9 @@
-//! The clock that leases are measured with. It is passed in, so that tests and simulations use their own.
+//! The clock that leases are measured with, and the time of day for the records. It is passed in, so that tests and
+//! simulations use their own.
 //!
 //! Invariant: a [`Clock`] never goes back, and it goes on while the machine is suspended.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time: nanoseconds since a start that is the same for all readings of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -41,6 +42,10 @@ impl Instant {
 pub trait Clock: Send + Sync + 'static {
     /// The current instant.
     fn now(&self) -> Instant;
+
+    /// Milliseconds since 1970, as people count time. It may jump, forward and back: nothing that the promise rests on may
+    /// depend on it.
+    fn wall_ms(&self) -> u64;
 }
 
 /// CLOCK_BOOTTIME, which goes on while the machine is suspended. `std::time::Instant` is CLOCK_MONOTONIC
@@ -53,6 +58,14 @@ impl Clock for BootClock {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         // Neither field is negative for this clock, and u64 nanoseconds last 584 years.
         Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // A clock that was set to a time before 1970 shows 1970.
+        since.map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
     }
 }
 

@@ -49,6 +49,8 @@ pub enum Bug {
     TombstoneIgnoresLifts,
     /// A raised floor is answered before the ceiling that it needs is committed.
     RaiseBeforeCommit,
+    /// After the floor of a section was raised, its keys take what was granted to them before.
+    SectionFloorLeavesFastPath,
 }
 
 /// True if this process has `bug`.
@@ -71,7 +73,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 19] = [
+    const NAMES: [(&str, Bug); 20] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -100,6 +102,10 @@ mod chosen {
         ("request-id-forgotten", Bug::RequestIdForgotten),
         ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
         ("raise-before-commit", Bug::RaiseBeforeCommit),
+        (
+            "section-floor-leaves-fast-path",
+            Bug::SectionFloorLeavesFastPath,
+        ),
     ];
 
     pub fn bug() -> Option<Bug> {

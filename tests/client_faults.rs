@@ -14,7 +14,7 @@ use futures::{StreamExt, stream::BoxStream};
 use ratchet::proto::v1::{
     CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
     ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
-    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 use ratchet_client::{Code, Error};
@@ -183,6 +183,13 @@ impl Sequencer for Broken {
     async fn raise_many(
         &self,
         _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+
+    async fn raise_sections(
+        &self,
+        _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("not asked for"))
     }

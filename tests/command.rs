@@ -296,6 +296,15 @@ async fn keys_are_listed_and_explained_in_a_shell() {
     }
     let explained = json(&ask(&cluster, &["explain", "book", "42", "--json"]).await);
     assert_eq!(explained["held"]["last"], 1);
+    let gaps = text(ask(&cluster, &["gaps", "book"]).await);
+    assert_eq!(gaps, "nothing was handed out or skipped\n");
+    let gaps = json(&ask(&cluster, &["gaps", "book", "--json", "--days", "1"]).await);
+    assert_eq!(gaps, serde_json::json!({"days": []}));
+    failed(
+        &ask(&cluster, &["gaps", "book", "--days", "32"]).await,
+        2,
+        &["1..=31"],
+    );
     failed(
         &ask(&cluster, &["keys", "nowhere"]).await,
         3,

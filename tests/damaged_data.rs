@@ -136,15 +136,17 @@ fn a_directory_of_another_format_is_refused_with_the_release_that_reads_it() {
     drop(open(dir.path()).unwrap());
     let marker = dir.path().join("NODE");
     let written = std::fs::read_to_string(&marker).unwrap();
+    let mut earlier: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let version = earlier["format_version"].as_u64().unwrap();
     newer_release_was_here(dir.path());
     let newer = std::fs::read_to_string(&marker).unwrap();
-    let newer = newer.replace("\"format_version\": 4", "\"format_version\": 5");
+    let field = |version: u64| format!("\"format_version\": {version}");
+    let newer = newer.replace(&field(version), &field(version + 1));
     // A newer format may have other fields.
     std::fs::write(&marker, newer.replace("\"incarnation\"", "\"embodiment\"")).unwrap();
     assert_newer(&open(dir.path()).err().expect("unreadable").to_string());
 
-    let mut earlier: serde_json::Value = serde_json::from_str(&written).unwrap();
-    earlier["format_version"] = 2.into();
+    earlier["format_version"] = (version - 1).into();
     earlier.as_object_mut().unwrap().remove("release");
     std::fs::write(&marker, earlier.to_string()).unwrap();
     let error = open(dir.path()).err().expect("unreadable").to_string();

@@ -114,6 +114,23 @@ async fn a_key_of_a_shared_section_is_raised_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_keys_of_a_shared_section_are_raised_with_few_bumps() {
+    let cluster = Cluster::start(1, quiet).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    client.next("uid", 5).await.expect("a number");
+    let metrics = &cluster.nodes[&1].context().metrics;
+    let before = metrics.bumps.get();
+    let floors = (10..20_010).map(|id| (Key::Id(id), 1_000_000 + id));
+    client.raise_many("uid", floors).await.expect("floors");
+    // Those that wait while one bump is under way share the next one.
+    let bumps = metrics.bumps.get() - before;
+    assert!((1..200).contains(&bumps), "{bumps} bumps for 20 000 keys");
+    assert_eq!(client.next("uid", 5).await.expect("a number"), 2);
+    let last = client.current("uid", 20_009).await.expect("an answer");
+    assert_eq!(last, Some(1_020_009));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_floor_at_the_namespaces_max_uses_the_key_up_and_one_above_is_refused() {
     let processes = Processes::start(1, &UNHURRIED).await;
     let address = processes.client(1);
@@ -161,15 +178,10 @@ async fn redis_set_goes_upwards_only_and_has_no_options() {
     assert_eq!(ask("SET book:42 1000").await, "+OK\r\n");
     assert_eq!(ask("INCR book:42").await, ":1001\r\n");
     let lower = ask("SET book:42 999").await;
-    assert!(
-        lower.starts_with("-ERR value 999 is not above 1001"),
-        "{lower}"
-    );
-    let same = ask("SET book:42 1001").await;
-    assert!(
-        same.starts_with("-ERR value 1001 is not above 1001"),
-        "{same}"
-    );
+    assert!(lower.starts_with("-ERR value 999 is below 1001"), "{lower}");
+    // As when the answer of a first try was lost.
+    assert_eq!(ask("SET book:42 1001").await, "+OK\r\n");
+    assert_eq!(ask("GET book:42").await, "$4\r\n1001\r\n");
     let option = ask("SET book:42 2000 EX 10").await;
     assert!(option.contains("no option 'EX'"), "{option}");
     let text = ask("SET book:42 abc").await;
@@ -217,4 +229,43 @@ async fn floors_are_raised_over_http() {
     let (status, body) = post("/v1/namespaces/book:raise", r#"{"keys":[1],"at_least":[]}"#).await;
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("1 keys and 0 floors"), "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sections_are_raised_over_http_also_at_a_follower_and_only_where_ids_share_them() {
+    let cluster = Cluster::start(3, quiet).await;
+    let leader = cluster.leader().await;
+    let client = rust_client::client_of(&cluster, &[leader]);
+    client.next("uid", 8).await.expect("a number");
+    let port = |node: u64| cluster.nodes[&node].addresses().http.expect("a port");
+    let raise = async |node: u64, namespace: &str| {
+        let body = r#"{"keys": ["7", "100000"], "at_least": [900, 50000], "sections": true}"#;
+        let path = format!("POST /v1/namespaces/{namespace}:raise");
+        http(port(node), &path, "", body).await
+    };
+    let page = raise(other_than(leader), "uid").await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_eq!(page.body, r#"{"floors":["900","50000"]}"#);
+    for (id, next) in [
+        (8, 901),
+        (7, 901),
+        (99_999, 901),
+        (100_001, 50_001),
+        (200_000, 1),
+    ] {
+        assert_eq!(
+            client.next("uid", id).await.expect("a number"),
+            next,
+            "{id}"
+        );
+    }
+    let floors = client.raise_sections("uid", [(3, 5)]).await;
+    assert_eq!(floors.expect("a floor"), [900]);
+    let page = raise(leader, "book").await;
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(
+        page.body.contains("has a section of its own"),
+        "{}",
+        page.body
+    );
 }

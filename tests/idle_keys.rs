@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::HashMap;
+
 use common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
     allocator::Footprint,
@@ -24,6 +26,17 @@ fn memory(cluster: &Cluster, leader: u64) -> Footprint {
 async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
     let gone = || memory(cluster, leader).keys == 0;
     until("all keys are let go", gone).await;
+}
+
+/// As [`until_idle_keys_are_gone`], and the log says what was used of them all.
+async fn until_idle_keys_are_released(cluster: &Cluster, leader: u64) {
+    until_idle_keys_are_gone(cluster, leader).await;
+    // They are counted once their release is applied.
+    let released = || {
+        let keys = &metrics(cluster, leader).released_keys;
+        keys.get(ReleaseCause::idle) >= KEYS
+    };
+    until("all are released", released).await;
 }
 
 /// A cluster that lets keys go soon, and its leader.
@@ -87,6 +100,119 @@ async fn a_key_that_was_let_go_goes_on_with_its_next_number() {
     assert_eq!(skipped(&cluster), 0);
 }
 
+/// A namespace whose ids share sections with 99 neighbours.
+async fn create_members(client: &mut Client) {
+    let members = CreateNamespaceRequest {
+        name: "member".into(),
+        section_size: Some(100),
+        step: Some(1_000),
+        ..CreateNamespaceRequest::default()
+    };
+    client
+        .admin
+        .create_namespace(members)
+        .await
+        .expect("created");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_section_that_was_let_go_goes_on_above_the_highest_number_of_its_keys() {
+    let (cluster, leader) = forgetful(|_| {}).await;
+    let mut client = cluster.client(leader);
+    create_members(&mut client).await;
+    // Two sections whose ids lie close together, and one with ids far apart.
+    let keys: Vec<u64> = (0..200).chain((200..300).step_by(20)).collect();
+    let counted = || {
+        metrics(&cluster, leader)
+            .numbers_skipped
+            .get(SkipCause::shared_section)
+    };
+    for round in 1..=3 {
+        let numbers = client.next_of_each_in("member", keys.clone()).await;
+        assert_eq!(numbers.expect("numbers"), vec![round; keys.len()]);
+        until_idle_keys_are_gone(&cluster, leader).await;
+        let current = client.current("member", id(7)).await.expect("a number");
+        assert_eq!(current, Some(round));
+    }
+    assert_eq!(counted(), 0, "no key was ahead of its neighbours");
+    let numbers = client.next_of_each_in("member", keys.clone()).await;
+    assert_eq!(numbers.expect("numbers"), vec![4; keys.len()]);
+    let ahead = client.try_next("member", id(107), 10).await;
+    assert_eq!(ahead.expect("numbers").first, 5);
+    until_idle_keys_are_gone(&cluster, leader).await;
+    let current = client.current("member", id(108)).await.expect("a number");
+    assert_eq!(current, Some(14));
+    let numbers = client.next_of_each_in("member", keys.clone()).await;
+    let expected: Vec<u64> = (keys.iter())
+        .map(|key| if (100..200).contains(key) { 15 } else { 5 })
+        .collect();
+    assert_eq!(numbers.expect("numbers"), expected);
+    until("what its neighbours lost is counted", || {
+        counted() == 99 * 10
+    })
+    .await;
+    let gone = || metrics(&cluster, leader).released_shared_sections.get() >= 5 * 3;
+    until("all sections are counted", gone).await;
+    until("sections without keys are forgotten", || {
+        memory(&cluster, leader).sections == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_section_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
+    let (cluster, leader) = forgetful(|_| {}).await;
+    let mut client = cluster.client(leader);
+    create_members(&mut client).await;
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let numbers = client.next_of_each_in("member", keys.clone()).await;
+    assert_eq!(numbers.expect("numbers"), vec![1; KEYS as usize]);
+    until_idle_keys_are_released(&cluster, leader).await;
+    cluster.cut_off(leader);
+    let seen_by = other_than(leader);
+    let next = cluster.leader_seen_by(seen_by, |new| new != leader).await;
+    let numbers = cluster.client(next).next_of_each_in("member", keys).await;
+    cluster.mend();
+    assert_eq!(numbers.expect("numbers"), vec![2; KEYS as usize]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handovers_only_grow() {
+    let (cluster, leader) = forgetful(|config| config.key_idle_ms = 1).await;
+    create_members(&mut cluster.client(leader)).await;
+    let mut callers = Vec::new();
+    for caller in 0..4 {
+        let mut client = cluster.client(1 + caller % 3);
+        callers.push(tokio::spawn(async move {
+            // Keys of its own, in three sections that all callers share.
+            let mut last = HashMap::new();
+            for round in 0..400 {
+                let key = caller + 4 * (round % 60);
+                // A call that fails may have taken numbers.
+                if let Ok(numbers) = client.next_of_each_in("member", vec![key]).await {
+                    let before = last.insert(key, numbers[0]);
+                    assert!(before < Some(numbers[0]), "{key}: {before:?}, {numbers:?}");
+                }
+            }
+            assert!(last.len() > 50, "too few calls were answered");
+        }));
+    }
+    let mut from = leader;
+    for _ in 0..3 {
+        let to = other_than(from);
+        cluster.client(from).transfer(to).await.expect("done");
+        from = to;
+    }
+    for caller in callers {
+        caller.await.expect("no panic");
+    }
+    let gone = (1..=3).map(|node| metrics(&cluster, node).released_shared_sections.get());
+    assert!(
+        gone.sum::<u64>() > 10,
+        "too few sections were let go to show anything"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
     let (cluster, leader) = forgetful(|_| {}).await;
@@ -94,7 +220,7 @@ async fn a_key_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
         take_of_each(&mut cluster.client(leader)).await,
         vec![1; KEYS as usize]
     );
-    until_idle_keys_are_gone(&cluster, leader).await;
+    until_idle_keys_are_released(&cluster, leader).await;
     cluster.cut_off(leader);
     let seen_by = other_than(leader);
     let next = cluster.leader_seen_by(seen_by, |new| new != leader).await;

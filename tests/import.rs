@@ -15,7 +15,7 @@ use common::{
     processes::{Process, Processes, ratchet},
     rust_client,
 };
-use ratchet_client::{Key, api::CreateNamespaceRequest};
+use ratchet_client::{Client, Key, api::CreateNamespaceRequest};
 
 /// The command that imports a file.
 fn command(processes: &Processes, namespace: &str, file: &Path, more: &[&str]) -> Command {
@@ -46,6 +46,16 @@ fn rows_done(record: &Path) -> Option<u64> {
     let text = fs::read(record).ok()?;
     let record: serde_json::Value = serde_json::from_slice(&text).expect("a whole record");
     record["rows_done"].as_u64()
+}
+
+/// Creates the namespace "small", whose sections have ten ids.
+async fn create_small(client: &Client) {
+    let small = CreateNamespaceRequest {
+        name: "small".into(),
+        section_size: Some(10),
+        ..Default::default()
+    };
+    client.create_namespace(small).await.expect("a namespace");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,11 +210,120 @@ async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_numbe
         assert_eq!(other.next("book", id).await.expect("a number"), id * 5 + 1);
     }
     assert!(other.next("book", 20_000).await.expect("a number") > used);
-    let output = exported("uid").await;
-    assert_eq!(output.status.code(), Some(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with_their_lines() {
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    create_small(&client).await;
+    let tags = CreateNamespaceRequest {
+        name: "tags".into(),
+        key_kind: ratchet_client::api::KeyKind::Name.into(),
+        ..Default::default()
+    };
+    client.create_namespace(tags).await.expect("a namespace");
+    let file = processes.dir.path().join("bad.csv");
+    let refused = async |namespace: &str, rows: &str| {
+        fs::write(&file, rows).expect("a file");
+        let output = import(&processes, namespace, &file, &[]).await;
+        let text = errors(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains("nothing was raised"), "{text}");
+        text
+    };
+    let rows = "ids,number\n0-9,5\n20-,6\n29-20,7\n30-38,8\n31-40,9\n40-59,10\n50-59,11\n45,12\n0-9,13\n77,14\n77,15\n\
+                60-69,0\n0-99999999,1\n";
+    let text = refused("small", rows).await;
+    for says in [
+        "10 rows are wrong",
+        "line 3: key '20-' is no id; namespace \"small\" takes integers",
+        "line 4: the range 29-20 begins after its end",
+        "line 5: the range 30-38 has 9 ids, which are no whole sections of namespace \"small\": its sections have 10 ids, and begin at multiples of that; create it with a --section-size that divides 30 and 39",
+        "line 6: the range 31-40 has 10 ids, which are no whole sections",
+        "line 8: the range 50-59 overlaps 40-59, which is on line 7",
+        "line 9: key 45 is within 40-59, which is on line 7",
+        "line 10: the range 0-9 overlaps 0-9, which is on line 2",
+        "line 12: key 77 is on line 11 already",
+        "line 13: number '0' is none between 1 and",
+        "line 14: the range 0-99999999 has 10000000 sections of namespace \"small\"; a row has 1000000 at most",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let text = refused("book", "0-99,5\n").await;
+    let says =
+        "each key of namespace \"book\" has a section of its own; create it with --section-size N";
+    assert!(text.contains(says), "{text}");
+    let text = refused("tags", "ids,number\n0-99,5\n").await;
     assert!(
-        errors(&output).contains("share sections of 100000 ids"),
-        "{}",
-        errors(&output)
+        text.contains("line 1: the rows are of ranges of ids"),
+        "{text}"
     );
+    // Without that header it is a name.
+    fs::write(&file, "0-99,5\n").expect("a file");
+    let output = import(&processes, "tags", &file, &[]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(client.next("tags", "0-99").await.expect("a number"), 6);
+    assert_eq!(client.current("small", 5).await.expect("an answer"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was() {
+    const SECTIONS: u64 = 200_000;
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    create_small(&client).await;
+    let file = processes.dir.path().join("numbers.csv");
+    let mut rows = "ids,number\n".to_owned();
+    for section in 0..SECTIONS {
+        let (first, number) = (section * 10, section + 7);
+        match section % 4 {
+            // A row of two sections, and two of keys.
+            0 => writeln!(rows, "{first}-{},{number}", first + 19).expect("a row"),
+            1 => {}
+            2 => writeln!(rows, "{first}-{},{number}", first + 9).expect("a row"),
+            _ => writeln!(rows, "{first},{number}\n{},{number}", first + 5).expect("rows"),
+        }
+    }
+    fs::write(&file, rows).expect("a file");
+    let record = processes.dir.path().join("numbers.csv.ratchet-import");
+    let child: Child = command(&processes, "small", &file, &[])
+        .spawn()
+        .expect("a process");
+    let killed = Process(child);
+    let done = eventually("some rows", async || rows_done(&record)).await;
+    drop(killed);
+    assert!(done < SECTIONS, "the import was over before it was killed");
+    let output = import(&processes, "small", &file, &["--json"]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["rows"], SECTIONS);
+    for section in (0..SECTIONS).step_by(1_001) {
+        let (of_row, keys) = match section % 4 {
+            1 => (section - 1, [0, 3, 9]),
+            3 => (section, [0, 5, 5]),
+            _ => (section, [0, 3, 9]),
+        };
+        let keys = keys.map(|key| Key::Id(section * 10 + key));
+        let last = client.current_many("small", keys).await.expect("numbers");
+        assert_eq!(last, [Some(of_row + 7); 3], "section {section}");
+    }
+    assert_eq!(client.next("small", 8).await.expect("a number"), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_keys_that_share_sections_are_imported_and_their_neighbours_stay() {
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    assert_eq!(client.next("uid", 7).await.expect("a number"), 1);
+    let file = processes.dir.path().join("uids.csv");
+    let ids = (0..3_000).map(|row| row * 100 + 50);
+    let rows: String = ids.clone().map(|id| format!("{id},{}\n", id + 9)).collect();
+    fs::write(&file, rows).expect("a file");
+    let output = import(&processes, "uid", &file, &[]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    let last = client.current_many("uid", ids.clone().map(Key::Id)).await;
+    let expected: Vec<_> = ids.map(|id| Some(id + 9)).collect();
+    assert_eq!(last.expect("numbers"), expected);
+    assert_eq!(client.next("uid", 7).await.expect("a number"), 2);
 }

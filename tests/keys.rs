@@ -229,6 +229,65 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
+    let mut cluster = start(3).await;
+    let leader = cluster.leader().await;
+    let other = other_than(leader);
+    let client = client_of(&cluster, &[other]);
+    // One bump brings what both calls need, and a step: then 5 are used, and the others are left.
+    client
+        .next_range("book", 42, 20_000)
+        .await
+        .expect("numbers");
+    client.next_range("book", 42, 5).await.expect("numbers");
+    cluster.crash(leader).await;
+    let last = eventually("a number of the next leader", async || {
+        client.next("book", 42).await.ok()
+    });
+    let last = last.await;
+    let known = client
+        .explain("book".into(), 42.into())
+        .await
+        .expect("told");
+    let (accounts, held) = (known.accounts.expect("accounts"), known.held.expect("held"));
+    let (handed_out, skipped, left) = (accounts.handed_out, accounts.skipped, accounts.left);
+    assert_eq!(handed_out + skipped + left, known.ceiling, "{accounts:?}");
+    assert_eq!((held.last, left), (last, known.ceiling - last));
+    assert!(handed_out <= 20_006, "{accounts:?}");
+    assert!(
+        last - 20_006 <= skipped,
+        "{accounts:?}: {} were skipped",
+        last - 20_006
+    );
+    assert!(known.stored.expect("stored").written_ms.is_some());
+
+    // The next entry for the section books it.
+    client
+        .next_range("book", 42, 20_000)
+        .await
+        .expect("numbers");
+    let gaps = client.gaps("book".into(), 2).await.expect("the books");
+    let of = |cause: &str| {
+        let skipped = gaps.days.iter().flat_map(|day| &day.skipped);
+        let of_cause = skipped.filter(|skipped| skipped.cause == cause);
+        of_cause.map(|skipped| skipped.numbers).sum::<u64>()
+    };
+    assert_eq!(of("leader_change"), skipped, "{gaps:?}");
+    let handed_out: u64 = gaps.days.iter().map(|day| day.handed_out).sum();
+    assert!((1..=40_006).contains(&handed_out), "{gaps:?}");
+    refused(
+        client.gaps("book".into(), 32).await,
+        Code::InvalidArgument,
+        &["days is 32", "31 days are kept"],
+    );
+    refused(
+        client.gaps("nowhere".into(), 1).await,
+        Code::NotFound,
+        &["\"nowhere\""],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_are_listed_and_explained_over_http() {
     let cluster = start(1).await;
     let client = client_of(&cluster, &[1]);
@@ -264,12 +323,20 @@ async fn keys_are_listed_and_explained_over_http() {
         (&known["held"]["last"], &known["held"]["left"]),
         (&json!(100), &json!(9_999))
     );
+    let (status, gaps) = get("room/gaps?days=1").await;
+    assert_eq!(
+        (status, gaps),
+        (200, json!({"days": []})),
+        "nothing is known to be used"
+    );
     for (path, says) in [
         ("room/keys?limit=0", "limit is 0"),
         ("room/keys?limit=1001", "limit is 1001"),
         ("room/keys?page=xy", "page is not"),
         ("room/keys?page=61&after=a", "both given"),
         ("book/keys?prefix=4", "takes ids as keys"),
+        ("book/gaps?days=0", "days is 0"),
+        ("book/gaps?days=32", "days is 32"),
         ("book/keys/x/explanation", "takes ids from 0"),
     ] {
         let (status, problem) = get(path).await;

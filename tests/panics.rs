@@ -43,6 +43,10 @@ impl Clock for BuggyClock {
         }
         BootClock.now()
     }
+
+    fn wall_ms(&self) -> u64 {
+        BootClock.wall_ms()
+    }
 }
 
 /// Waits until the node fails, and checks that it names the part which panicked.

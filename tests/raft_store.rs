@@ -21,7 +21,9 @@ use ratchet::{
     consensus::StateMachine,
     storage::{LogStore, Store, StoreOptions, Types, Vote},
 };
-use stores::{append, append_durably, apply, bump, create, lift, log_id, open, options, section};
+use stores::{
+    append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
+};
 use tempfile::TempDir;
 
 struct Builder;
@@ -196,4 +198,30 @@ async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
     check(&machine);
     drop((machine, store));
     check(&StateMachine::open(&open(dir.path()).unwrap(), 1).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_of_many_sections_goes_on_from_the_record_of_each() {
+    for recent_records_bytes in [0, 64 << 20] {
+        let dir = TempDir::new().unwrap();
+        let options = StoreOptions {
+            recent_records_bytes,
+            ..options()
+        };
+        let store = Store::open(dir.path(), "test", 1, options).unwrap();
+        let mut machine = StateMachine::open(&store, 1).unwrap();
+        let first = [create(1, "book"), lift(2), bumps(3, 0..100)];
+        apply(&mut machine, first).await;
+        // Together: of the second one's sections some were written before, some by the first one, and some never.
+        apply(&mut machine, [bumps(4, 50..60), bumps(5, 40..150)]).await;
+        for id in 0..150 {
+            let times = match id {
+                40..50 | 60..100 => 2,
+                50..60 => 3,
+                _ => 1,
+            };
+            let max_seq = machine.view().section(&section(id)).unwrap().max_seq;
+            assert_eq!(max_seq, times * (id + 1), "section {id}");
+        }
+    }
 }

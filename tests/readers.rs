@@ -9,13 +9,16 @@ use std::{
 };
 
 use common::{
-    PATIENCE, UNHURRIED, cluster::Cluster, history::Load, in_time, other_than, others,
+    PATIENCE, UNHURRIED, cluster::Cluster, eventually, history::Load, in_time, other_than, others,
     processes::Processes, unhurried,
 };
 use ratchet::{
     metrics::SkipCause,
     node::config::FenceKind,
-    proto::v1::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient},
+    proto::v1::{
+        ExportRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
+        sequencer_client::SequencerClient,
+    },
 };
 use tokio_stream::{StreamExt, iter, pending};
 use tonic::{Streaming, transport::Endpoint};
@@ -211,4 +214,44 @@ async fn sigterm_hands_over_while_200_callers_do_not_read_under_the_lease_fence(
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over_while_200_callers_do_not_read_under_the_quorum_fence() {
     sigterm_goes_on("quorum").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
+    // Two parts. Large numbers, so that a part alone is more than the window, and than a server sends at once.
+    const KEYS: u64 = 8_000;
+    const LARGE: u64 = 1 << 60;
+    let cluster = Cluster::start(1, unhurried).await;
+    let mut client = cluster.client(1);
+    let floors = RaiseManyRequest {
+        namespace: "book".into(),
+        ids: (LARGE..LARGE + KEYS).collect(),
+        at_least: vec![LARGE; KEYS as usize],
+        ..RaiseManyRequest::default()
+    };
+    client.sequencer.raise_many(floors).await.expect("floors");
+    let books = || ExportRequest {
+        namespace: "book".into(),
+    };
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let endpoint = Endpoint::from_shared(format!("http://{}", cluster.address(1)));
+        let endpoint = endpoint.expect("an address");
+        let windows = endpoint
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
+        let channel = windows.connect().await.expect("a connection");
+        let export = SequencerClient::new(channel).export(books()).await;
+        unread.push(export.expect("an export").into_inner());
+    }
+    // Refused as long as the table is read for the others, which takes a moment.
+    let rows = eventually("an export", async || {
+        let export = client.sequencer.export(books()).await.ok()?;
+        let messages: Vec<_> = export.into_inner().collect().await;
+        let last = messages.into_iter().next_back().expect("an end");
+        last.expect("a whole export").rows
+    });
+    // The cluster was asked for a number of one more key when it started.
+    assert_eq!(rows.await, KEYS + 1);
+    drop(unread);
 }

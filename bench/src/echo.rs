@@ -18,7 +18,7 @@ use crate::{
 use api::{
     CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
     ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
-    RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
+    RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route, WatchRouteRequest,
     sequencer_server::{Sequencer, SequencerServer},
 };
 
@@ -131,6 +131,13 @@ impl Sequencer for Echo {
     async fn raise_many(
         &self,
         _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("the echo has no sequences"))
+    }
+
+    async fn raise_sections(
+        &self,
+        _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }

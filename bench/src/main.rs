@@ -17,6 +17,7 @@ mod http;
 mod http_connection;
 mod idle;
 mod load;
+mod memory;
 mod options;
 mod output;
 mod peers;
@@ -36,6 +37,7 @@ use clap::{Parser, Subcommand};
 
 use event::{FailoverOptions, HandoverOptions};
 use idle::IdleOptions;
+use memory::MemoryOptions;
 use run::RunOptions;
 
 #[derive(Debug, Parser)]
@@ -55,6 +57,8 @@ enum Command {
     Handover(Box<HandoverOptions>),
     /// Open idle connections, and measure what they cost the leader and its other callers
     Idle(Box<IdleOptions>),
+    /// Bound the leader's memory, ask for many more keys than fit, and measure what callers of other keys notice
+    Memory(Box<MemoryOptions>),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
     Echo,
@@ -76,6 +80,10 @@ async fn main() -> ExitCode {
             (json, output::print(json, options.run()).await)
         }
         Command::Idle(options) => {
+            let json = options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Memory(options) => {
             let json = options.json;
             (json, output::print(json, options.run()).await)
         }

@@ -24,8 +24,9 @@ const FAILURES_MAX: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The keys of message `id` out of `keys` in all.
-fn keys_of(id: u64, keys: u64) -> Range<u64> {
-    id * MESSAGE_KEYS..((id + 1) * MESSAGE_KEYS).min(keys)
+fn keys_of(id: u64, keys: &Range<u64>) -> Range<u64> {
+    let first = keys.start + id * MESSAGE_KEYS;
+    first..(first + MESSAGE_KEYS).min(keys.end)
 }
 
 /// Takes a number of each of the first `keys` keys of `load` from the leader of `target`.
@@ -33,6 +34,14 @@ fn keys_of(id: u64, keys: u64) -> Range<u64> {
 /// # Errors
 /// If the leader cannot be reached, or goes on failing.
 pub async fn touch_all(target: &Target, load: &Load, keys: u64) -> Result<(), Error> {
+    touch(target, load, 0..keys).await
+}
+
+/// Takes a number of each of `keys` of `load` from the leader of `target`.
+///
+/// # Errors
+/// As [`touch_all`].
+pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(), Error> {
     let leader = target.servers.iter().find(|one| one.id == target.leader);
     let leader = leader.ok_or_else(|| Error::other(format!("{} has no leader", target.name)))?;
     let server = &leader.address;
@@ -45,7 +54,7 @@ pub async fn touch_all(target: &Target, load: &Load, keys: u64) -> Result<(), Er
     let mut answers = answers
         .map_err(|status| failed(status.message()))?
         .into_inner();
-    let mut left: VecDeque<u64> = (0..keys.div_ceil(MESSAGE_KEYS)).collect();
+    let mut left: VecDeque<u64> = (0..(keys.end - keys.start).div_ceil(MESSAGE_KEYS)).collect();
     let mut in_flight = 0;
     let mut failures = 0;
     while in_flight > 0 || !left.is_empty() {
@@ -55,7 +64,7 @@ pub async fn touch_all(target: &Target, load: &Load, keys: u64) -> Result<(), Er
             let message = NextManyRequest {
                 id,
                 namespace: NAMESPACE.to_owned(),
-                ids: keys_of(id, keys).map(|key| load.id(key)).collect(),
+                ids: keys_of(id, &keys).map(|key| load.id(key)).collect(),
                 timeout_ms: TIMEOUT_MS,
                 route_version: u64::MAX,
                 ..NextManyRequest::default()
@@ -89,9 +98,9 @@ mod tests {
     #[test]
     fn the_messages_of_a_warm_up_cover_every_key_once() {
         for keys in [1, MESSAGE_KEYS, MESSAGE_KEYS + 1, 50_000] {
-            let messages = 0..keys.div_ceil(MESSAGE_KEYS);
-            let covered: Vec<u64> = messages.flat_map(|id| keys_of(id, keys)).collect();
-            assert_eq!(covered, (0..keys).collect::<Vec<_>>());
+            let (messages, keys) = (0..keys.div_ceil(MESSAGE_KEYS), 7..7 + keys);
+            let covered: Vec<u64> = messages.flat_map(|id| keys_of(id, &keys)).collect();
+            assert_eq!(covered, keys.collect::<Vec<_>>());
         }
     }
 }

@@ -105,4 +105,7 @@ calls! {
     explain(namespace: String, key: Key) -> Explanation:
         v1::ExplainRequest { namespace: namespace.clone(), key: Some(key.clone().into()) } => explain,
         changes: false;
+    /// How many numbers of a namespace were handed out and skipped on each of the last `days` days, 31 at most.
+    gaps(namespace: String, days: u32) -> GapsResponse:
+        v1::GapsRequest { namespace: namespace.clone(), days } => gaps, changes: false;
 }

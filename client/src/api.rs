@@ -10,6 +10,11 @@ tonic::include_proto!("ratchet.v1");
 impl Failure {
     /// The failure as a gRPC status.
     pub(crate) fn into_status(self) -> tonic::Status {
-        tonic::Status::new(self.code.into(), self.message)
+        let mut status = tonic::Status::new(self.code.into(), self.message);
+        if let Some(millis) = self.retry_after_ms {
+            let metadata = status.metadata_mut();
+            metadata.insert(crate::error::RETRY_AFTER, millis.into());
+        }
+        status
     }
 }

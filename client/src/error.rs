@@ -4,6 +4,9 @@ use std::fmt;
 
 use tonic::Status;
 
+/// Tells, in the metadata of a status, after how many milliseconds to ask again.
+pub const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
+
 /// Why a request failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -67,7 +70,7 @@ impl Error {
     pub(crate) fn status(server: &str, status: &Status) -> Self {
         Error::Server {
             server: server.to_owned(),
-            code: Code::of(status.code()),
+            code: Code::of(status),
             message: status.message().to_owned(),
         }
     }
@@ -87,9 +90,11 @@ pub enum Code {
     FailedPrecondition,
     /// The numbers of the key are used up: it has reached the `max` of its namespace.
     OutOfRange,
-    /// Too many requests wait at the server: try again a little later. Or a limit is reached that the text names, such as a
-    /// namespace's `keys_max`.
+    /// Too many requests wait at the server: try again a little later.
     ResourceExhausted,
+    /// A limit is reached that waiting does not lift, such as a namespace's `keys_max`. The text names it, and says how to
+    /// raise it. gRPC calls it RESOURCE_EXHAUSTED as well; the server does not say when to try again.
+    OverQuota,
     /// No server answers, or there is no leader at the moment.
     Unavailable,
     /// No answer came in time.
@@ -119,6 +124,7 @@ impl Code {
             | Code::AlreadyExists
             | Code::FailedPrecondition
             | Code::OutOfRange
+            | Code::OverQuota
             | Code::Unimplemented
             | Code::DataLoss
             | Code::Internal
@@ -128,15 +134,18 @@ impl Code {
 }
 
 impl Code {
-    /// The kind of failure that a gRPC code stands for.
-    pub(crate) fn of(code: tonic::Code) -> Self {
-        match code {
+    /// The kind of failure that a gRPC status stands for.
+    pub(crate) fn of(status: &Status) -> Self {
+        match status.code() {
             tonic::Code::InvalidArgument => Code::InvalidArgument,
             tonic::Code::NotFound => Code::NotFound,
             tonic::Code::AlreadyExists => Code::AlreadyExists,
             tonic::Code::FailedPrecondition => Code::FailedPrecondition,
             tonic::Code::OutOfRange => Code::OutOfRange,
-            tonic::Code::ResourceExhausted => Code::ResourceExhausted,
+            tonic::Code::ResourceExhausted => match status.metadata().get(RETRY_AFTER) {
+                Some(_) => Code::ResourceExhausted,
+                None => Code::OverQuota,
+            },
             tonic::Code::Unavailable => Code::Unavailable,
             // A server cancels a request that took too long.
             tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
@@ -161,7 +170,7 @@ impl fmt::Display for Code {
             Code::AlreadyExists => "ALREADY_EXISTS",
             Code::FailedPrecondition => "FAILED_PRECONDITION",
             Code::OutOfRange => "OUT_OF_RANGE",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            Code::ResourceExhausted | Code::OverQuota => "RESOURCE_EXHAUSTED",
             Code::Unavailable => "UNAVAILABLE",
             Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
             Code::Aborted => "ABORTED",
@@ -181,7 +190,12 @@ mod tests {
     fn a_failure_is_retryable_if_the_same_request_may_succeed_later() {
         let error = |status| Error::status("a:1", &status);
         assert!(error(Status::unavailable("x")).is_retryable());
-        assert!(error(Status::resource_exhausted("x")).is_retryable());
+        let mut busy = Status::resource_exhausted("x");
+        busy.metadata_mut().insert(RETRY_AFTER, 100.into());
+        assert!(error(busy).is_retryable());
+        let over_quota = error(Status::resource_exhausted("x"));
+        assert!(!over_quota.is_retryable());
+        assert_eq!(over_quota.code(), Some(Code::OverQuota));
         assert!(!error(Status::out_of_range("x")).is_retryable());
         assert!(!Error::Gone.is_retryable());
         assert_eq!(error(Status::not_found("x")).to_string(), "a:1: x");

@@ -1,4 +1,4 @@
-//! An export: the keys of a namespace, and numbers at or above all that were handed out of them.
+//! An export: the keys of a namespace, or its sections, and numbers at or above all that were handed out of them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +12,21 @@ use crate::{
     key::Key,
 };
 
-/// The keys of a namespace as of one moment, part by part.
+/// What a number of an export is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exported {
+    /// A key.
+    Key(Key),
+    /// All ids from the first to the last one: they share a section.
+    Section {
+        /// The first id.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+}
+
+/// The keys of a namespace, or its sections, as of one moment, part by part.
 pub struct Export {
     server: String,
     messages: Streaming<v1::ExportResponse>,
@@ -22,7 +36,8 @@ pub struct Export {
 
 impl Client {
     /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or
-    /// above all of them. The leader answers: servers that do not lead are asked who does.
+    /// above all of them; where ids share sections, every such section. The leader answers: servers that do not lead are
+    /// asked who does.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses it, or no server that is known leads.
@@ -73,11 +88,11 @@ async fn leader(sequencer: &mut SequencerClient<Channel>) -> Option<Arc<str>> {
 }
 
 impl Export {
-    /// The next keys; `None` after the last ones.
+    /// The next keys or sections; `None` after the last ones.
     ///
     /// # Errors
     /// [`Error::Server`] if the export breaks off. What came before is then a part of it.
-    pub async fn next(&mut self) -> Result<Option<Vec<(Key, u64)>>, Error> {
+    pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Error> {
         if self.ended {
             return Ok(None);
         }
@@ -94,7 +109,10 @@ impl Export {
         }
         let keys =
             (message.ids.into_iter().map(Key::Id)).chain(message.names.into_iter().map(Key::Name));
-        let part: Vec<(Key, u64)> = keys.zip(message.numbers).collect();
+        let sections = message.first_ids.into_iter().zip(message.last_ids);
+        let sections = sections.map(|(first, last)| Exported::Section { first, last });
+        let exported = keys.map(Exported::Key).chain(sections);
+        let part: Vec<(Exported, u64)> = exported.zip(message.numbers).collect();
         self.rows += part.len() as u64;
         Ok(Some(part))
     }

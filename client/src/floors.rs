@@ -74,6 +74,32 @@ impl Client {
         Ok(answer.floors)
     }
 
+    /// Raises the floors of up to 65 536 sections that ids share. Of each comes one of its ids, and a number: every later
+    /// number of every id of the section, asked for before or not, is greater. Otherwise as [`Client::raise_many`].
+    ///
+    /// # Errors
+    /// As [`Client::raise_many`]; also if the ids of the namespace do not share sections, or a server is of a release that
+    /// raises none.
+    pub async fn raise_sections(
+        &self,
+        namespace: &str,
+        floors: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<Vec<u64>, Error> {
+        let (ids, at_least) = floors.into_iter().unzip();
+        let request = v1::RaiseSectionsRequest {
+            namespace: namespace.to_owned(),
+            ids,
+            at_least,
+            route_version: u64::MAX,
+            members_version: self.pool().members_version(),
+        };
+        let ask =
+            async |channel, request| SequencerClient::new(channel).raise_sections(request).await;
+        let answer: v1::RaiseManyResponse = self.pool().call(false, request, ask).await?;
+        self.learn(answer.route);
+        Ok(answer.floors)
+    }
+
     /// The last numbers handed out for up to 65 536 keys of one kind, in their order; `None` for one that has none yet.
     ///
     /// # Errors

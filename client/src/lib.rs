@@ -105,7 +105,7 @@ mod unary_call;
 pub use builder::Builder;
 pub use client::Client;
 pub use error::{Code, Error};
-pub use export::Export;
+pub use export::{Export, Exported};
 pub use floors::Raised;
 pub use key::Key;
 pub use numbers::{Numbers, NumbersIter};

@@ -18,7 +18,8 @@ use tonic::{
 use crate::proto::{
     CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
     ExportResponse, Key, NextManyRequest, NextManyResponse, NextRequest, NextResponse,
-    RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
+    RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+    WatchRouteRequest,
     key::Kind,
     sequencer_client::SequencerClient,
     sequencer_server::{Sequencer, SequencerServer},
@@ -116,6 +117,13 @@ impl Sequencer for Front {
         Err(Status::unimplemented("floors are not raised"))
     }
 
+    async fn raise_sections(
+        &self,
+        _: Request<RaiseSectionsRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
     async fn current_many(
         &self,
         _: Request<CurrentManyRequest>,
@@ -173,6 +181,13 @@ impl Sequencer for Known {
     async fn raise_many(
         &self,
         _: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        Err(Status::unimplemented("floors are not raised"))
+    }
+
+    async fn raise_sections(
+        &self,
+        _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }

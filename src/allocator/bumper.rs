@@ -4,18 +4,24 @@
 //! Invariant: one entry is under way at a time, and a chunk is granted only to the term that proposed
 //! it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::memory::{Memory, Place};
 use crate::{
     consensus::{Group, ProposeError, TermLease},
-    sequence::{Bump, Bumped, Command, Outcome},
+    sequence::{Bump, Bumped, Command, Lost, Outcome},
 };
 
 /// The most sections that one log entry bumps; the entry then has some 200 KB.
 pub const ENTRY_SECTIONS_MAX: usize = 8_192;
+
+/// The shortest time between two entries that only tell of numbers which nobody got.
+const TELL_PAUSE: Duration = Duration::from_secs(10);
 
 /// A request to the bumper.
 #[derive(Debug)]
@@ -36,11 +42,19 @@ pub async fn run(
     let mut waiting = Vec::new();
     // Sections that need a further bump.
     let mut again: VecDeque<Place> = VecDeque::new();
+    // When an entry last told of numbers that nobody got.
+    let mut told_at = Instant::now();
     loop {
         // They get at most half an entry: the other half is for sections that ask for the first time.
         let first = again.len().min(ENTRY_SECTIONS_MAX / 2);
-        if first == 0 && requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX).await == 0 {
-            return;
+        if first == 0 {
+            tokio::select! {
+                biased;
+                asked = requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX) => if asked == 0 {
+                    return;
+                },
+                () = memory.untold().wait_until(told_at + TELL_PAUSE) => {}
+            }
         }
         while waiting.len() + first < ENTRY_SECTIONS_MAX
             && let Ok(request) = requests.try_recv()
@@ -55,7 +69,11 @@ pub async fn run(
                 Request::Finish(done) => finish = Some(done),
             }
         }
-        match bump(&group, &memory, places).await {
+        let lost = memory.untold().take();
+        if !lost.is_empty() {
+            told_at = Instant::now();
+        }
+        match bump(&group, &memory, places, lost).await {
             Ok(unserved) => again.extend(unserved),
             Err(error) => {
                 tracing::info!(term = memory.term(), %error, "no more bumps in this term");
@@ -76,8 +94,8 @@ pub async fn run(
     }
 }
 
-/// Proposes one entry for the sections at `places`, and gives each section its answer. Returns the places
-/// that need a further bump.
+/// Proposes one entry for the sections at `places`, which also tells what was `lost`, and gives each section its answer.
+/// Returns the places that need a further bump.
 ///
 /// # Errors
 /// [`ProposeError`] if the entry was not committed in this term, or its outcome does not fit the proposal.
@@ -87,6 +105,7 @@ async fn bump(
     group: &Group,
     memory: &Memory,
     mut places: Vec<Place>,
+    lost: Vec<Lost>,
 ) -> Result<Vec<Place>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
     {
@@ -96,13 +115,23 @@ async fn bump(
             bump.map(|bump| bumps.push(bump)).is_some()
         });
     }
-    if bumps.is_empty() {
+    if bumps.is_empty() && lost.is_empty() {
         return Ok(Vec::new());
     }
     let started = memory.now();
-    let outcome = group
-        .propose(memory.term(), Command::Bump(bumps.clone()))
-        .await?;
+    let command = Command::Bump {
+        bumps: bumps.clone(),
+        lost,
+        now_ms: memory.wall_ms(),
+    };
+    let outcome = match group.propose(memory.term(), command).await {
+        Err(error) if bumps.is_empty() => {
+            // Nobody waits for it: the term need not end.
+            tracing::debug!(term = memory.term(), %error, "what nobody got is not told");
+            return Ok(Vec::new());
+        }
+        outcome => outcome?,
+    };
     let Outcome::Bumped(answers) = outcome else {
         return Err(ProposeError::Refused(format!(
             "a bump was answered with {outcome:?}"

@@ -41,11 +41,6 @@ impl ChangedSlots {
         }
     }
 
-    /// Notes that all of `len` slots changed.
-    pub fn note_all(&mut self, len: usize) {
-        self.words = ChangedSlots::all(len).words;
-    }
-
     /// Notes that a slot changed, or is new.
     #[cold]
     pub fn note(&mut self, number: u32) {
@@ -112,16 +107,6 @@ mod tests {
             assert_eq!(pass(&mut changed), [3, 64, 700]);
             assert!(pass(&mut changed).is_empty());
         }
-    }
-
-    #[test]
-    fn slots_that_were_taken_before_are_not_new_when_all_are_noted() {
-        let mut changed = ChangedSlots::all(3);
-        assert_eq!(pass(&mut changed), [0, 1, 2]);
-        changed.note_all(4);
-        changed.rewind();
-        let is_new = std::iter::from_fn(|| changed.take_next()).map(|slot| slot.is_new);
-        assert_eq!(is_new.collect::<Vec<_>>(), [false, false, false, true]);
     }
 
     #[test]

@@ -97,9 +97,14 @@ impl Cursor {
         self.set_fast_limit(ASK_SECTION);
     }
 
+    /// True if the key was asked for since the last call of [`Cursor::take_in_use`].
+    pub fn is_in_use(&self) -> bool {
+        self.fast_limit & IN_USE > 0
+    }
+
     /// True if the key was asked for since the last call of this.
     pub fn take_in_use(&mut self) -> bool {
-        let was = self.fast_limit & IN_USE > 0;
+        let was = self.is_in_use();
         self.fast_limit &= !IN_USE;
         was
     }

@@ -1,5 +1,5 @@
-//! Gapless keys: one task for each term proposes what callers take. Calls that arrive while an entry is under way
-//! are collected into the next one.
+//! Gapless keys: one task for each term proposes what callers take. Calls that arrive while an entry is under way are
+//! collected into the next one, which does not wait for the others if it has many takes.
 //!
 //! # Why no fence is needed
 //!
@@ -13,11 +13,12 @@
 //! An entry whose outcome is not known may be applied later. It is never proposed again from here: without a request
 //! id, numbers would be committed that nobody is given.
 //!
-//! Invariant: one entry is under way at a time, and each call is told what it got, that it was not proposed, or that
-//! its outcome is not known.
+//! Invariant: each call is in one entry, and is told what it got, that it was not proposed, or that its outcome is not
+//! known.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 
 use super::held::{Delivery, Shortage};
@@ -29,8 +30,15 @@ use crate::{
     sequence::{Command, Outcome, Remembered, Remembering, Take, Taken},
 };
 
-/// An entry is proposed once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and ids.
+/// An entry lets no further call in once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and
+/// ids.
 const ENTRY_TAKES_MAX: usize = 4_096;
+/// So many entries are under way at most. While one reaches the disks, another is sent to the peers, and a third one is
+/// applied.
+const ENTRIES_MAX: usize = 4;
+/// While entries are under way, the next one is proposed only once it has so many takes: an entry costs the leader as
+/// much CPU as some five takes.
+const ENTRY_TAKES_MIN: usize = 32;
 /// How many ids an entry forgets beyond two for each that it may add.
 const FORGET_MIN: u64 = 16;
 
@@ -92,68 +100,87 @@ pub struct Taker {
 pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     // Up to when the term's time is part of the table's clock.
     let mut counted = taker.clock.now();
+    let mut under_way = FuturesUnordered::new();
+    let mut next = Entry::default();
     loop {
-        let (entry, takes) = tokio::select! {
+        tokio::select! {
             biased;
             () = taker.lease.wait_until(TermLease::is_void) => break,
-            entry = next_entry(&mut calls) => match entry {
-                Some(entry) => entry,
-                None => return,
+            Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
+                break;
             },
-        };
-        let remembering = taker.remembering(&mut counted, takes.len());
-        if is_planted(Bug::GaplessAnsweredBeforeCommit) {
-            taker.answer_before_commit(entry, &takes);
-            let _ = taker.propose(remembering, takes).await;
-            continue;
+            call = calls.recv(), if next.takes < ENTRY_TAKES_MAX => match call {
+                Some(call) => next.add_all(call, &mut calls),
+                None => break,
+            },
         }
-        let mut proposing = pin!(taker.propose(remembering, takes));
-        let proposed = tokio::select! {
-            biased;
-            proposed = &mut proposing => proposed,
-            // What waits behind is told at once, and may ask the next leader. The entry may still be committed.
-            () = taker.lease.wait_until(TermLease::is_void) => {
-                refuse_waiting(&mut calls);
-                proposing.await
-            }
+        let may_go = match under_way.len() {
+            0 => next.takes > 0,
+            under_way => under_way < ENTRIES_MAX && next.takes >= ENTRY_TAKES_MIN,
         };
-        if let Err(why) = taker.answer(entry, proposed) {
-            tracing::info!(
-                term = taker.lease.term(),
-                why,
-                "no more numbers of gapless keys in this term"
-            );
-            // As in the bumper: a term in which nobody can take numbers must end.
-            taker.lease.void();
-            break;
+        if may_go {
+            let (waiting, takes) = std::mem::take(&mut next).begin();
+            if !takes.is_empty() {
+                let remembering = taker.remembering(&mut counted, takes.len());
+                under_way.push(taker.take(waiting, remembering, takes));
+            }
         }
     }
+    // What waits is told at once, and may ask the next leader. What is under way may still be committed.
+    next.refuse();
     refuse_waiting(&mut calls);
+    while let Some(answered) = under_way.next().await {
+        taker.end_term_on_failure(answered);
+    }
 }
 
 /// A call that waits for its entry: where its answer goes, and how many takes it has.
 type Waiting = (oneshot::Sender<Result<Vec<Given>, NotTaken>>, usize);
 
-/// Waits for calls, and collects what fits one entry. `None` if no call can come any more.
-async fn next_entry(
-    calls: &mut mpsc::UnboundedReceiver<Call>,
-) -> Option<(Vec<Waiting>, Vec<Take>)> {
-    let (mut entry, mut takes) = (Vec::new(), Vec::new());
-    while takes.len() < ENTRY_TAKES_MAX {
-        let call = match takes.is_empty() {
-            true => calls.recv().await?,
-            false => match calls.try_recv() {
-                Ok(call) => call,
-                Err(_) => break,
-            },
-        };
-        // A caller that has gone takes nothing.
-        if !call.reply.is_closed() {
-            entry.push((call.reply, call.takes.len()));
-            takes.extend(call.takes);
+/// Calls that are to be proposed together.
+#[derive(Default)]
+struct Entry {
+    calls: Vec<Call>,
+    /// How many takes they have.
+    takes: usize,
+}
+
+impl Entry {
+    /// Adds a call, and those that wait behind it, as long as there is room.
+    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
+        let mut next = Some(first);
+        while let Some(call) = next {
+            self.takes += call.takes.len();
+            self.calls.push(call);
+            next = match self.takes < ENTRY_TAKES_MAX {
+                true => calls.try_recv().ok(),
+                false => None,
+            };
         }
     }
-    Some((entry, takes))
+
+    /// Who waits for an answer, and the takes of all of them, in their order. A caller that has gone takes nothing.
+    fn begin(self) -> (Vec<Waiting>, Vec<Take>) {
+        let mut takes = Vec::with_capacity(self.takes);
+        let there = self
+            .calls
+            .into_iter()
+            .filter(|call| !call.reply.is_closed());
+        let waiting = there.map(|call| {
+            let count = call.takes.len();
+            takes.extend(call.takes);
+            (call.reply, count)
+        });
+        (waiting.collect(), takes)
+    }
+
+    /// Tells the calls that nothing was proposed.
+    fn refuse(self) {
+        for call in self.calls {
+            // The caller may have gone.
+            let _ = call.reply.send(Err(NotTaken::NotProposed));
+        }
+    }
 }
 
 /// Tells the calls that wait that nothing was proposed, and lets no call in any more.
@@ -166,6 +193,39 @@ fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<Call>) {
 }
 
 impl Taker {
+    /// Proposes an entry, and tells its calls what they got.
+    ///
+    /// # Errors
+    /// Why the term must end.
+    async fn take(
+        &self,
+        calls: Vec<Waiting>,
+        remembering: Remembering,
+        takes: Vec<Take>,
+    ) -> Result<(), String> {
+        if is_planted(Bug::GaplessAnsweredBeforeCommit) {
+            self.answer_before_commit(calls, &takes);
+            let _ = self.propose(remembering, takes).await;
+            return Ok(());
+        }
+        let proposed = self.propose(remembering, takes).await;
+        self.answer(calls, proposed)
+    }
+
+    /// If an entry failed, the term may not write: nobody can take numbers in it, and it ends, as in the bumper. True if so.
+    fn end_term_on_failure(&self, answered: Result<(), String>) -> bool {
+        let Err(why) = answered else {
+            return false;
+        };
+        tracing::info!(
+            term = self.lease.term(),
+            why,
+            "no more numbers of gapless keys in this term"
+        );
+        self.lease.void();
+        true
+    }
+
     /// How ids are remembered in the next entry. Time is counted in whole milliseconds: the rest is left for the entry
     /// that follows.
     fn remembering(&self, counted: &mut Instant, takes: usize) -> Remembering {
@@ -192,6 +252,7 @@ impl Taker {
         let command = Command::Take {
             remembering,
             takes: takes.clone(),
+            now_ms: self.clock.wall_ms(),
         };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
@@ -207,14 +268,14 @@ impl Taker {
     /// Why the term must end.
     fn answer(
         &self,
-        entry: Vec<Waiting>,
+        calls: Vec<Waiting>,
         proposed: Result<(Vec<Take>, Outcome), ProposeError>,
     ) -> Result<(), String> {
         let (not_taken, why) = match proposed {
             Ok((takes, Outcome::Took(answers))) => {
                 debug_assert_eq!(takes.len(), answers.len(), "every take has an answer");
                 let mut given = takes.iter().zip(answers);
-                for (reply, takes) in entry {
+                for (reply, takes) in calls {
                     let given = given.by_ref().take(takes);
                     let given = given.map(|(take, taken)| self.give(take, taken));
                     // If the caller has gone, what it was given comes back and counts as skipped.
@@ -228,7 +289,7 @@ impl Taker {
             Err(error @ ProposeError::NotLeader(_)) => (NotTaken::NotProposed, error.to_string()),
             Err(error) => (NotTaken::Unknown, error.to_string()),
         };
-        for (reply, _) in entry {
+        for (reply, _) in calls {
             // The caller may have gone.
             let _ = reply.send(Err(not_taken));
         }
@@ -258,7 +319,7 @@ impl Taker {
     }
 
     /// A planted bug: answers what the entry will come to if nothing goes wrong.
-    fn answer_before_commit(&self, entry: Vec<Waiting>, takes: &[Take]) {
+    fn answer_before_commit(&self, calls: Vec<Waiting>, takes: &[Take]) {
         let mut records = std::collections::BTreeMap::new();
         let namespaces = self.group.view().namespaces();
         let mut guess = |take: &Take| {
@@ -276,7 +337,7 @@ impl Taker {
             Ok(Delivery::new(taken, take.count, self.metrics.clone()))
         };
         let mut takes = takes.iter();
-        for (reply, count) in entry {
+        for (reply, count) in calls {
             let given = takes.by_ref().take(count).map(&mut guess).collect();
             drop(reply.send(Ok(given)));
         }

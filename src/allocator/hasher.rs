@@ -40,9 +40,11 @@ impl Hasher {
     /// section and its keys are in one shard.
     #[inline]
     pub fn section(&self, key_hash: u64, namespace: &Namespace, key: Key<'_>) -> u64 {
-        match (key, namespace.config.section_size) {
-            (Key::Id(_), 1) | (Key::Name(_), _) => key_hash,
-            (Key::Id(id), size) => self.id(namespace.id, id / size),
+        match key {
+            Key::Id(id) if namespace.config.shares_sections() => {
+                self.id(namespace.id, id / namespace.config.section_size)
+            }
+            Key::Id(_) | Key::Name(_) => key_hash,
         }
     }
 

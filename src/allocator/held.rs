@@ -46,14 +46,9 @@ impl<M: Deref<Target = Metrics>> Held<M> {
         self.numbers += numbers;
     }
 
-    /// Notes that the numbers are answered. Returns how many they are.
+    /// Notes that the numbers are answered, or counted otherwise. Returns how many they are.
     pub fn release(mut self) -> u64 {
         std::mem::take(&mut self.numbers)
-    }
-
-    /// Counts the numbers as skipped.
-    pub fn skip(mut self, cause: SkipCause) {
-        self.metrics.skip(cause, std::mem::take(&mut self.numbers));
     }
 }
 
@@ -115,9 +110,6 @@ mod tests {
         drop(Delivery::new(Ok(range), 5, metrics.clone()));
         let few = Shortage::Exhausted { left: 5 };
         drop(Delivery::new(Err(few), 9, metrics.clone()));
-        assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
-        Held::new(&*metrics, 4).skip(SkipCause::fence);
-        assert_eq!(metrics.skipped(SkipCause::fence), 4);
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
     }
 }

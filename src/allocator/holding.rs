@@ -26,4 +26,13 @@ impl Holding {
             granted_at: owned.granted_at,
         }
     }
+
+    /// What a term has of a section that it let go after number `last`.
+    pub fn gone(last: u64) -> Self {
+        Holding {
+            ceiling: last,
+            last,
+            granted_at: GrantTime::UNKNOWN,
+        }
+    }
 }

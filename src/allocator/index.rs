@@ -64,8 +64,9 @@ impl Index {
         number: u32,
         hashes: impl FnOnce() -> H,
     ) {
-        if self.len.max(number) as usize + 1 > self.entries.len() / 8 * 7 {
-            self.grow(hashes());
+        let slots = self.len.max(number) as usize + 1;
+        if slots > self.entries.len() / 8 * 7 {
+            self.grow(slots, hashes());
         }
         self.len += 1;
         self.insert(hash, number);
@@ -104,10 +105,14 @@ impl Index {
         self.entries.capacity() * size_of::<u32>()
     }
 
-    /// Doubles the number of entries.
+    /// Doubles the number of entries, once or until there is room for `slots` slots.
     #[cold]
-    fn grow(&mut self, hashes: impl Iterator<Item = (u32, u64)>) {
-        let entries = (self.entries.len() * 2).max(ENTRIES_MIN);
+    fn grow(&mut self, slots: usize, hashes: impl Iterator<Item = (u32, u64)>) {
+        let mut entries = (self.entries.len() * 2).max(ENTRIES_MIN);
+        // Many vacant slots may lie before the one that is added.
+        while slots > entries / 8 * 7 {
+            entries *= 2;
+        }
         assert!(
             u32::try_from(entries).is_ok(),
             "memory ends before 2^32 keys"

@@ -12,6 +12,8 @@ use crate::sequence::{Key, NamespaceId};
 
 /// A table with fewer slots, and those of the other shards, fit into the processor's cache.
 const LARGE: usize = 1_024;
+/// A table with fewer slots keeps them.
+const SHRUNK_MIN: usize = 4_096;
 
 /// What a key is stored as.
 pub trait StoredKey: Default {
@@ -151,6 +153,12 @@ impl<S: Slot> KeyTable<S> {
         self.slots.get_mut(number).filter(|slot| has_key(*slot))
     }
 
+    /// As [`KeyTable::get_mut`], to be changed in what a reader of the changes need not know.
+    pub fn get_mut_unnoted(&mut self, number: u32) -> Option<&mut S> {
+        let slot = self.slots.get_mut_unnoted(number);
+        slot.filter(|slot| has_key(*slot))
+    }
+
     /// Adds the slot of a key that is not in the table and whose hash is `hash`. Returns its number.
     pub fn add(&mut self, hasher: &Hasher, hash: u64, slot: S) -> u32 {
         debug_assert!(has_key(&slot));
@@ -194,6 +202,20 @@ impl<S: Slot> KeyTable<S> {
         Some(std::mem::replace(slot, S::vacant()))
     }
 
+    /// Gives memory back once less than a quarter of the slots have keys. The slots get other numbers then. True if so.
+    pub fn shrink(&mut self, hasher: &Hasher) -> bool {
+        let slots = self.slots.len();
+        if slots < SHRUNK_MIN || self.len() >= slots / 4 || self.slots.tracks_changes() {
+            return false;
+        }
+        let sparse = std::mem::take(self);
+        for slot in sparse.slots.into_iter().filter(has_key) {
+            let hash = hash_of(hasher, &slot);
+            self.add(hasher, hash, slot);
+        }
+        true
+    }
+
     /// Adds a vacant slot.
     pub fn add_vacant(&mut self) {
         self.vacant.push(self.slots.len() as u32);
@@ -215,9 +237,9 @@ impl<S: Slot> KeyTable<S> {
         numbered(&self.slots)
     }
 
-    /// All slots with keys, in the order of their numbers, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.slots.iter_mut().filter(|slot| has_key(*slot))
+    /// All slots with keys, in the order of their numbers, to be changed in what a reader of the changes need not know.
+    pub fn iter_mut_unnoted(&mut self) -> impl Iterator<Item = &mut S> {
+        (self.slots.iter_mut_unnoted()).filter(|slot| has_key(*slot))
     }
 
     /// Begins to track changes, with all slots as changed ones, or ends it.
@@ -230,7 +252,7 @@ impl<S: Slot> KeyTable<S> {
         loop {
             let (changed, slot) = self.slots.take_changed()?;
             if changed.is_new || has_key(slot) {
-                // Asked for once more: a loan does not outlive its turn of a loop.
+                // Asked for once more: a borrow cannot leave the loop.
                 return Some((changed, self.slots.get(changed.number)?));
             }
         }
@@ -245,6 +267,11 @@ impl<S: Slot> KeyTable<S> {
     pub fn bytes(&self) -> usize {
         let vacant = self.vacant.capacity() * size_of::<u32>();
         self.slots.bytes() + self.index.bytes() + vacant
+    }
+
+    /// True while changes are tracked.
+    pub fn tracks_changes(&self) -> bool {
+        self.slots.tracks_changes()
     }
 
     /// How many of these bytes are the vacant slots'.

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{holding::Holding, next_error::NextError, term::Term};
 use crate::{
-    sequence::{Key, Namespace, SectionKey, SectionRecord},
-    storage::{PageAsked, read_page},
+    sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},
+    storage::{PageAsked, read_days, read_page},
 };
 
 /// A section of a list.
@@ -50,7 +50,7 @@ pub async fn list_sections(
         let held = match &key {
             SectionKey::Name(name) => memory.holding(namespace, Key::Name(name)),
             SectionKey::Id(number) => {
-                let first = number.saturating_mul(namespace.config.section_size);
+                let (first, _) = namespace.ids_of_section(*number);
                 memory.holding(namespace, Key::Id(first))
             }
         };
@@ -71,7 +71,8 @@ pub struct Explained {
     pub record: SectionRecord,
     /// What the term has of it. `None` before the first chunk.
     pub held: Option<Holding>,
-    /// How long ago its last chunk was granted, in milliseconds. `None` if another leader got it.
+    /// How long ago its last chunk was granted, in milliseconds. `None` if that is not known: another leader got it, or a
+    /// floor was raised since.
     pub granted_ms_ago: Option<u64>,
     /// The number of the term's lift.
     pub lift: u64,
@@ -88,10 +89,13 @@ pub async fn explain(
     deadline: Instant,
 ) -> Result<Explained, NextError> {
     let memory = term.memory();
+    // If the section is let go meanwhile, the record may be older than that.
+    let earlier = memory.holding(namespace, key);
     let read = memory.view().read_sections(vec![namespace.section_of(key)]);
     let records = timeout_at(deadline, read).await;
     let mut records = records.map_err(|_| NextError::DeadlineExceeded)??;
     let held = memory.holding(namespace, key);
+    let held = held.or_else(|| earlier.map(|earlier| Holding::gone(earlier.last)));
     let lasted = held.and_then(|held| held.granted_at.lasted_at(memory.now()));
     let explained = Explained {
         record: records.pop().unwrap_or_default(),
@@ -100,6 +104,23 @@ pub async fn explain(
         lift: memory.lift(),
     };
     pass(term, deadline).await.map(|()| explained)
+}
+
+/// Reads the books of a namespace of the last `days` days, at least 1, by this node's clock.
+///
+/// # Errors
+/// As [`Term::current`].
+pub async fn read_books(
+    term: &Term,
+    namespace: &Namespace,
+    days: u32,
+    deadline: Instant,
+) -> Result<Vec<(u32, DayBooks)>, NextError> {
+    let memory = term.memory();
+    let first = day_of(memory.wall_ms()).saturating_sub(days - 1);
+    let read = timeout_at(deadline, read_days(memory.view(), namespace.id, first)).await;
+    let books = read.map_err(|_| NextError::DeadlineExceeded)??;
+    pass(term, deadline).await.map(|()| books)
 }
 
 /// Checks that the term still led after its memory was read.

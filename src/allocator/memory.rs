@@ -8,6 +8,7 @@ mod first_touch;
 mod raise;
 mod releasing;
 mod room;
+mod round;
 mod settling;
 mod take;
 mod take_many;
@@ -26,8 +27,10 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use self::round::Round;
 use super::{
     gate::Gate,
     holding::Holding,
@@ -36,11 +39,12 @@ use super::{
     section::StepChange,
     shard::{SectionPlace, Shard},
     shards::Shards,
+    untold::Untold,
 };
 use crate::{
     clock::{Clock, Instant},
-    metrics::{FirstTouch as Source, Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, Namespace, Raise, SectionId, SectionRecord, Trim},
+    metrics::{Metrics, SkipCause},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, Raise, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -94,10 +98,12 @@ pub struct Memory {
     to_settle: Arc<Notify>,
     /// Held while an entry that settles or releases sections is under way.
     background_entry: tokio::sync::Mutex<()>,
+    /// Numbers that nobody got, of which no entry has told yet.
+    untold: Untold,
     /// Whether there is room for more keys.
     room: Arc<Room>,
-    /// The shard that [`Memory::let_go`] looks at next.
-    letting_go: AtomicU32,
+    /// The round of the hand of [`Memory::let_go`].
+    round: Mutex<Round>,
 }
 
 impl Memory {
@@ -119,8 +125,9 @@ impl Memory {
             settling: AtomicU32::new(0),
             to_settle: Arc::default(),
             background_entry: tokio::sync::Mutex::default(),
+            untold: Untold::default(),
             room: Arc::default(),
-            letting_go: AtomicU32::new(0),
+            round: Mutex::default(),
             shards,
             gate: Gate::default(),
             abandoned: AtomicBool::new(false),
@@ -156,6 +163,27 @@ impl Memory {
         self.clock.now()
     }
 
+    /// The time of day, by the node's clock.
+    pub fn wall_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
+    /// Numbers that nobody got, of which no entry has told yet.
+    pub fn untold(&self) -> &Untold {
+        &self.untold
+    }
+
+    /// Counts numbers of a namespace that were taken and that nobody gets.
+    pub fn lose(&self, namespace: &Namespace, by: LostBy, numbers: u64) {
+        let cause = match by {
+            LostBy::Fence => SkipCause::fence,
+            LostBy::Deadline => SkipCause::deadline,
+            LostBy::Floor => SkipCause::floor,
+        };
+        self.metrics.skip(cause, numbers);
+        self.untold.note(namespace.id, by, numbers);
+    }
+
     /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -164,30 +192,6 @@ impl Memory {
     /// Whether there is room for more keys.
     pub fn room(&self) -> &Arc<Room> {
         &self.room
-    }
-
-    /// The identifier of the section at `place`. `None` if the memory was abandoned.
-    pub fn section_id(&self, place: Place) -> Option<SectionId> {
-        let shard = self.shards.lock(place.shard);
-        shard.section_id(place.section)
-    }
-
-    /// Takes in the record of the section at `place`, and serves the calls that waited for it. True if a bump
-    /// must be asked for.
-    pub fn record_read(
-        &self,
-        place: Place,
-        id: &SectionId,
-        record: SectionRecord,
-        namespace: &Namespace,
-    ) -> bool {
-        self.serve_at(place, id, namespace, |shard| {
-            let config = &namespace.config;
-            // As in `take_first`.
-            if !shard.has_chunk(place.section, config) && !self.is_abandoned() {
-                self.first_touch(shard, place.section, record, config, Source::disk);
-            }
-        })
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
@@ -217,6 +221,10 @@ impl Memory {
             return None;
         }
         let section = shard.section_id(place.section)?;
+        // A bump before its release would bring numbers that the release takes back. Whoever lets it go asks once more.
+        if shard.is_leaving(&section) {
+            return None;
+        }
         let Some(namespace) = namespaces.by_id(section.namespace) else {
             shard.drop_waiters(place.section);
             return None;
@@ -251,7 +259,7 @@ impl Memory {
         answer: Bumped,
         namespace: &Namespace,
     ) -> bool {
-        self.serve_at(place, id, namespace, |shard| match answer {
+        let take_in = |shard: &mut Shard| match answer {
             Bumped::Chunk(chunk) => {
                 // What was left before is counted at the first touch.
                 if !shard.has_chunk(place.section, &namespace.config) {
@@ -268,6 +276,10 @@ impl Memory {
                 shard.exceed_quota(place.section, keys_max, &namespace.config);
             }
             Bumped::NoNamespace => shard.drop_waiters(place.section),
+        };
+        self.serve_at(place, id, namespace, |shard| {
+            take_in(shard);
+            true
         })
     }
 
@@ -282,27 +294,30 @@ impl Memory {
         }
     }
 
-    /// Lets `take_in` change the section at `place`, and serves the calls that waited for it, with the namespace
-    /// as it is now. True if a bump must be asked for.
+    /// Lets `take_in` change the section at `place`, and then, if it says so, serves the calls that waited for it, with the
+    /// namespace as it is now. True if a bump must be asked for.
     fn serve_at(
         &self,
         place: Place,
         id: &SectionId,
         namespace: &Namespace,
-        take_in: impl FnOnce(&mut Shard),
+        take_in: impl FnOnce(&mut Shard) -> bool,
     ) -> bool {
         let mut served = Vec::new();
         let again = {
             let mut shard = self.shards.lock(place.shard);
-            // After `abandon` another section may have this place.
+            // After `abandon`, or after a namespace was deleted, another section may have this place.
             if shard.section_id(place.section).as_ref() != Some(id) {
                 return false;
             }
-            take_in(&mut shard);
-            shard.serve(place.section, namespace, &mut served)
+            let hasher = self.shards.hasher();
+            take_in(&mut shard) && shard.serve(hasher, place.section, namespace, &mut served)
         };
         // The callers are woken after the lock is released.
-        served.into_iter().for_each(|one| one.tell(&self.metrics));
+        for one in served {
+            self.lose(namespace, LostBy::Floor, one.passed());
+            one.tell(&self.metrics);
+        }
         again
     }
 
@@ -374,6 +389,7 @@ impl Memory {
             Trim {
                 section: used.section,
                 used: used.last,
+                lost: used.lost,
             }
         });
         Some(trims.collect())

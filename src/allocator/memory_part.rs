@@ -16,7 +16,7 @@ use crate::sequence::{MemoryDigest, NUMBER_MAX, NamespaceId, SectionId};
 
 /// The format of a memory on its way: the types of this file, how many shards there are, and how keys are hashed.
 /// Another release may have another one.
-pub const MEMORY_FORMAT: u32 = 2;
+pub const MEMORY_FORMAT: u32 = 3;
 
 /// What the receiver must know of the sender's memory before its first part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,8 @@ pub struct ShardChanges {
     pub names: Vec<OwnKeyChange<Box<[u8]>>>,
     /// Ids that share sections.
     pub shared_keys: Vec<SharedKeyChange>,
+    /// Ids that share sections and lie close together.
+    pub pages: Vec<PageChange>,
     /// Sections that are still to be settled. One may come twice, or after it was settled. To settle it again does no
     /// harm.
     pub unsettled: Vec<SectionPlace>,
@@ -67,6 +69,18 @@ pub struct SharedKeyChange {
     /// Its next number, if the section has that many.
     pub next: u64,
 }
+
+/// A page of ids that share a section.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PageChange {
+    /// The number of its slot. Of a new one also the namespace, the first id, and the number of the section.
+    pub page: SlotNumber<(NamespaceId, u64, u32)>,
+    /// The ids that were changed.
+    pub next: NextNumbers,
+}
+
+/// The next numbers of some ids of a page, by their places in it.
+pub type NextNumbers = Vec<(u8, u64)>;
 
 /// A section that ids share.
 #[derive(Debug, Serialize, Deserialize)]
@@ -148,10 +162,20 @@ impl Digest {
 #[error("a part of a memory {0}")]
 pub struct DamagedPart(pub &'static str);
 
+/// No key's next number is 0.
+pub const NO_NEXT_NUMBER: DamagedPart = DamagedPart("has a key whose next number is 0");
+
 /// The sender hashes otherwise. Keys would not be found where they are, and would begin again where they began.
 pub const OTHER_HASH: DamagedPart = DamagedPart(
     "is of a release with another hash function; install the same release on all nodes",
 );
+
+impl PageChange {
+    /// How many changes it counts for.
+    pub fn len(&self) -> usize {
+        self.next.len().max(1)
+    }
+}
 
 impl WholeSection {
     /// A section, as it is sent.

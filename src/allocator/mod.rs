@@ -7,7 +7,8 @@
 //! 2. `memory.rs` hashes the key to one of 64 shards, each with a lock.
 //! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: an `index.rs` over `segments.rs`). A key
 //!    with a section of its own and the section share one slot (`own_keys.rs`, `own_slot.rs`). Other
-//!    keys point to their sections (`shared_keys.rs`). The cursor (`cursor.rs`) takes the numbers:
+//!    keys point to their sections (`shared_keys.rs`); where they lie close together, they have 8 bytes each in a page
+//!    (`shared_keys/pages.rs`). The cursor (`cursor.rs`) takes the numbers:
 //!    `cur_seq += increment x count`. No I/O, no allocation.
 //! 4. Once or twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked.
 //!    It knows which numbers the term owns (`owned.rs`). The refill rule (`refill.rs`) says when it asks
@@ -38,8 +39,8 @@
 //! # Keys that nobody asks for
 //!
 //! The releaser (`releaser.rs`) lets them go: when the memory is nearly full, and when nobody asked for a key for long
-//! (`own_keys/let_go.rs`). It logs what was used of their sections. Until that is applied, a section is *leaving*
-//! (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory is full.
+//! (`own_keys/let_go.rs`, `shared_keys/let_go.rs`). It logs what was used of their sections. Until that is applied, a section
+//! is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory is full.
 //!
 //! # A handover
 //!
@@ -48,16 +49,15 @@
 //! builds the same tables on the other node.
 //!
 //! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
-//! `Current`), the domain, and metrics. These files are pure (no I/O, no tokio, and time is an argument):
-//! `changed_slots.rs`, `cursor.rs`, `hasher.rs`, `holding.rs`, `index.rs`, `key_table.rs`, `memory_part.rs`, `own_slot.rs`,
-//! `owned.rs`, `raised.rs`, `refill.rs`, `section.rs`, `segments.rs`.
+//! `Current`), the domain, and metrics. A file whose first paragraph says "Pure." has no I/O and no tokio, and time is an
+//! argument (`tests/architecture` checks it).
 //!
 //! `listing.rs` reads records and the memory for people to look at.
 //!
 //! # Limits
 //!
-//! - Keys of shared sections are not let go before the term's memory ends: with an unclean change, or with a handover
-//!   that gives numbers back. Their neighbours would lose numbers.
+//! - Keys of a shared section are let go together, once none of them is asked for. They rise to the highest number among
+//!   them.
 //! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
 //!   lock.
 //! - The first touch of a section in a term waits for a read of the disk, if the section's record is not in memory. If
@@ -87,6 +87,7 @@ mod memory_part;
 mod memory_reader;
 mod next_error;
 mod next_many;
+mod numbered;
 mod once;
 mod own_keys;
 mod own_slot;
@@ -107,18 +108,19 @@ mod shared_keys;
 mod term;
 #[cfg(test)]
 mod transcript;
+mod untold;
 
 pub use fence::FenceKind;
 pub use gapless::RequestIdLimits;
 pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};
-pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections};
+pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_error::NextError;
 pub use next_many::NextMany;
-pub use raised::Raised;
+pub use raised::{FloorOf, RaiseOf, Raised};
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
 pub use term::{Term, TermOptions};

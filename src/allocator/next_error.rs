@@ -1,7 +1,10 @@
 //! Why a call gets no numbers from a term.
 
 use super::{held::Shortage, raised::NotRaised};
-use crate::{metrics::SkipCause, sequence::OwnedKey, storage::StoreError};
+use crate::{
+    sequence::{LostBy, OwnedKey},
+    storage::StoreError,
+};
 
 /// Why a term handed out nothing.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +55,9 @@ pub enum NextError {
 
 impl NextError {
     /// Why numbers that were taken before this error count as skipped.
-    pub fn skip_cause(&self) -> SkipCause {
+    pub fn lost_by(&self) -> LostBy {
         match self {
-            NextError::DeadlineExceeded => SkipCause::deadline,
+            NextError::DeadlineExceeded => LostBy::Deadline,
             NextError::NotLeading
             | NextError::Exhausted { .. }
             | NextError::Unknown
@@ -62,7 +65,7 @@ impl NextError {
             | NextError::IdsFull { .. }
             | NextError::OverQuota { .. }
             | NextError::AboveMax
-            | NextError::Store(_) => SkipCause::fence,
+            | NextError::Store(_) => LostBy::Fence,
         }
     }
 }

@@ -34,7 +34,7 @@ impl Term {
                 Begun::Answered(range) => {
                     let _inside = self.enter()?;
                     let nothing = Held::new(self.metrics(), 0);
-                    self.pass_fence(nothing, 1, deadline).await?;
+                    self.pass_fence(namespace, nothing, 1, deadline).await?;
                     self.metrics().requests_repeated.inc();
                     return Ok(range);
                 }

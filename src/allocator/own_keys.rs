@@ -169,6 +169,11 @@ impl<K: StoredKey> OwnKeys<K> {
         });
     }
 
+    /// As [`QueuedSection::is_quiet`], for the section in slot number `number`.
+    pub fn is_quiet(&self, number: u32) -> bool {
+        (self.expanded.get(&number)).is_none_or(|queued| queued.is_quiet())
+    }
+
     /// As [`QueuedSection::drop_waiters`], for the section in slot number `number`. Sections that calls wait for are
     /// expanded.
     pub fn drop_waiters(&mut self, number: u32) {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::cursor::Cursor;
 use crate::{
     clock::Instant,
-    sequence::{NUMBER_MAX, NamespaceConfig, Progression, SectionId},
+    sequence::{NamespaceConfig, Progression, SectionId},
 };
 
 /// The numbers that a term owns of a section: those above `floor`, up to and including `ceiling`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owned {
-    /// Earlier terms may have handed out numbers up to this one: `old` of the first chunk.
+    /// No key takes a number at or below this one. It is `old` of the first chunk, up to which earlier terms may have
+    /// handed out numbers, or the floor that the section was raised to since.
     pub floor: u64,
     /// The ceiling.
     pub ceiling: u64,
@@ -73,10 +74,7 @@ impl Owned {
 
 /// The progression of a namespace without its `max`, which may be lowered below what was handed out.
 pub fn unbounded(progression: Progression) -> Progression {
-    Progression {
-        max: NUMBER_MAX,
-        ..progression
-    }
+    progression.unbounded()
 }
 
 impl GrantTime {

@@ -10,13 +10,10 @@ use tokio::sync::oneshot;
 
 use super::{
     held::{Delivery, Taken},
-    raised::{NotRaised, Raised},
+    raised::{FloorOf, NotRaised, Raised},
     refill::BumpSize,
 };
-use crate::{
-    metrics::{Metrics, SkipCause},
-    sequence::OwnedKey,
-};
+use crate::{metrics::Metrics, sequence::OwnedKey};
 
 /// The answer to a call for numbers of a key.
 #[derive(Debug)]
@@ -33,8 +30,11 @@ pub enum RaiseAnswer {
     /// It is raised, or refused.
     Done(Result<Raised, NotRaised>),
     /// It is raised later. The sender is dropped if the term is lost.
-    Later(oneshot::Receiver<Result<Raised, NotRaised>>),
+    Later(RaisedLater),
 }
+
+/// A floor that is raised later.
+pub type RaisedLater = oneshot::Receiver<Result<Raised, NotRaised>>;
 
 /// A call that waits for a bump.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub enum Want {
     },
     /// All numbers up to one, for nobody.
     Floor {
+        /// Of the key, or of all keys of its section.
+        of: FloorOf,
         /// The last of them.
         at_least: u64,
         /// Who waits until it is done.
@@ -97,6 +99,16 @@ pub enum Served {
 }
 
 impl Served {
+    /// How many numbers a raised floor passed over.
+    pub fn passed(&self) -> u64 {
+        match self {
+            Served::Floor {
+                raised: Ok(raised), ..
+            } => raised.passed,
+            Served::Floor { raised: Err(_), .. } | Served::Numbers { .. } => 0,
+        }
+    }
+
     /// Sends the caller what it gets.
     pub fn tell(self, metrics: &Arc<Metrics>) {
         match self {
@@ -110,18 +122,10 @@ impl Served {
                 drop(reply.send(delivery));
             }
             Served::Floor { raised, reply } => {
-                count_passed(metrics, &raised);
                 // If the caller has gone, the floor is raised all the same.
                 let _ = reply.send(raised);
             }
         }
-    }
-}
-
-/// Counts the numbers that a raised floor passed over: nobody gets them, whatever becomes of the answer.
-pub fn count_passed(metrics: &Metrics, raised: &Result<Raised, NotRaised>) {
-    if let Ok(raised) = raised {
-        metrics.skip(SkipCause::floor, raised.passed);
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     cursor::Cursor,
     held::Shortage,
     pending::{Answer, PendingBump, RaiseAnswer, Served, Waiter, Waiters, Want},
+    raised::FloorOf,
     refill::BumpSize,
     section::{Section, Take},
 };
@@ -22,16 +23,17 @@ pub struct QueuedSection {
     pending: PendingBump,
 }
 
-/// Finds the cursors of a section's keys.
+/// The cursors of a section's keys.
 pub trait Cursors {
-    /// The cursor of the key that a call waits for.
-    fn of(&mut self, waiter: &Waiter) -> Option<&mut Cursor>;
+    /// Lets `act` work with the cursor of a key, whose hash is `hash`. `None` if the key is not there.
+    fn with<R>(&mut self, hash: u64, key: Key<'_>, act: impl FnOnce(&mut Cursor) -> R)
+    -> Option<R>;
 }
 
 /// The cursor of a section's only key.
 impl Cursors for Cursor {
-    fn of(&mut self, _: &Waiter) -> Option<&mut Cursor> {
-        Some(self)
+    fn with<R>(&mut self, _: u64, _: Key<'_>, act: impl FnOnce(&mut Cursor) -> R) -> Option<R> {
+        Some(act(self))
     }
 }
 
@@ -88,8 +90,43 @@ impl QueuedSection {
         {
             return (RaiseAnswer::Done(raised), false);
         }
+        // As in `wait`.
+        cursor.stop_fast_path();
+        self.wait_for_floor(FloorOf::Key, key, at_least)
+    }
+
+    /// Moves all keys of the section above `at_least`, or waits for that. `key` is one of them, which need not be there.
+    /// Also answers whether a bump must be asked for.
+    pub fn raise_section(
+        &mut self,
+        config: &NamespaceConfig,
+        key: (u64, Key<'_>),
+        at_least: u64,
+    ) -> (RaiseAnswer, bool) {
+        // As in `raise`.
+        if !self.pending.has_waiters()
+            && let Some(raised) = self.section.raise_section(config, at_least)
+        {
+            return (RaiseAnswer::Done(raised), false);
+        }
+        self.wait_for_floor(FloorOf::Section, key, at_least)
+    }
+
+    /// Makes a call wait until a floor is raised.
+    fn wait_for_floor(
+        &mut self,
+        of: FloorOf,
+        (hash, key): (u64, Key<'_>),
+        at_least: u64,
+    ) -> (RaiseAnswer, bool) {
         let (reply, later) = oneshot::channel();
-        let bump = self.wait(cursor, key, Want::Floor { at_least, reply });
+        let want = Want::Floor {
+            of,
+            at_least,
+            reply,
+        };
+        let key = OwnedKey::from(key);
+        let bump = self.pending.wait(Waiter { hash, key, want });
         (RaiseAnswer::Later(later), bump)
     }
 
@@ -111,7 +148,7 @@ impl QueuedSection {
         let config = &namespace.config;
         let (mut size, waiters) = self.pending.propose()?;
         // The calls for one key use up the same numbers. Of several keys each has the whole chunk.
-        let is_one_key = config.section_size == 1;
+        let is_one_key = !config.shares_sections();
         let mut counts = 0u64;
         for waiter in waiters {
             let needed = match waiter.want {
@@ -120,15 +157,18 @@ impl QueuedSection {
                         true => counts.saturating_add(count),
                         false => count,
                     };
-                    let left =
-                        (cursors.of(waiter)).map_or(0, |cursor| self.section.left(cursor, config));
+                    let left = cursors.with(waiter.hash, waiter.key.as_key(), |cursor| {
+                        self.section.left(cursor, config)
+                    });
+                    let left = left.unwrap_or(0);
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // The key passes over all that it brings, but for the one number that a bump brings at least. Its
-                // neighbours in the section do not move. Calls that wait behind it ask for a further bump.
-                Want::Floor { at_least, .. } => {
-                    BumpSize::floor(at_least, if is_one_key { 1 } else { u64::MAX })
+                // Whose floor is raised passes over all that it brings, but for the one number that a bump brings at least.
+                // A key's neighbours in its section do not move. Calls that wait behind it ask for a further bump.
+                Want::Floor { of, at_least, .. } => {
+                    let all_pass = is_one_key || of == FloorOf::Section;
+                    BumpSize::floor(at_least, if all_pass { 1 } else { u64::MAX })
                 }
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));
@@ -152,15 +192,18 @@ impl QueuedSection {
         while let Some(waiter) = waiters.pop_front() {
             // A floor is raised although nobody waits for it any more: the ceiling was raised for it.
             let is_wanted = !waiter.is_gone() || matches!(waiter.want, Want::Floor { .. });
-            let Some(cursor) = cursors.of(&waiter).filter(|_| is_wanted) else {
+            if !is_wanted {
                 continue;
-            };
-            let (done, refill) = match serve_one(&mut self.section, cursor, config, waiter) {
-                Ok(done) => done,
-                Err(waiter) => {
-                    waiters.push_front(waiter);
+            }
+            let Waiter { hash, key, want } = waiter;
+            let asked = (hash, key.as_key());
+            let (done, refill) = match serve_one(&mut self.section, cursors, config, asked, want) {
+                Some(Ok(done)) => done,
+                Some(Err(want)) => {
+                    waiters.push_front(Waiter { hash, key, want });
                     break;
                 }
+                None => continue,
             };
             bump |= refill.is_some_and(|size| self.pending.refill(size));
             served.push(done);
@@ -171,9 +214,7 @@ impl QueuedSection {
         for waiter in &waiters {
             // An earlier call for the same key may have been served just now and have set the fast
             // limit: later calls would overtake this one.
-            if let Some(cursor) = cursors.of(waiter) {
-                cursor.stop_fast_path();
-            }
+            cursors.with(waiter.hash, waiter.key.as_key(), Cursor::stop_fast_path);
         }
         self.pending.wait_on(waiters);
         true
@@ -195,38 +236,50 @@ impl QueuedSection {
     }
 }
 
-/// Serves a call that waits, and says what refill the section wants then. Gives it back if it needs a further bump.
+/// Serves a call that waits, and says what refill the section wants then. Gives back what it wants if it needs a further
+/// bump. `None` if its key is not there.
 fn serve_one(
     section: &mut Section,
-    cursor: &mut Cursor,
+    cursors: &mut impl Cursors,
     config: &NamespaceConfig,
-    waiter: Waiter,
-) -> Result<(Served, Option<BumpSize>), Waiter> {
-    let Waiter { hash, key, want } = waiter;
+    (hash, key): (u64, Key<'_>),
+    want: Want,
+) -> Option<Result<(Served, Option<BumpSize>), Want>> {
     match want {
         Want::Numbers { count, reply } => {
-            let (taken, refill) = match section.take(cursor, config, count) {
+            let take = |cursor: &mut Cursor| section.take(cursor, config, count);
+            let (taken, refill) = match cursors.with(hash, key, take)? {
                 Take::Range { range, refill } => (Ok(range), refill),
                 Take::Exhausted { left } => (Err(Shortage::Exhausted { left }), None),
                 Take::OverQuota { keys_max } => (Err(Shortage::OverQuota { keys_max }), None),
-                Take::TooFew => {
-                    let want = Want::Numbers { count, reply };
-                    return Err(Waiter { hash, key, want });
-                }
+                Take::TooFew => return Some(Err(Want::Numbers { count, reply })),
             };
             let served = Served::Numbers {
                 count,
                 taken,
                 reply,
             };
-            Ok((served, refill))
+            Some(Ok((served, refill)))
         }
-        Want::Floor { at_least, reply } => match section.raise(cursor, config, at_least) {
-            Some(raised) => Ok((Served::Floor { raised, reply }, None)),
-            None => {
-                let want = Want::Floor { at_least, reply };
-                Err(Waiter { hash, key, want })
-            }
-        },
+        Want::Floor {
+            of,
+            at_least,
+            reply,
+        } => {
+            let raise = |cursor: &mut Cursor| section.raise(cursor, config, at_least);
+            let raised = match of {
+                FloorOf::Key => cursors.with(hash, key, raise)?,
+                FloorOf::Section => section.raise_section(config, at_least),
+            };
+            let again = |reply| Want::Floor {
+                of,
+                at_least,
+                reply,
+            };
+            Some(match raised {
+                Some(raised) => Ok((Served::Floor { raised, reply }, None)),
+                None => Err(again(reply)),
+            })
+        }
     }
 }

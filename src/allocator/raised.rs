@@ -1,6 +1,36 @@
-//! The answer to a call that raises a key's floor. Pure.
+//! What a call that raises a floor asks for, and its answer. Pure.
 
-/// What raising a key's floor did.
+use crate::sequence::Key;
+
+/// What is raised.
+#[derive(Debug, Clone, Copy)]
+pub enum RaiseOf<'k> {
+    /// A key.
+    Key(Key<'k>),
+    /// All ids that share the section of this one.
+    SectionOf(u64),
+}
+
+/// Whose floor is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FloorOf {
+    /// The key's own. Its neighbours stay where they are.
+    Key,
+    /// That of all ids that share the key's section.
+    Section,
+}
+
+impl RaiseOf<'_> {
+    /// The key, or one of the section's.
+    pub fn key(&self) -> Key<'_> {
+        match *self {
+            RaiseOf::Key(key) => key,
+            RaiseOf::SectionOf(id) => Key::Id(id),
+        }
+    }
+}
+
+/// What raising a floor did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Raised {
     /// The floor in force: every number that is handed out later is greater.

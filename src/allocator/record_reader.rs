@@ -1,7 +1,8 @@
 //! The record reader: at the first touch of a section in a term, reads the section's record from the disk if it
 //! is not in memory. Sections that ask while as many reads as may be are under way are read together.
 //!
-//! Invariant: a section is bumped only after its record was looked at, because the lift may have given a chunk.
+//! Invariant: a section is bumped only after its record was looked at, because the lift may have given a chunk. A record
+//! that was read before a release of the section is not looked at.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{
     bumper::Request,
-    memory::{Memory, Place},
+    memory::{Memory, Need, Place},
 };
 use crate::{
     consensus::TermLease,
@@ -24,8 +25,8 @@ const READS_MAX: usize = 4;
 /// How many sections one read brings at most.
 const READ_SECTIONS_MAX: usize = 1_024;
 
-/// Sections and their records, as they were read.
-type Read = Vec<(Place, SectionId, SectionRecord)>;
+/// Sections, what was noted before the read, and their records.
+type Read = Vec<(Place, (SectionId, Option<u64>), SectionRecord)>;
 
 /// Serves one term's requests until the term is dropped or lost.
 pub async fn run(
@@ -50,7 +51,12 @@ pub async fn run(
             }
         };
         match done {
-            Ok(read) => take_in(&memory, read, &bumper),
+            Ok(read) => {
+                let again = take_in(&memory, read, &bumper);
+                if !again.is_empty() {
+                    reads.push(self::read(&memory, again));
+                }
+            }
             Err(error) => {
                 tracing::error!(term = memory.term(), %error, "the records of sections cannot be read");
                 // A term in which nobody can take numbers must end.
@@ -68,31 +74,35 @@ pub async fn run(
 async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
     // Keys that are new to the term come this way when the memory is full: they wait until others were let go.
     memory.room().wait().await;
-    let (places, ids): (Vec<_>, Vec<_>) = (places.into_iter())
-        .filter_map(|place| Some((place, memory.section_id(place)?)))
+    let (places, noted): (Vec<_>, Vec<_>) = (places.into_iter())
+        .filter_map(|place| Some((place, memory.begin_read(place)?)))
         .unzip();
-    let records = memory.view().read_sections(ids.clone()).await?;
-    let read = places.into_iter().zip(ids).zip(records);
+    let ids = noted.iter().map(|(id, _)| id.clone()).collect();
+    let records = memory.view().read_sections(ids).await?;
+    let read = places.into_iter().zip(noted).zip(records);
     Ok(read
-        .map(|((place, id), record)| (place, id, record))
+        .map(|((place, noted), record)| (place, noted, record))
         .collect())
 }
 
-/// Gives the sections their records, and asks for the bumps that are needed then.
-fn take_in(memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>) {
+/// Gives the sections their records, and asks for the bumps that are needed then. Returns the sections whose records must
+/// be read again.
+fn take_in(memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>) -> Vec<Place> {
     let namespaces = memory.view().namespaces();
-    for (place, id, record) in read {
-        let Some(namespace) = namespaces.by_id(id.namespace) else {
-            memory.namespace_gone(place, &id);
+    let mut again = Vec::new();
+    for (place, noted, record) in read {
+        let Some(namespace) = namespaces.by_id(noted.0.namespace) else {
+            memory.namespace_gone(place, &noted.0);
             continue;
         };
-        if memory.record_read(place, &id, record, namespace) {
-            // The bumper has ended, so the term is over. `abandon` tells the calls that wait.
-            if bumper.send(Request::Bump(place)).is_err() {
-                memory.abandon();
-            }
+        match memory.record_read(place, &noted, record, namespace) {
+            Some(Need::Read) => again.push(place),
+            // If the bumper has ended, the term is over. `abandon` tells the calls that wait.
+            Some(Need::Bump) if bumper.send(Request::Bump(place)).is_err() => memory.abandon(),
+            Some(Need::Bump) | None => {}
         }
     }
+    again
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //! - when they were not asked for in a whole idle time, or up to two of them: the hand that takes the marks off comes
 //!   around once in an idle time.
 //!
-//! Keys of shared sections stay: their neighbours would lose numbers.
+//! A section that keys share is let go with all of them, if none was asked for (`shared_keys/let_go.rs`). They rise to the
+//! highest number of the section, and what they lose is counted.
 //!
 //! Invariant: a section is touched again only after the log says what was used of it (`shard/leaving.rs`).
 
@@ -34,6 +35,13 @@ use crate::{
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
 const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
+/// Keys are let go while the memory uses more than so many sixteenths of its bound.
+const LET_GO_ABOVE: usize = 14;
+/// Then they are let go until it uses no more than so many sixteenths.
+const LET_GO_TO: usize = 13;
+/// Above so many sixteenths there is no room for new keys. The rest is for calls that wait.
+const FULL_ABOVE: usize = 15;
+const _: () = assert!(LET_GO_TO < LET_GO_ABOVE && LET_GO_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
 /// How many slots the hand passes before others get the thread.
 const SLOTS: usize = 64 * 1_024;
 /// The pause between two parts of a round of the hand, unless keys wait for room.
@@ -129,12 +137,12 @@ impl Releaser {
     async fn make_room(&self, memory: &Arc<Memory>) -> ControlFlow<()> {
         let max = self.limits.bytes_max;
         let mut used = measure(memory, max);
-        if used <= max - max / 16 {
+        if used <= sixteenths(max, LET_GO_ABOVE) {
             return ControlFlow::Continue(());
         }
         let mut rounds_in_vain = 0;
         // The first round takes the marks off.
-        while used > max - max / 8 && rounds_in_vain < 3 {
+        while used > sixteenths(max, LET_GO_TO) && rounds_in_vain < 3 {
             let part = self
                 .release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room)
                 .await?;
@@ -144,6 +152,7 @@ impl Releaser {
             };
             used = measure(memory, max);
         }
+        memory.room().attempt_over();
         ControlFlow::Continue(())
     }
 
@@ -186,8 +195,9 @@ impl Releaser {
                     // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump.
                     let _ = self.bumper.send(Request::Bump(place));
                 }
-                memory.metrics().released_keys.add(cause, swept.keys as u64);
-                let keys = swept.keys;
+                let (keys, metrics) = (swept.keys, memory.metrics());
+                metrics.released_keys.add(cause, keys as u64);
+                (metrics.released_shared_sections).inc_by(swept.shared_sections as u64);
                 ControlFlow::Continue(Part { keys, is_around })
             }
             Err(why) => {
@@ -209,7 +219,10 @@ impl Releaser {
         if released.is_empty() || is_planted(Bug::ReleaseNotLogged) {
             return Ok(());
         }
-        let release = Command::Release(released.to_vec());
+        let release = Command::Release {
+            released: released.to_vec(),
+            now_ms: memory.wall_ms(),
+        };
         let all = Outcome::Released(released.len() as u64);
         match self.group.propose(memory.term(), release).await {
             Ok(outcome) if outcome == all => Ok(()),
@@ -219,10 +232,15 @@ impl Releaser {
     }
 }
 
+/// So many sixteenths of the bound.
+fn sixteenths(max: usize, parts: usize) -> usize {
+    max - max / 16 * (16 - parts)
+}
+
 /// How many bytes the memory uses. Notes whether it has room for more keys.
 fn measure(memory: &Memory, max: usize) -> usize {
     let footprint = memory.shards().footprint();
     let used = footprint.bytes - footprint.vacant_bytes;
-    memory.room().set_full(used > max);
+    memory.room().set_full(used > sixteenths(max, FULL_ABOVE));
     used
 }

@@ -2,16 +2,17 @@
 //! I/O, and time is an argument.
 //!
 //! When and by how much a section is bumped is the refill rule's to say (`refill.rs`); who waits for
-//! the bump is not this file's subject (`pending.rs`).
+//! the bump is not this file's subject (`pending.rs`). Floors are raised in `section/raise.rs`.
 //!
 //! Invariant: no number is taken above the ceiling, and none at or below a number taken before.
+
+mod raise;
 
 use std::time::Duration;
 
 use super::{
     cursor::Cursor,
-    owned::{GrantTime, Owned, unbounded},
-    raised::{NotRaised, Raised},
+    owned::{GrantTime, Owned},
     refill::{self, BumpSize},
 };
 use crate::{
@@ -135,58 +136,6 @@ impl Section {
         Take::Range { range, refill }
     }
 
-    /// Moves the key at `cursor` above `at_least`: takes all numbers up to there, for nobody. Asks for no refill.
-    /// `None` if a bump must bring them first.
-    pub fn raise(
-        &mut self,
-        cursor: &mut Cursor,
-        config: &NamespaceConfig,
-        at_least: u64,
-    ) -> Option<Result<Raised, NotRaised>> {
-        if at_least > config.max {
-            return Some(Err(NotRaised::AboveMax));
-        }
-        if let Some(keys_max) = self.over_quota_of(config) {
-            return Some(Err(NotRaised::OverQuota { keys_max }));
-        }
-        let progression = config.progression();
-        let last = unbounded(progression).last_at_or_below(at_least);
-        let unchanged = |floor: u64| Raised {
-            floor: floor.max(at_least),
-            is_higher: floor < at_least,
-            passed: 0,
-        };
-        self.left(cursor, config);
-        let before = self.owned().map(|o| o.current(Some(cursor), progression));
-        if let Some(before) = before.filter(|before| last <= *before) {
-            return Some(Ok(unchanged(before)));
-        }
-        if self.owned().is_none_or(|owned| last > owned.ceiling) {
-            // No number is left under `max`, so that every later one lies above it.
-            let exhausted = self.is_exhausted(config.max).then_some(config.max);
-            self.forget_grant_time();
-            return exhausted.map(|max| Ok(unchanged(max)));
-        }
-        let range = cursor.advance(last, config.increment);
-        self.forget_grant_time();
-        Some(Ok(Raised {
-            floor: at_least,
-            is_higher: true,
-            passed: (range.last - range.first) / config.increment + 1,
-        }))
-    }
-
-    /// How long the chunk lasts does not tell how fast numbers are taken: a floor is raised.
-    fn forget_grant_time(&mut self) {
-        if let State::Open(owned)
-        | State::Exhausted {
-            owned: Some(owned), ..
-        } = &mut self.state
-        {
-            owned.granted_at = GrantTime::UNKNOWN;
-        }
-    }
-
     /// How many numbers are left for the key at `cursor`, which is moved above the section's floor.
     pub fn left(&self, cursor: &mut Cursor, config: &NamespaceConfig) -> u64 {
         self.owned().map_or(0, |owned| owned.left(cursor, config))
@@ -250,6 +199,11 @@ impl Section {
             "a section with numbers has a record"
         );
         self.state = State::OverQuota { keys_max };
+    }
+
+    /// Forgets what the term owns: it is to be logged what was used of it.
+    pub fn forget(&mut self) {
+        self.state = State::Untouched;
     }
 
     /// How many numbers a bump fills the section up to, within the namespace's bounds as they are now.

@@ -51,6 +51,13 @@ impl<S> Segments<S> {
         Some(slot)
     }
 
+    /// Slot number `number`, to be changed in what a reader of the changes need not know.
+    pub fn get_mut_unnoted(&mut self, number: u32) -> Option<&mut S> {
+        let place = number as usize;
+        let segment = self.segments.get_mut(place / SEGMENT_SLOTS)?;
+        segment.get_mut(place % SEGMENT_SLOTS)
+    }
+
     /// Adds a slot at the end.
     pub fn push(&mut self, slot: S) {
         let number = self.len() as u32;
@@ -82,12 +89,8 @@ impl<S> Segments<S> {
         self.segments.iter().flatten()
     }
 
-    /// All slots, in order, to be changed. All count as changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        let len = self.len();
-        if let Some(changed) = &mut self.changed {
-            changed.note_all(len);
-        }
+    /// All slots, in order, to be changed in what a reader of the changes need not know.
+    pub fn iter_mut_unnoted(&mut self) -> impl Iterator<Item = &mut S> {
         self.segments.iter_mut().flatten()
     }
 
@@ -143,7 +146,7 @@ mod tests {
         assert!((0..all).all(|number| segments.get(number) == Some(&number)));
         assert!(segments.get(all).is_none() && segments.get_mut(all).is_none());
         *segments.get_mut(600).unwrap() += 1;
-        segments.iter_mut().for_each(|slot| *slot += 1);
+        segments.iter_mut_unnoted().for_each(|slot| *slot += 1);
         assert_eq!(segments.get(600), Some(&602));
         assert_eq!(segments.iter().count() as u32, all);
     }

@@ -72,7 +72,8 @@ async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()>
     if sections.is_empty() {
         return ControlFlow::Continue(());
     }
-    let settling = group.propose(memory.term(), Command::Settle(sections));
+    let now_ms = memory.wall_ms();
+    let settling = group.propose(memory.term(), Command::Settle { sections, now_ms });
     let why = match settling.await {
         Ok(Outcome::Settled(settled)) => {
             memory.metrics().settled_sections.inc_by(settled);

@@ -5,8 +5,8 @@
 //! table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice
 //! in a step.
 //!
-//! Invariant: a key and its section are in the same shard, and a place belongs to one section until the
-//! shard is emptied for good.
+//! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is let go, or
+//! the shard is emptied for good.
 
 mod changes;
 mod leaving;
@@ -50,8 +50,17 @@ pub struct Shard {
     leaving: HashMap<SectionId, Leaving>,
     /// How often a section was let go, or its release was applied.
     let_goes: u64,
-    /// True while the hand goes around the names.
-    hand_is_at_names: bool,
+    /// Which keys the hand goes around.
+    hand: HandIsAt,
+}
+
+/// Which keys of a shard the hand goes around.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum HandIsAt {
+    #[default]
+    Ids,
+    Names,
+    Shared,
 }
 
 /// Where a section is in its shard.
@@ -100,7 +109,7 @@ impl Shard {
         count: u64,
     ) -> Option<(Answer, Option<SectionPlace>)> {
         Some(match key {
-            Key::Id(id) if is_shared(namespace) => {
+            Key::Id(id) if namespace.config.shares_sections() => {
                 let (answer, bump) = self.shared.take(hash, namespace, id, count)?;
                 (answer, bump.map(SectionPlace::Shared))
             }
@@ -124,7 +133,7 @@ impl Shard {
         at_least: u64,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         Some(match key {
-            Key::Id(id) if is_shared(namespace) => {
+            Key::Id(id) if namespace.config.shares_sections() => {
                 let (answer, bump) = self.shared.raise(hash, namespace, id, at_least)?;
                 (answer, bump.map(SectionPlace::Shared))
             }
@@ -139,6 +148,22 @@ impl Shard {
         })
     }
 
+    /// Moves all keys of the section of an id above `at_least`, or waits for that. `None` if the section was not asked
+    /// for in this term. Otherwise as [`Shard::raise`].
+    pub fn raise_section(
+        &mut self,
+        hasher: &Hasher,
+        hash: u64,
+        namespace: &Namespace,
+        id: u64,
+        at_least: u64,
+    ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
+        debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
+        let raised = (self.shared).raise_section(hasher, hash, namespace, id, at_least);
+        let (answer, bump) = raised?;
+        Some((answer, bump.map(SectionPlace::Shared)))
+    }
+
     /// As [`KeyTable::touch`], for keys like `like` with these hashes.
     ///
     /// [`KeyTable::touch`]: super::key_table::KeyTable::touch
@@ -149,14 +174,14 @@ impl Shard {
         hashes: impl Iterator<Item = u64> + Clone,
     ) {
         match like {
-            Key::Id(_) if is_shared(namespace) => self.shared.touch(hashes),
+            Key::Id(_) if namespace.config.shares_sections() => self.shared.touch(hashes),
             Key::Id(_) => self.ids.touch(hashes),
             Key::Name(_) => self.names.touch(hashes),
         }
     }
 
-    /// Adds a key that was not asked for in this term. Returns the place of its section, and whether the section is
-    /// new as well.
+    /// Adds a key that was not asked for in this term. Returns the place of its section, and whether the term has nothing of
+    /// the section, and nobody waits for it.
     #[cold]
     pub fn insert(
         &mut self,
@@ -166,7 +191,7 @@ impl Shard {
         key: Key<'_>,
     ) -> (SectionPlace, bool) {
         match key {
-            Key::Id(id) if is_shared(namespace) => {
+            Key::Id(id) if namespace.config.shares_sections() => {
                 let (number, is_new) = self.shared.insert(hasher, hash, namespace, id);
                 (SectionPlace::Shared(number), is_new)
             }
@@ -180,6 +205,14 @@ impl Shard {
                 (SectionPlace::Name(number), true)
             }
         }
+    }
+
+    /// Adds the section of an id that shares it, if it was not asked for in this term. Otherwise as [`Shard::insert`].
+    #[cold]
+    pub fn insert_section(&mut self, namespace: &Namespace, id: u64) -> (SectionPlace, bool) {
+        debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
+        let (number, has_nothing) = self.shared.insert_section(namespace, id);
+        (SectionPlace::Shared(number), has_nothing)
     }
 
     /// Notes that the term got the section at `place` by its lift.
@@ -220,6 +253,15 @@ impl Shard {
             SectionPlace::Id(number) => self.ids.step(number, config),
             SectionPlace::Name(number) => self.names.step(number, config),
             SectionPlace::Shared(number) => self.shared.step(number, config),
+        }
+    }
+
+    /// True if no bump of the section at `place` is pending.
+    pub fn is_quiet(&self, place: SectionPlace) -> bool {
+        match place {
+            SectionPlace::Id(number) => self.ids.is_quiet(number),
+            SectionPlace::Name(number) => self.names.is_quiet(number),
+            SectionPlace::Shared(number) => self.shared.is_quiet(number),
         }
     }
 
@@ -292,6 +334,7 @@ impl Shard {
     /// to `served`. True if a further bump must be asked for.
     pub fn serve(
         &mut self,
+        hasher: &Hasher,
         place: SectionPlace,
         namespace: &Namespace,
         served: &mut Vec<Served>,
@@ -299,25 +342,28 @@ impl Shard {
         match place {
             SectionPlace::Id(number) => self.ids.serve(number, &namespace.config, served),
             SectionPlace::Name(number) => self.names.serve(number, &namespace.config, served),
-            SectionPlace::Shared(number) => self.shared.serve(number, namespace, served),
+            SectionPlace::Shared(number) => self.shared.serve(hasher, number, namespace, served),
         }
     }
 
-    /// What the term has of a key's section. `None` before the first chunk.
+    /// What the term has of a key's section, or had when it let it go, until the log says so. `None` before the first
+    /// chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
-        match key {
-            Key::Id(id) if is_shared(namespace) => self.shared.holding(hash, namespace, id),
+        let held = match key {
+            Key::Id(id) if namespace.config.shares_sections() => {
+                self.shared.holding(hash, namespace, id)
+            }
             Key::Id(id) => self.ids.holding(hash, namespace, &id),
             Key::Name(name) => self.names.holding(hash, namespace, name),
-        }
+        };
+        held.or_else(|| self.last_of_leaving(namespace, key).map(Holding::gone))
     }
 
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
         let holding = self.holding(hash, namespace, key);
-        let last = holding.map(|holding| holding.last);
-        last.or_else(|| self.last_of_leaving(namespace, key))
+        holding.map(|holding| holding.last)
     }
 
     /// How much it holds. Does not look at the keys.
@@ -332,7 +378,9 @@ impl Shard {
                 + self.shared.bytes()
                 + self.unsettled.capacity() * size_of::<SectionPlace>()
                 + self.leaving.allocation_size(),
-            vacant_bytes: self.ids.vacant_bytes() + self.names.vacant_bytes(),
+            vacant_bytes: self.ids.vacant_bytes()
+                + self.names.vacant_bytes()
+                + self.shared.vacant_bytes(),
         }
     }
 
@@ -356,11 +404,6 @@ impl Shard {
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()
     }
-}
-
-/// True if the ids of a namespace share sections with their neighbours. Names never do.
-fn is_shared(namespace: &Namespace) -> bool {
-    namespace.config.section_size > 1
 }
 
 #[cfg(test)]

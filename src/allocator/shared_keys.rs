@@ -1,103 +1,52 @@
 //! The keys of a shard that share sections with their neighbours, and those sections.
 //!
-//! Invariant: a number in `sections` belongs to one section until the shard is emptied for good.
+//! A key is in a slot of its own, or, if many of its neighbours are there, in a page with them (`pages.rs`, and
+//! `gather.rs`, which makes pages).
+//!
+//! Sections that nobody asks for are let go with all their keys (`let_go.rs`).
+//!
+//! Invariant: each slot, and each page, has the number of its key's section, also while the term has nothing of the section.
 
 mod changes;
+mod cursors;
+mod gather;
+mod hand;
+mod let_go;
+mod pages;
+mod raise;
+mod section;
+mod slot;
+mod used;
 
 use std::time::Duration;
 
-use hashbrown::HashMap;
-
+use self::{
+    cursors::OfNamespace, hand::Hand, pages::Pages, section::SharedSection, slot::SharedSlot,
+};
 use super::{
     cursor::Cursor,
     hasher::Hasher,
     holding::Holding,
-    key_table::{KeyTable, NOBODY, Slot},
-    owned::Used,
-    pending::{Answer, RaiseAnswer, Served, Waiter, Waiters},
-    queued_section::{Cursors, QueuedSection},
+    key_table::KeyTable,
+    numbered::Numbered,
+    pending::{Answer, Served, Waiters},
+    queued_section::QueuedSection,
     refill::BumpSize,
     section::{Section, StepChange},
-    segments::Segments,
 };
 use crate::{
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, SectionId},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, SectionId},
 };
 
 /// Keys and the sections that they share.
 #[derive(Debug, Default)]
 pub struct SharedKeys {
     keys: KeyTable<SharedSlot>,
-    sections: Segments<SharedSection>,
-    /// The numbers of the sections.
-    numbers: HashMap<SectionId, u32>,
-}
-
-/// A key of a shared section. What every call reads comes first; all of it is half a cache line.
-#[derive(Debug)]
-#[repr(C)]
-struct SharedSlot {
-    id: u64,
-    cursor: Cursor,
-    namespace: NamespaceId,
-    /// The number of the key's section.
-    section: u32,
-}
-
-/// A section that several keys share.
-#[derive(Debug)]
-struct SharedSection {
-    id: SectionId,
-    queued: QueuedSection,
-}
-
-impl Slot for SharedSlot {
-    type Key = u64;
-
-    fn vacant() -> Self {
-        SharedSlot {
-            id: 0,
-            cursor: Cursor::new(),
-            namespace: NOBODY,
-            section: u32::MAX,
-        }
-    }
-
-    #[inline]
-    fn key(&self) -> &u64 {
-        &self.id
-    }
-
-    #[inline]
-    fn namespace(&self) -> NamespaceId {
-        self.namespace
-    }
-}
-
-/// The cursors of the keys of one namespace.
-struct OfNamespace<'a> {
-    keys: &'a mut KeyTable<SharedSlot>,
-    namespace: NamespaceId,
-}
-
-impl Cursors for OfNamespace<'_> {
-    fn of(&mut self, waiter: &Waiter) -> Option<&mut Cursor> {
-        let Key::Id(id) = waiter.key.as_key() else {
-            return None;
-        };
-        let number = self.keys.find(waiter.hash, self.namespace, &id)?;
-        self.keys.found_mut(number).map(|slot| &mut slot.cursor)
-    }
-}
-
-/// What a section that got a chunk has used, while its shard is closed.
-struct Closing {
-    progression: Progression,
-    /// The greatest number taken by any of its keys.
-    last: u64,
-    /// How many numbers the other keys lose by rising to `last`.
-    lost: u64,
+    /// Keys that are not in `keys`.
+    pages: Pages,
+    sections: Numbered<SharedSection>,
+    hand: Hand,
 }
 
 impl SharedKeys {
@@ -116,36 +65,41 @@ impl SharedKeys {
         id: u64,
         count: u64,
     ) -> Option<(Answer, Option<u32>)> {
-        let number = self.keys.find(hash, namespace.id, &id)?;
+        let Some(number) = self.keys.find(hash, namespace.id, &id) else {
+            return self.take_in_page(hash, namespace, id, count);
+        };
         let slot = self.keys.found_mut(number)?;
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
-        let queued = &mut self.sections.get_mut(slot.section)?.queued;
+        let section = self.sections.get_mut(slot.section)?;
+        (section.is_in_use, section.has_fast_paths) = (true, true);
+        let queued = &mut section.queued;
         let key = (hash, Key::Id(id));
         let (answer, bump) = queued.take(&mut slot.cursor, &namespace.config, key, count);
         Some((answer, bump.then_some(slot.section)))
     }
 
-    /// Moves a key above `at_least`, or waits for that. Its neighbours stay where they are. Otherwise as
-    /// [`SharedKeys::take`].
-    pub fn raise(
+    /// As [`SharedKeys::take`], for a key that has no slot.
+    fn take_in_page(
         &mut self,
         hash: u64,
         namespace: &Namespace,
         id: u64,
-        at_least: u64,
-    ) -> Option<(RaiseAnswer, Option<u32>)> {
-        let number = self.keys.find(hash, namespace.id, &id)?;
-        let slot = self.keys.get_mut(number)?;
-        let queued = &mut self.sections.get_mut(slot.section)?.queued;
-        let key = (hash, Key::Id(id));
-        let (answer, bump) = queued.raise(&mut slot.cursor, &namespace.config, key, at_least);
-        Some((answer, bump.then_some(slot.section)))
+        count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let sections = &mut self.sections;
+        self.pages.with(namespace, id, |number, cursor| {
+            let section = sections.get_mut(number)?;
+            section.is_in_use = true;
+            let key = (hash, Key::Id(id));
+            let (answer, bump) = section.queued.take(cursor, &namespace.config, key, count);
+            Some((answer, bump.then_some(number)))
+        })?
     }
 
     /// Adds a key that was not asked for in this term, and its section, if it is the first of its keys.
-    /// Returns the number of the section, and whether it is new.
+    /// Returns the number of the section, and whether the term has nothing of it, and nobody waits for it.
     pub fn insert(
         &mut self,
         hasher: &Hasher,
@@ -153,30 +107,38 @@ impl SharedKeys {
         namespace: &Namespace,
         id: u64,
     ) -> (u32, bool) {
-        let section_id = namespace.section_of(Key::Id(id));
-        let known = self.numbers.get(&section_id).copied();
-        let section = known.unwrap_or_else(|| {
-            self.push_section(SharedSection {
-                id: section_id,
-                queued: QueuedSection::new(Section::new(&namespace.config, None)),
-            })
-        });
-        let slot = SharedSlot {
-            id,
-            cursor: Cursor::new(),
-            namespace: namespace.id,
-            section,
-        };
-        self.keys.add(hasher, hash, slot);
-        (section, known.is_none())
+        let (section, has_nothing) = self.insert_section(namespace, id);
+        if let Some(section) = self.sections.get_mut(section) {
+            section.has_slots = true;
+        }
+        let cursor = Cursor::new();
+        if !self.pages.insert(namespace, id, &cursor) {
+            let slot = SharedSlot {
+                id,
+                cursor,
+                namespace: namespace.id,
+                section,
+            };
+            self.keys.add(hasher, hash, slot);
+            self.gather(hasher, namespace, id, section);
+        }
+        (section, has_nothing)
     }
 
-    /// Adds a section. Returns its number.
-    fn push_section(&mut self, section: SharedSection) -> u32 {
-        let number = u32::try_from(self.sections.len()).expect("memory ends before 2^32 sections");
-        self.numbers.insert(section.id.clone(), number);
-        self.sections.push(section);
-        number
+    /// Adds the section of a key, if it is not there. Otherwise as [`SharedKeys::insert`].
+    pub fn insert_section(&mut self, namespace: &Namespace, id: u64) -> (u32, bool) {
+        let section_id = namespace.section_of(Key::Id(id));
+        let known = self.sections.find(&section_id);
+        let number = known.unwrap_or_else(|| {
+            let queued = QueuedSection::new(Section::new(&namespace.config, None));
+            self.sections.add(SharedSection::new(section_id, queued))
+        });
+        let mut has_nothing = false;
+        if let Some(section) = self.sections.get_mut(number) {
+            section.is_in_use = true;
+            has_nothing = section.has_nothing();
+        }
+        (number, has_nothing)
     }
 
     /// True if the term has a chunk of section number `number`.
@@ -203,7 +165,8 @@ impl SharedKeys {
         let queued = &mut self.sections.get_mut(number)?.queued;
         let mut cursors = OfNamespace {
             keys: &mut self.keys,
-            namespace: namespace.id,
+            pages: &mut self.pages,
+            namespace,
         };
         queued.propose_bump(&mut cursors, namespace)
     }
@@ -217,12 +180,10 @@ impl SharedKeys {
         now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
-        let section = &mut self.sections.get_mut(number)?.queued.section;
-        let granted = section.grant(chunk, config, now, bump_time);
-        if granted.keys_must_ask {
-            (self.keys.iter_mut())
-                .filter(|slot| slot.section == number)
-                .for_each(|slot| slot.cursor.stop_fast_path());
+        let section = self.sections.get_mut(number)?;
+        let granted = (section.queued.section).grant(chunk, config, now, bump_time);
+        if granted.keys_must_ask && std::mem::take(&mut section.has_fast_paths) {
+            self.stop_paths_of_slots(number);
         }
         granted.step_change
     }
@@ -241,6 +202,12 @@ impl SharedKeys {
         }
     }
 
+    /// As [`QueuedSection::is_quiet`], for section number `number`.
+    pub fn is_quiet(&self, number: u32) -> bool {
+        let section = self.sections.get(number);
+        section.is_none_or(|section| section.queued.is_quiet())
+    }
+
     /// As [`QueuedSection::drop_waiters`], for section number `number`.
     pub fn drop_waiters(&mut self, number: u32) {
         if let Some(section) = self.sections.get_mut(number) {
@@ -249,36 +216,51 @@ impl SharedKeys {
     }
 
     /// As [`QueuedSection::serve`], for section number `number`.
-    pub fn serve(&mut self, number: u32, namespace: &Namespace, served: &mut Vec<Served>) -> bool {
+    pub fn serve(
+        &mut self,
+        hasher: &Hasher,
+        number: u32,
+        namespace: &Namespace,
+        served: &mut Vec<Served>,
+    ) -> bool {
         let Some(section) = self.sections.get_mut(number) else {
             return false;
         };
         let mut cursors = OfNamespace {
             keys: &mut self.keys,
-            namespace: namespace.id,
+            pages: &mut self.pages,
+            namespace,
         };
-        (section.queued).serve(&mut cursors, &namespace.config, served)
+        let (floor, before) = (section.floor(), served.len());
+        let bump = (section.queued).serve(&mut cursors, &namespace.config, served);
+        let mut new = served[before..].iter();
+        section.has_fast_paths |= new.any(|one| matches!(one, Served::Numbers { .. }));
+        if section.floor() != floor {
+            self.stop_fast_paths(hasher, namespace, number);
+        }
+        bump
     }
 
     /// What the term has of a key's section. `None` before the first chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<Holding> {
         let slot =
             (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
-        let number = match slot {
-            Some(slot) => slot.section,
-            None => *self.numbers.get(&namespace.section_of(Key::Id(id)))?,
+        let (number, cursor) = match (slot, self.pages.find(namespace, id)) {
+            (Some(slot), _) => (slot.section, Some(slot.cursor)),
+            (None, Some(key)) => (key.section, Some(Cursor::at(key.next))),
+            (None, None) => {
+                let section = self.sections.find(&namespace.section_of(Key::Id(id)));
+                (section?, None)
+            }
         };
         let section = &self.sections.get(number)?.queued.section;
-        let cursor = slot.map(|slot| &slot.cursor);
         let progression = namespace.config.progression();
-        section
-            .owned()
-            .map(|owned| Holding::new(owned, cursor, progression))
+        (section.owned()).map(|owned| Holding::new(owned, cursor.as_ref(), progression))
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.len() + self.pages.len()
     }
 
     /// How many sections there are.
@@ -286,69 +268,24 @@ impl SharedKeys {
         self.sections.len()
     }
 
+    /// True if there are as many sections, with vacant numbers.
+    pub fn has_sections(&self, needed: u32) -> bool {
+        self.sections.slots() >= needed
+    }
+
     /// How many bytes they take.
     pub fn bytes(&self) -> usize {
-        self.keys.bytes() + self.sections.bytes() + self.numbers.allocation_size()
+        self.keys.bytes() + self.pages.bytes() + self.sections.bytes()
+    }
+
+    /// How many of these bytes are free for new keys.
+    pub fn vacant_bytes(&self) -> usize {
+        self.keys.vacant_bytes() + self.pages.vacant_bytes() + self.sections.vacant_bytes()
     }
 
     /// The calls that wait, by section.
     pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
-        let sections = self.sections.into_iter();
-        sections.map(|section| (section.id, section.queued.into_waiters()))
-    }
-
-    /// What was used of each section that got a chunk, but for namespaces without a known progression.
-    pub fn used(
-        self,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> impl Iterator<Item = Used> {
-        let mut closing: Vec<Option<Closing>> = (self.sections.iter())
-            .map(|section| {
-                let progression = progression_of(section.id.namespace)?;
-                // Without a key: the section's floor.
-                let last = section.queued.section.owned()?.current(None, progression);
-                let lost = 0;
-                Some(Closing {
-                    progression,
-                    last,
-                    lost,
-                })
-            })
-            .collect();
-        let mut each_key = |note: fn(&mut Closing, u64)| {
-            for (_, slot) in self.keys.iter() {
-                let number = slot.section as usize;
-                let section = self.sections.get(slot.section);
-                let owned = section.and_then(|section| section.queued.section.owned());
-                if let (Some(closing), Some(owned)) = (&mut closing[number], owned) {
-                    let last = owned.current(Some(&slot.cursor), closing.progression);
-                    note(closing, last);
-                }
-            }
-        };
-        each_key(|closing, last| closing.last = closing.last.max(last));
-        each_key(|closing, last| {
-            closing.lost += closing.progression.count_between(last, closing.last);
-        });
-        (self.sections.into_iter().zip(closing)).filter_map(|(section, closing)| {
-            let Closing { last, lost, .. } = closing?;
-            let ceiling = section.queued.section.owned()?.ceiling;
-            Some(Used {
-                has_left: last < ceiling,
-                section: section.id,
-                last,
-                lost,
-            })
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_slot_of_a_shared_key_takes_half_a_cache_line() {
-        assert_eq!(size_of::<SharedSlot>(), 32);
+        let sections = self.sections.into_numbered();
+        sections.map(|(_, section)| (section.id, section.queued.into_waiters()))
     }
 }

@@ -38,8 +38,8 @@ use super::{
 use crate::{
     clock::{Clock, Instant as ClockInstant},
     consensus::{Group, TermLease},
-    metrics::{Metrics, SkipCause},
-    sequence::{Key, Namespace, Range, Trim},
+    metrics::Metrics,
+    sequence::{Key, LostBy, Namespace, Range, Trim},
 };
 
 /// What the settings say about a term.
@@ -172,7 +172,7 @@ impl Term {
         };
         let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
-        self.pass_fence(held, taken.is_ok().into(), deadline)
+        self.pass_fence(namespace, held, taken.is_ok().into(), deadline)
             .await?;
         if taken.is_ok() {
             self.hot_keys.note(namespace, key, count);
@@ -217,7 +217,7 @@ impl Term {
             match Box::pin(self.wait(later, deadline)).await {
                 Ok(taken) => held.add(answer.note(place, taken, count)),
                 Err(error) => {
-                    held.skip(error.skip_cause());
+                    self.memory.lose(namespace, error.lost_by(), held.release());
                     return Err(error);
                 }
             }
@@ -226,7 +226,8 @@ impl Term {
         answer.over_quota.sort_unstable();
         // Not earlier, as in `next`.
         let answered = keys - answer.exhausted.len() - answer.over_quota.len();
-        self.pass_fence(held, answered as u64, deadline).await?;
+        self.pass_fence(namespace, held, answered as u64, deadline)
+            .await?;
         let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
         self.hot_keys.note_many(namespace, keys, taken);
         Ok(answer)
@@ -366,6 +367,7 @@ impl Term {
     /// are discarded and counted.
     pub(super) async fn pass_fence(
         &self,
+        namespace: &Namespace,
         held: Held<&Metrics>,
         answers: u64,
         deadline: Instant,
@@ -377,7 +379,7 @@ impl Term {
             Ok(())
         } else {
             metrics.fence_failures.inc();
-            held.skip(SkipCause::fence);
+            self.memory.lose(namespace, LostBy::Fence, held.release());
             Err(NextError::NotLeading)
         }
     }

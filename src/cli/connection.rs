@@ -31,7 +31,15 @@ impl Connection {
     /// # Errors
     /// If a server's address is malformed.
     pub fn client(&self) -> Result<Client, ratchet_client::Error> {
-        let timeout = Duration::from_millis(self.timeout_ms);
+        self.patient_client(Duration::ZERO)
+    }
+
+    /// Creates a client that waits for `at_least` at least.
+    ///
+    /// # Errors
+    /// As [`Connection::client`].
+    pub fn patient_client(&self, at_least: Duration) -> Result<Client, ratchet_client::Error> {
+        let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
         Client::builder()
             .servers(&self.server)
             .timeout(timeout)

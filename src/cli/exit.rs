@@ -15,7 +15,7 @@ Exit codes:
    2  the command line is malformed
    3  not found: a namespace, a node
    4  refused: an argument is outside its limits, the name exists already, the numbers are used up,
-      or the cluster's state does not allow it
+      a namespace has all the keys that it may have, or the cluster's state does not allow it
    5  unavailable: no server or no leader answers, the server is overloaded, or a membership change
       is in progress; check the state, then try again
    6  the deadline passed
@@ -62,6 +62,12 @@ impl CommandError {
             code: Code::InvalidArgument.to_string(),
             message: message.into(),
         }
+    }
+
+    /// The error, with `more` told after it.
+    pub fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
     }
 
     /// The cluster hands out no numbers at present.
@@ -130,6 +136,7 @@ fn exit_of(code: Code) -> u8 {
         Code::InvalidArgument
         | Code::OutOfRange
         | Code::AlreadyExists
+        | Code::OverQuota
         | Code::FailedPrecondition => REFUSED,
         Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
         Code::DeadlineExceeded => DEADLINE,
@@ -166,6 +173,7 @@ mod tests {
         assert_eq!(exit_of(Code::InvalidArgument), 4);
         assert_eq!(exit_of(Code::Unavailable), 5);
         assert_eq!(exit_of(Code::ResourceExhausted), 5);
+        assert_eq!(exit_of(Code::OverQuota), 4);
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;

@@ -6,20 +6,33 @@ use std::{
 };
 
 use clap::Args;
-use ratchet_client::{Export as Parts, Key};
+use futures::{Stream, StreamExt, stream};
+use ratchet_client::{Client, Export as Parts, Exported, Key, api as v1};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::{connection::Connection, exit::CommandError, output};
+
+/// How many parts of an exact export are asked for at a time.
+const PARTS: usize = 4;
+/// How many keys a message asks for at most: with names of 256 bytes it has half of what a node takes.
+const KEYS: usize = 2_048;
+
+/// Some keys, or sections, and their numbers.
+type Part = Vec<(Exported, u64)>;
 
 /// `ratchet export`.
 #[derive(Debug, Args)]
 pub struct Export {
     /// The namespace, for example "book"
     namespace: String,
-    /// The file, which is replaced once all is written; standard output unless given
+    /// Write to this file, which is replaced once all rows are written [default: standard output]
     #[arg(long)]
     output: Option<PathBuf>,
+    /// Write the last number of each key. Without this a row has the key's ceiling, up to a step above. It is slower: the
+    /// leader is asked for each key. Not where keys share sections
+    #[arg(long)]
+    exact: bool,
     #[command(flatten)]
     pub(super) connection: Connection,
 }
@@ -27,9 +40,22 @@ pub struct Export {
 impl Export {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
-        let parts = client.export(&self.namespace).await?;
-        let Some(path) = self.output else {
-            write_rows(parts, io::stdout().lock(), "standard output").await?;
+        let namespace = client.get_namespace(self.namespace.clone()).await?;
+        let has_sections = namespace.section_size > 1;
+        if self.exact && has_sections {
+            return Err(no_exact_sections(&namespace));
+        }
+        let header = match has_sections {
+            false => "key",
+            true => "ids",
+        };
+        let ceilings = parts(client.export(&self.namespace).await?);
+        let parts = match self.exact {
+            false => ceilings.left_stream(),
+            true => exact(&client, &self.namespace, ceilings).right_stream(),
+        };
+        let Some(path) = &self.output else {
+            write_rows(header, parts, io::stdout().lock(), "standard output").await?;
             return Ok(());
         };
         let shown = path.display().to_string();
@@ -39,14 +65,72 @@ impl Export {
             .filter(|parent| !parent.as_os_str().is_empty());
         let mut file =
             NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
-        let rows = write_rows(parts, &mut file, &shown).await?;
-        file.persist(&path).map_err(|error| failed(error.error))?;
+        let rows = write_rows(header, parts, &mut file, &shown).await?;
+        file.persist(path).map_err(|error| failed(error.error))?;
         let text = format!("{rows} rows in {shown}");
         output::result(self.connection.json, &json!({"rows": rows}), &text)
     }
 }
 
-async fn write_rows(mut parts: Parts, to: impl Write, shown: &str) -> Result<u64, CommandError> {
+/// Why there is no exact export of sections: each of their ids would have to be asked for.
+fn no_exact_sections(namespace: &v1::Namespace) -> CommandError {
+    let (name, size) = (&namespace.name, namespace.section_size);
+    CommandError::refused(format!(
+        "the keys of namespace {name:?} share sections of {size} ids: a row has a section and its ceiling, and the last \
+         number of each of its ids is not asked for; export it without --exact"
+    ))
+}
+
+fn parts(parts: Parts) -> impl Stream<Item = Result<Part, CommandError>> {
+    stream::unfold(parts, async |mut parts| {
+        let part = parts.next().await.transpose()?;
+        Some((part.map_err(CommandError::from), parts))
+    })
+}
+
+/// The parts with the last numbers in the place of ceilings.
+///
+/// The ceilings are as of one moment. Each last number is asked for after that moment, so it covers all that was handed out
+/// before, and what came later as well. The lower of the two covers the former and is not above the ceiling of the moment.
+fn exact(
+    client: &Client,
+    namespace: &str,
+    ceilings: impl Stream<Item = Result<Part, CommandError>>,
+) -> impl Stream<Item = Result<Part, CommandError>> {
+    let last_numbers = move |part: Result<Part, CommandError>| async move {
+        let part = part?;
+        let mut last = Vec::with_capacity(part.len());
+        for rows in part.chunks(KEYS) {
+            let keys: Option<Vec<Key>> = rows.iter().map(|(exported, _)| key(exported)).collect();
+            let keys = keys.ok_or_else(|| {
+                CommandError::other(format!(
+                    "namespace {namespace:?} was created again meanwhile, with sections that ids share; export it again"
+                ))
+            })?;
+            last.extend(client.current_many(namespace, keys).await?);
+        }
+        let rows = part.into_iter().zip(last);
+        // One without a number may have a ceiling: its caller was gone when the numbers came.
+        let rows = rows.map(|((key, ceiling), last)| (key, last.unwrap_or(ceiling).min(ceiling)));
+        Ok(rows.collect::<Part>())
+    };
+    ceilings.map(last_numbers).buffered(PARTS)
+}
+
+fn key(exported: &Exported) -> Option<Key> {
+    match exported {
+        Exported::Key(key) => Some(key.clone()),
+        Exported::Section { .. } => None,
+    }
+}
+
+async fn write_rows(
+    header: &str,
+    parts: impl Stream<Item = Result<Part, CommandError>>,
+    to: impl Write,
+    shown: &str,
+) -> Result<u64, CommandError> {
+    let mut parts = std::pin::pin!(parts);
     let failed = |error: io::Error| cannot_write(shown, &error);
     let mut rows = csv::Writer::from_writer(BufWriter::new(to));
     let mut written = 0;
@@ -54,14 +138,15 @@ async fn write_rows(mut parts: Parts, to: impl Write, shown: &str) -> Result<u64
         rows.write_record([key, number])
             .map_err(|error| failed(io::Error::other(error)))
     };
-    write(&mut rows, b"key", b"number")?;
-    while let Some(part) = parts.next().await? {
-        for (key, number) in part {
-            let number = number.to_string();
-            match key {
-                Key::Id(id) => write(&mut rows, id.to_string().as_bytes(), number.as_bytes())?,
-                Key::Name(name) => write(&mut rows, &name, number.as_bytes())?,
-            }
+    write(&mut rows, header.as_bytes(), b"number")?;
+    while let Some(part) = parts.next().await {
+        for (exported, number) in part? {
+            let key = match exported {
+                Exported::Key(Key::Id(id)) => id.to_string().into(),
+                Exported::Key(Key::Name(name)) => name,
+                Exported::Section { first, last } => format!("{first}-{last}").into(),
+            };
+            write(&mut rows, &key, number.to_string().as_bytes())?;
             written += 1;
         }
     }

@@ -4,12 +4,14 @@
 //! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
-//! `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or of the dump of another generator's table (`dump.rs`).
+//! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or
+//! of the dump of another generator's table (`dump.rs`).
 
 mod check;
 mod csv_rows;
 mod dump;
 mod progress;
+mod ranges;
 mod reader;
 mod rows;
 mod send;
@@ -18,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Seek, SeekFrom},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::Args;
@@ -32,15 +35,20 @@ use self::{
 };
 use super::{connection::Connection, exit::CommandError, output};
 
+/// How long a message may take at least, on all servers together. One that is given up too early is sent again while the
+/// leader is still busy with it.
+const MESSAGE_TIME: Duration = Duration::from_secs(30);
+
 /// `ratchet import`.
 #[derive(Debug, Args)]
 pub struct Import {
     /// The namespace, for example "book"
     namespace: String,
-    /// The file; - reads standard input, and cannot go on where it was after it was killed
+    /// The file, or - for standard input. An import that was interrupted goes on where it was; one from standard input
+    /// begins at the first row
     file: PathBuf,
-    /// What the file is: rows of "key,number", or a dump of Leaf's table leaf_alloc or of Tinyid's tiny_id_info, as
-    /// INSERT statements or as tab-separated text with a header
+    /// What the file is: rows of "key,number" (or "first-last,number" for sections that ids share), or a dump of Leaf's table
+    /// leaf_alloc or of Tinyid's tiny_id_info, as INSERT statements or as tab-separated text with a header
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     #[command(flatten)]
@@ -49,7 +57,7 @@ pub struct Import {
 
 impl Import {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+        let client = self.connection.patient_client(MESSAGE_TIME)?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
         let expected = Expected::new(&namespace)?;
         let is_stdin = self.file.as_os_str() == "-";
@@ -67,6 +75,10 @@ impl Import {
         bar.finish_and_clear();
         if checked.faults > 0 {
             return Err(self.refused(&checked.shown, checked.faults));
+        }
+        if let Some(why) = expected.beyond_quota(checked.sections) {
+            let file = self.file.display();
+            return Err(CommandError::refused(format!("{file}: {why}")));
         }
         let beside = (!is_stdin).then(|| progress::beside(&self.file));
         let record = Progress {
@@ -108,7 +120,11 @@ impl Import {
             progress::remove(path)?;
         }
         let value = json!({"rows": checked.rows, "resumed_at": done});
-        let text = format!("{} rows: every key is at its number or above", checked.rows);
+        let read = match checked.has_ranges {
+            false => "every key",
+            true => "every key, and the first and the last id of every section,",
+        };
+        let text = format!("{} rows: {read} is at its number or above", checked.rows);
         output::result(self.connection.json, &value, &text)
     }
 

@@ -10,8 +10,10 @@
 //! error, and the exit code tells the kind of error.
 
 mod connection;
+mod date;
 mod exit;
 mod export;
+mod gaps;
 mod import;
 mod keys;
 mod namespace;
@@ -56,8 +58,12 @@ enum Subcommands {
     Export(export::Export),
     /// List the keys of a namespace that got numbers, page by page
     Keys(keys::Keys),
-    /// Tell what the cluster knows of a key: its section, its ceiling, and what the leader has in memory
+    /// Tell what became of a key's numbers: its ceiling, what is stored of it, what was skipped, and what the leader has in
+    /// memory
     Explain(keys::Explain),
+    /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
+    /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
+    Gaps(gaps::Gaps),
     /// Create, show, list, change and delete namespaces
     Namespace(namespace::Namespace),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
@@ -86,6 +92,7 @@ impl Subcommands {
             Subcommands::Export(export) => export.connection.json,
             Subcommands::Keys(keys) => keys.connection.json,
             Subcommands::Explain(explain) => explain.connection.json,
+            Subcommands::Gaps(gaps) => gaps.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
@@ -105,6 +112,7 @@ impl Subcommands {
             Subcommands::Export(export) => export.run().await,
             Subcommands::Keys(keys) => keys.run().await,
             Subcommands::Explain(explain) => explain.run().await,
+            Subcommands::Gaps(gaps) => gaps.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,

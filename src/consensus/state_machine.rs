@@ -13,7 +13,7 @@ use openraft::{
 };
 
 use crate::{
-    sequence::{Outcome, SetId, apply},
+    sequence::{Command, Outcome, SetId, apply},
     storage::{
         AppliedTable, AppliedView, ArrivedSnapshot, BlockingExecutor, Entry, IncomingSnapshot,
         LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
@@ -117,6 +117,9 @@ fn apply_entries(
         let outcome = match entry.payload {
             EntryPayload::Blank => Outcome::None,
             EntryPayload::Normal(command) => {
+                if let Command::Bump { bumps, .. } = &command {
+                    change.read_ahead(bumps.iter().map(|bump| &bump.section))?;
+                }
                 apply(&mut change, log_id.committed_leader_id().term, &command)?
             }
             EntryPayload::Membership(membership) => {

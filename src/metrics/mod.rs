@@ -54,10 +54,11 @@ label! {
         deadline,
         /// The numbers were taken, and the caller was gone before it got them.
         cancelled,
-        /// A graceful handover whose successor could not take the memory raised a key to the greatest number of the
-        /// section that it shares.
+        /// A key was raised to the greatest number of the section that it shares: in a graceful handover whose successor
+        /// could not take the memory, or because nobody asked for the section and it was let go.
         shared_section,
-        /// A key's floor was raised above them (`ratchet raise`, `ratchet import`).
+        /// A key's floor was raised above them (`ratchet raise`, `ratchet import`). Where a whole section was raised, its
+        /// numbers are counted once, not for each id: as many as an id without a number in this term passed over.
         floor,
     }
 }
@@ -166,7 +167,7 @@ metrics! {
         first_touches: Counters<FirstTouch>,
         /// Sections whose ceilings this node as leader wrote down after its term's lift.
         settled_sections: Counter,
-        /// Numbers of gapless keys taken by this node as leader: a take for each key of each request.
+        /// Takes of gapless keys by this node as leader: one for each key of each request.
         takes: Counter,
         /// Log entries that carried takes.
         take_entries: Counter,
@@ -260,6 +261,8 @@ metrics! {
         memory_max_bytes: Gauge,
         /// Keys that this node as leader let go from its memory, by the reason.
         released_keys: Counters<ReleaseCause>,
+        /// Sections that keys share and that this node as leader let go from its memory.
+        released_shared_sections: Counter,
 
         /// Records of sections in memory, for the state machine and for the moment in which this node becomes leader.
         recent_records: Gauge,

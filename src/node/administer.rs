@@ -113,6 +113,7 @@ impl NodeContext {
         let term = leading.term();
         let done = match request {
             Request::ListKeys(list) => return self.list_keys(leading, list, deadline).await,
+            Request::Gaps(gaps) => return self.gaps(leading, gaps, deadline).await,
             Request::Explain(explain) => return self.explain(leading, explain, deadline).await,
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,
             Request::UpdateNamespace(update) => self.update_namespace(term, update).await,

@@ -1,35 +1,102 @@
-//! An export: every key of a namespace, and a number at or above all that were handed out of it, as of one moment.
+//! An export: every key of a namespace, or every section that ids share, and a number at or above all that were handed out
+//! of it, as of one moment.
 //!
 //! Invariant: the fence is checked after the moment. If a successor had handed out numbers before it, nothing is
 //! exported.
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::Instant,
-};
+use tokio::{sync::Semaphore, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::NodeContext;
-use crate::{sequence::NamespaceRefused, storage::Ceilings};
+use super::{NodeContext, Reservation, listing::no_namespace};
+use crate::{
+    proto::busy,
+    sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
+    storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
+};
 
 /// How many exports a process serves at a time. Each holds a thread, and a view of the table.
 static EXPORTS: Semaphore = Semaphore::const_new(2);
+/// How soon to ask again while others export.
+const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The keys of a namespace and their ceilings.
+/// What a number of an export is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exported {
+    /// A key.
+    Id(u64),
+    /// A key.
+    Name(Box<[u8]>),
+    /// All ids from the first to the last one: they share a section.
+    Section {
+        /// The first id.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+}
+
+/// The keys of a namespace, or its sections, and their ceilings.
 pub struct Export {
-    /// The ceilings, part by part; the last part is empty.
-    pub ceilings: Ceilings,
-    _permit: SemaphorePermit<'static>,
+    namespace: Namespace,
+    ceilings: Ceilings,
+    leaving: CancellationToken,
+    /// For what is read ahead: nobody knows when its reader takes it.
+    _memory: Reservation,
+}
+
+impl Export {
+    /// True if ids share sections: then these are what is exported.
+    pub fn has_sections(&self) -> bool {
+        self.namespace.config.shares_sections()
+    }
+
+    /// The next keys or sections, and their ceilings; `None` after the last ones.
+    ///
+    /// # Errors
+    /// If the export breaks off. What came before is then a part of it.
+    pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Status> {
+        let part = tokio::select! {
+            biased;
+            () = self.leaving.cancelled() => {
+                let why = "the node stops, and breaks the export off; export again from the next leader";
+                return Err(Status::unavailable(why));
+            }
+            part = self.ceilings.recv() => part,
+        };
+        match part {
+            Some(Ok(part)) if part.is_empty() => Ok(None),
+            Some(Ok(part)) => Ok(Some(self.exported(part))),
+            Some(Err(error)) => Err(Status::internal(error.to_string())),
+            None => Err(Status::deadline_exceeded(
+                "the export was not read for too long, or took too long",
+            )),
+        }
+    }
+
+    fn exported(&self, part: CeilingsPart) -> Vec<(Exported, u64)> {
+        let exported = |key| match key {
+            SectionKey::Name(name) => Exported::Name(name),
+            SectionKey::Id(number) if self.has_sections() => {
+                let (first, last) = self.namespace.ids_of_section(number);
+                Exported::Section { first, last }
+            }
+            SectionKey::Id(id) => Exported::Id(id),
+        };
+        let part = part.into_iter();
+        part.map(|(key, ceiling)| (exported(key), ceiling))
+            .collect()
+    }
 }
 
 impl NodeContext {
     /// Begins to export the namespace of this name, if this node leads.
     ///
     /// # Errors
-    /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export, NOT_FOUND if there is no such namespace,
-    /// FAILED_PRECONDITION if its keys share sections.
+    /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
+    /// such namespace.
     pub async fn export(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Export, Status> {
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
@@ -43,34 +110,38 @@ impl NodeContext {
         };
         let allocator = self.allocator.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
-        let namespaces = self.group.view().namespaces();
-        let namespace = namespaces.by_name(name).ok_or_else(|| not_found(name))?;
-        let shared = namespace.config.section_size;
-        if shared > 1 {
-            return Err(Status::failed_precondition(format!(
-                "the keys of namespace {name:?} share sections of {shared} ids, whose ceilings are no numbers of single \
-                 keys: such a namespace cannot be exported; read the keys that you know with CurrentMany"
-            )));
-        }
+        let namespace = &self.namespace_named(name)?;
         let permit = EXPORTS.try_acquire().map_err(|_| {
-            Status::resource_exhausted("two exports are under way; try again when one has ended")
+            busy(
+                RETRY_AFTER_MS,
+                "two exports are under way; try again when one has ended",
+            )
         })?;
-        let ceilings = self.group.view().ceilings(namespace).await;
+        let memory = self.request_memory.reserve(bytes_held(namespace))?;
+        // The table's reader holds the permit. The caller may hold what is read ahead for as long as it likes.
+        let ceilings = self.group.view().ceilings(namespace, permit).await;
         // Not earlier: what this node has applied by then covers every number that was handed out before.
         if !term.still_leads(deadline).await {
             return Err(not_leading());
         }
-        // Its records may have gone before they were looked at. Namespaces go before their records do.
+        // What is read of it may have gone before it was looked at. Namespaces go before their records do.
         if self.group.view().namespaces().by_id(namespace.id).is_none() {
-            return Err(not_found(name));
+            return Err(no_namespace(name));
         }
         Ok(Export {
+            namespace: namespace.clone(),
             ceilings,
-            _permit: permit,
+            leaving: self.leaving.clone(),
+            _memory: memory,
         })
     }
 }
 
-fn not_found(name: &str) -> Status {
-    Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
+/// How many bytes are read ahead at most.
+fn bytes_held(namespace: &Namespace) -> usize {
+    let name = match namespace.config.key_kind {
+        KeyKind::Id => 0,
+        KeyKind::Name => KEY_NAME_BYTES_MAX,
+    };
+    CEILINGS_HELD * (size_of::<(SectionKey, u64)>() + name)
 }

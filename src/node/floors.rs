@@ -6,14 +6,13 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    Config,
     leader_search::Attempt,
-    request::{Answered, Keys, REQUEST_KEYS_MAX, invalid_key},
+    request::{Answered, Keys},
     route::KnownRoute,
     sequence_request::{SequenceRequest, check_kind, failed},
 };
 use crate::{
-    allocator::{Raised, Term},
+    allocator::{FloorOf, RaiseOf, Raised, Term},
     proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
     sequence::{Key, Namespace, OwnedKey},
 };
@@ -34,12 +33,13 @@ pub struct Raise {
     pub known: KnownRoute,
 }
 
-/// Many keys of one namespace whose floors are to be raised. Answered with the floors in force.
+/// Many keys of one namespace whose floors are to be raised, or those of their sections. Answered with the floors in force.
 #[derive(Debug, Clone)]
 pub struct RaiseMany {
     pub(super) namespace: String,
     pub(super) keys: Keys,
     pub(super) at_least: Vec<u64>,
+    pub(super) of: FloorOf,
     pub(super) known: KnownRoute,
 }
 
@@ -52,18 +52,19 @@ pub struct CurrentMany {
 }
 
 impl RaiseMany {
-    /// A request to raise each of `keys` to the number at its place.
+    /// A request to raise each of `keys`, or of their sections, to the number at its place.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, each name has 1 to 256 bytes, and there are as
+    /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, each name has 1 to 256 bytes, and there are as
     /// many floors as keys.
     pub fn new(
         namespace: String,
         keys: Keys,
         at_least: Vec<u64>,
+        of: FloorOf,
         known: KnownRoute,
     ) -> Result<Self, Status> {
-        check_keys(&keys)?;
+        keys.check()?;
         let (asked, given) = (keys.len(), at_least.len());
         if asked != given {
             return Err(Status::invalid_argument(format!(
@@ -74,6 +75,7 @@ impl RaiseMany {
             namespace,
             keys,
             at_least,
+            of,
             known,
         })
     }
@@ -83,9 +85,9 @@ impl CurrentMany {
     /// A request for the last numbers of `keys`.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, and each name has 1 to 256 bytes.
+    /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, and each name has 1 to 256 bytes.
     pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Status> {
-        check_keys(&keys)?;
+        keys.check()?;
         Ok(CurrentMany {
             namespace,
             keys,
@@ -94,22 +96,10 @@ impl CurrentMany {
     }
 }
 
-fn check_keys(keys: &Keys) -> Result<(), Status> {
-    let asked = keys.len();
-    if asked == 0 || asked > REQUEST_KEYS_MAX {
-        return Err(Status::invalid_argument(format!(
-            "the message has {asked} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
-        )));
-    }
-    if let Keys::Names(names) = keys {
-        for (place, name) in names.iter().enumerate() {
-            Key::name(name).map_err(|invalid| {
-                let status = invalid_key(invalid);
-                Status::invalid_argument(format!("place {place}: {}", status.message()))
-            })?;
-        }
-    }
-    Ok(())
+/// How many bytes a request for many keys holds while it waits, with the copy that is forwarded.
+fn bytes_of_many<R>(namespace: &str, keys: &Keys) -> usize {
+    let each = size_of::<u64>() + WAITING_KEY_BYTES;
+    2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
 }
 
 /// Refuses a gapless namespace: a floor passes over numbers.
@@ -122,6 +112,18 @@ fn check_gaps(namespace: &Namespace) -> Result<(), Status> {
              numbers that are in use",
             config.name
         ))),
+    }
+}
+
+/// Refuses to raise sections of a namespace whose keys do not share them.
+fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Status> {
+    let config = &namespace.config;
+    match of {
+        FloorOf::Section if !config.shares_sections() => Err(Status::failed_precondition(format!(
+            "each key of namespace {:?} has a section of its own (section_size 1); raise the keys instead",
+            config.name
+        ))),
+        FloorOf::Section | FloorOf::Key => Ok(()),
     }
 }
 
@@ -146,14 +148,6 @@ impl SequenceRequest for Raise {
 
     fn known(&self) -> KnownRoute {
         self.known
-    }
-
-    fn check(&self, _config: &Config) -> Result<(), Status> {
-        Ok(())
-    }
-
-    fn numbers(&self) -> u64 {
-        0
     }
 
     fn bytes(&self) -> usize {
@@ -203,17 +197,8 @@ impl SequenceRequest for RaiseMany {
         self.known
     }
 
-    fn check(&self, _config: &Config) -> Result<(), Status> {
-        Ok(())
-    }
-
-    fn numbers(&self) -> u64 {
-        0
-    }
-
     fn bytes(&self) -> usize {
-        let each = size_of::<u64>() + WAITING_KEY_BYTES;
-        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes()) + self.keys.len() * each
+        bytes_of_many::<Self>(&self.namespace, &self.keys)
     }
 
     async fn answer(
@@ -223,7 +208,9 @@ impl SequenceRequest for RaiseMany {
         deadline: Instant,
     ) -> Attempt<Vec<u64>> {
         // All are of one kind.
-        let checked = check_kind(namespace, self.keys.at(0)).and_then(|()| check_gaps(namespace));
+        let checked = check_kind(namespace, self.keys.at(0))
+            .and_then(|()| check_gaps(namespace))
+            .and_then(|()| check_sections(namespace, self.of));
         if let Err(status) = checked {
             return Attempt::Refused(status);
         }
@@ -232,7 +219,12 @@ impl SequenceRequest for RaiseMany {
                 return Attempt::Refused(Status::out_of_range(format!("place {place}: {why}")));
             }
         }
-        let ask = |place: usize| (self.keys.at(place), self.at_least[place]);
+        let of = |place: usize| match (self.of, self.keys.at(place)) {
+            (FloorOf::Section, Key::Id(id)) => RaiseOf::SectionOf(id),
+            // Names share no sections: they were refused.
+            (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
+        };
+        let ask = |place: usize| (of(place), self.at_least[place]);
         let raised = term.raise_many(namespace, self.keys.len(), ask, deadline);
         match raised.await {
             Ok(floors) => Attempt::Answered(floors),
@@ -241,7 +233,11 @@ impl SequenceRequest for RaiseMany {
     }
 
     fn to_forward(&self) -> Forward {
-        Forward::RaiseMany(self.into())
+        // A variant of its own: a leader that does not raise sections must not take their ids for keys.
+        match self.of {
+            FloorOf::Key => Forward::RaiseMany(self.into()),
+            FloorOf::Section => Forward::RaiseSections(self.into()),
+        }
     }
 
     fn from_reply(reply: Reply) -> Option<Answered<Vec<u64>>> {
@@ -263,17 +259,8 @@ impl SequenceRequest for CurrentMany {
         self.known
     }
 
-    fn check(&self, _config: &Config) -> Result<(), Status> {
-        Ok(())
-    }
-
-    fn numbers(&self) -> u64 {
-        0
-    }
-
     fn bytes(&self) -> usize {
-        let each = size_of::<u64>() + WAITING_KEY_BYTES;
-        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes()) + self.keys.len() * each
+        bytes_of_many::<Self>(&self.namespace, &self.keys)
     }
 
     async fn answer(

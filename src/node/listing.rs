@@ -81,12 +81,19 @@ impl NodeContext {
         }
     }
 
-    fn namespace_named(&self, name: &str) -> Result<Namespace, Status> {
+    /// A namespace, for a request that only reads.
+    ///
+    /// # Errors
+    /// NOT_FOUND if there is none of that name.
+    pub(super) fn namespace_named(&self, name: &str) -> Result<Namespace, Status> {
         let namespaces = self.group.view().namespaces();
-        namespaces.by_name(name).cloned().ok_or_else(|| {
-            Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
-        })
+        (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
     }
+}
+
+/// NOT_FOUND for a namespace's name.
+pub(super) fn no_namespace(name: &str) -> Status {
+    Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
 }
 
 /// Which page a message asks for.
@@ -125,7 +132,7 @@ fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::Liste
     let (key, last_id) = match key {
         SectionKey::Name(name) => (OwnedKey::Name(Bytes::from_owner(name)), None),
         SectionKey::Id(number) => {
-            let (first, last) = ids(namespace, number);
+            let (first, last) = namespace.ids_of_section(number);
             (OwnedKey::Id(first), (first < last).then_some(last))
         }
     };
@@ -152,11 +159,13 @@ fn explanation(
         record, held, lift, ..
     } = explained;
     let (lift, progression) = (*lift, namespace.config.progression());
-    let ids = match key {
-        OwnedKey::Id(id) => Some(ids(namespace, id / namespace.config.section_size)),
-        OwnedKey::Name(_) => None,
+    let ids = match namespace.section_of(key.as_key()).key {
+        SectionKey::Id(number) => Some(namespace.ids_of_section(number)),
+        SectionKey::Name(_) => None,
     };
     let floor = record.floor_at(lift, progression.increment);
+    let is_shared = ids.is_some_and(|(first, last)| first < last);
+    let ceiling = ceiling(namespace, record, held.as_ref(), lift);
     let is_stored = *record != SectionRecord::default();
     v1::Explanation {
         namespace: namespace.config.name.clone(),
@@ -167,12 +176,14 @@ fn explanation(
         term,
         epoch: lift,
         stored: is_stored.then(|| stored(record)),
-        ceiling: ceiling(namespace, record, held.as_ref(), lift),
+        ceiling,
         floor: floor.min(namespace.greatest_number()),
         live: record.lifted(progression, lift + 1).is_some(),
         held: held
             .as_ref()
             .map(|held| held_section(held, progression, explained.granted_ms_ago)),
+        accounts: (is_stored && !is_shared)
+            .then(|| accounts(record, progression, (lift, ceiling), held.as_ref())),
     }
 }
 
@@ -183,6 +194,31 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
         epoch: record.lift,
         step: record.step,
         unused_max: record.unused_max,
+        skipped: record.skipped,
+        written_ms: Some(record.written_ms).filter(|ms| *ms > 0),
+    }
+}
+
+/// What became of the numbers up to `ceiling` of a key with a section of its own.
+fn accounts(
+    record: &SectionRecord,
+    progression: Progression,
+    (lift, ceiling): (u64, u64),
+    held: Option<&Holding>,
+) -> v1::Accounts {
+    let books = record.books_at(progression, lift);
+    let all = progression.unbounded();
+    // The leader knows what it has used. What lies at or below its floor is in the books of earlier tenures, or was used by
+    // the leader that left its memory to this one.
+    let handed_out = held.map_or(books.handed_out, |held| {
+        let used = all.count_between(0, held.last);
+        used.saturating_sub(books.skipped)
+    });
+    let known = handed_out + books.skipped;
+    v1::Accounts {
+        handed_out,
+        skipped: books.skipped,
+        left: all.count_between(0, ceiling).saturating_sub(known),
     }
 }
 
@@ -210,11 +246,4 @@ fn ceiling(
     let in_memory = held.map_or(0, |held| held.ceiling);
     // A ceiling may lie above all numbers that could be handed out.
     ceiling.max(in_memory).min(namespace.greatest_number())
-}
-
-/// The first and the last id of section number `number`.
-fn ids(namespace: &Namespace, number: u64) -> (u64, u64) {
-    let size = namespace.config.section_size;
-    let first = number.saturating_mul(size);
-    (first, first.saturating_add(size - 1))
 }

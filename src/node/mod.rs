@@ -19,6 +19,7 @@ mod export;
 mod floors;
 mod formation;
 mod forward;
+mod gaps;
 mod give_back;
 mod greeting;
 mod handover;
@@ -55,7 +56,7 @@ mod wire;
 pub use config::Config;
 pub use context::NodeContext;
 pub use error::StartError;
-pub use export::Export;
+pub use export::{Export, Exported};
 pub use floors::{CurrentMany, LastNumbers, Raise, RaiseMany};
 pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
 pub use introductions::Introduction;
@@ -67,7 +68,7 @@ pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
     invalid_key, request_id,
 };
-pub use request_memory::{RETRY_AFTER_MS, RequestMemory, Reservation};
+pub use request_memory::{RequestMemory, Reservation};
 pub use resp_nodes::RespNode;
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};

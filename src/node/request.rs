@@ -137,6 +137,28 @@ impl Keys {
         }
     }
 
+    /// Checks how many there are, and each name.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, and each name has 1 to 256 bytes. The text names
+    /// the place of a wrong one.
+    pub fn check(&self) -> Result<(), Status> {
+        let asked = self.len();
+        if asked == 0 || asked > REQUEST_KEYS_MAX {
+            return Err(Status::invalid_argument(format!(
+                "the message has {asked} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
+            )));
+        }
+        if let Keys::Names(names) = self {
+            for (place, name) in names.iter().enumerate() {
+                Key::name(name).map_err(|invalid| {
+                    Status::invalid_argument(format!("place {place}: {invalid}"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// How many bytes they hold.
     pub fn bytes(&self) -> usize {
         match self {
@@ -163,21 +185,12 @@ impl NextMany {
         known: KnownRoute,
     ) -> Result<NextMany, Status> {
         let (n, counted) = (keys.len(), counts.len());
-        if n == 0 || n > REQUEST_KEYS_MAX {
-            return Err(Status::invalid_argument(format!(
-                "the message has {n} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
-            )));
-        }
+        keys.check()?;
         if counted != 0 && counted != n {
             return Err(Status::invalid_argument(format!(
                 "the message has {n} keys and {counted} counts; give a count for each key, or none at \
                  all for one number of each"
             )));
-        }
-        if let Keys::Names(names) = &keys {
-            for name in names {
-                Key::name(name).map_err(invalid_key)?;
-            }
         }
         Ok(NextMany {
             namespace,

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tonic::Status;
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, proto::busy};
 
 /// How soon a refused caller may try again, in milliseconds.
-pub const RETRY_AFTER_MS: u64 = 100;
+const RETRY_AFTER_MS: u64 = 100;
 
 /// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
 /// since the connection that sends it holds more.
@@ -62,11 +62,12 @@ impl RequestMemory {
         }
         drop(reserved);
         self.refused.inc();
-        Err(Status::resource_exhausted(format!(
+        let why = format!(
             "waiting requests hold as much memory as they may (memory_requests_max_mb is {}); try again \
              in {RETRY_AFTER_MS} ms",
             self.bytes_max >> 20
-        )))
+        );
+        Err(busy(RETRY_AFTER_MS, why))
     }
 
     /// Reserves the bytes of the answer to a request for `keys` keys, until it is sent. `None` if they are too few

@@ -12,9 +12,15 @@ use super::{
 };
 use crate::{
     allocator::{NextError, Term},
-    proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
+    proto::{
+        busy,
+        peer::{forward_reply::Reply, forward_request::Request as Forward},
+    },
     sequence::{Key, KeyKind, Namespace, Range, RequestId},
 };
+
+/// How soon to ask again while no further request id can be remembered: ids that are old enough are forgotten all the time.
+const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
 /// A request that is answered out of the sequences of one namespace.
 pub trait SequenceRequest: Send + Sync {
@@ -27,14 +33,18 @@ pub trait SequenceRequest: Send + Sync {
     /// The route that the caller knows.
     fn known(&self) -> KnownRoute;
 
-    /// Checks the counts against this node's `count_max`.
+    /// Checks the counts, if it has any, against this node's `count_max`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a count is 0 or greater than `count_max`.
-    fn check(&self, config: &Config) -> Result<(), Status>;
+    fn check(&self, _config: &Config) -> Result<(), Status> {
+        Ok(())
+    }
 
     /// How many numbers it asks for.
-    fn numbers(&self) -> u64;
+    fn numbers(&self) -> u64 {
+        0
+    }
 
     /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
     /// carried out.
@@ -141,14 +151,6 @@ impl SequenceRequest for Current {
 
     fn known(&self) -> KnownRoute {
         self.known
-    }
-
-    fn check(&self, _config: &Config) -> Result<(), Status> {
-        Ok(())
-    }
-
-    fn numbers(&self) -> u64 {
-        0
     }
 
     fn bytes(&self) -> usize {
@@ -324,10 +326,13 @@ pub(super) fn failed<A>(
             key.as_key(),
             namespace.config.name
         )),
-        NextError::IdsFull { ids_max } => Status::resource_exhausted(format!(
-            "{ids_max} request ids are remembered, as many as may be (request_ids_max); ask again later, or without \
-             an id"
-        )),
+        NextError::IdsFull { ids_max } => busy(
+            IDS_RETRY_AFTER_MS,
+            format!(
+                "{ids_max} request ids are remembered, as many as may be (request_ids_max); ask again later, or \
+                 without an id"
+            ),
+        ),
         NextError::OverQuota { .. } => over_quota(namespace),
         // It was checked before, so `max` was lowered meanwhile.
         NextError::AboveMax => Status::out_of_range(format!(

@@ -89,30 +89,31 @@ macro_rules! for_each_setting {
             /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
             "RATCHET_CONNECTION_IDLE_MS" [] =>
                 connection_idle_ms: u64 as u64 = 600_000, 1..=86_400_000;
-            /// How long a handover may take to close the term, and to give numbers back, and how long a stopping node
-            /// then waits for callers, in milliseconds [default: 5000]
+            /// How long a handover may take to close the term, and to give numbers back (a sole voter:
+            /// handover_timeout_ms, if longer), and how long a stopping node then waits for callers, in milliseconds
+            /// [default: 5000]
             "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
                 shutdown_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
             /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
             /// further gets a snapshot [default: 268435456]
             "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1..=1 << 40;
-            /// How much memory caches what is read of the database, in MB (2^20 bytes) [default: 64]
+            /// How much memory caches what is read of the database, and holds what is not in its files yet, in MB (2^20
+            /// bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;
             /// How much memory holds the records of live sections, for the moment in which this node becomes
-            /// leader, in MB (2^20 bytes), 67 bytes each without names; the others are read from the disk
+            /// leader, in MB (2^20 bytes), 68 bytes each without names; the others are read from the disk
             /// [default: 64]
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
-            /// How much memory this node as leader has for keys, in MB (2^20 bytes), some 50 bytes a key; beyond
-            /// it the keys that were idle longest are let go, without a gap, but for those of shared sections; the
-            /// same on all nodes
-            /// [default: 2048]
+            /// How much memory this node as leader has for keys, in MB (2^20 bytes), some 50 bytes a key; above
+            /// 7/8 of it the keys that were idle longest are let go, those of a shared section together, and above
+            /// 15/16 new keys wait; the same on all nodes [default: 2048]
             "RATCHET_MEMORY_MAX_MB" [] => memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
-            /// After how long a key that nobody asks for is let go from the leader's memory, in milliseconds, or up
-            /// to twice as long; 0: not before the memory is full [default: 600000]
+            /// After how long a key that nobody asks for, or a whole shared section, is let go from the leader's
+            /// memory, in milliseconds, or up to twice as long; 0: not before the memory is full [default: 600000]
             "RATCHET_KEY_IDLE_MS" [] => key_idle_ms: u64 as u64 = 600_000, 0..=86_400_000;
             /// How long a leader that hands over may go on serving while it sends its memory to its successor, in
-            /// milliseconds; 0: it sends none [default: 30000]
+            /// milliseconds; 0: it sends none. A sole voter that stops has as long to give numbers back [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
             /// How long a request id is remembered, in milliseconds [default: 600000]

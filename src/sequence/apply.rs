@@ -8,7 +8,8 @@
 
 use super::{
     command::{Bump, Bumped, Command, Outcome, Trim},
-    ids::SectionId,
+    day_books::{Booked, DAYS_KEPT, DayBooks, day_of},
+    ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
     namespace_life::{self, NamespaceTable},
     progression::Progression,
@@ -29,13 +30,30 @@ pub trait Table:
     /// Writes the ledger.
     fn put_ledger(&mut self, ledger: Ledger);
     /// A section's record, or the default if there is none. If the record is older than lift number `lift`, its floor
-    /// may be wrong: nothing uses it then.
+    /// and its time may be wrong: nothing uses them then.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
     fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
+    /// As [`Table::section`], for the section of a gapless key: its record counts, however many lifts it has seen, and its
+    /// ceiling is its floor.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn gapless_section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error> {
+        self.section(id, lift)
+    }
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
+    /// The books of a namespace and a day; `None` if there are none.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Self::Error>;
+    /// Writes the books of a namespace and a day.
+    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
+    /// Removes the books of a namespace and all days before `day`.
+    fn remove_days_before(&mut self, id: NamespaceId, day: u32);
 }
 
 /// Applies one committed command of `term` to the table.
@@ -45,22 +63,34 @@ pub trait Table:
 /// the same one.
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
     match command {
-        Command::Bump(bumps) => write_sections(table, term, |table, lift| {
-            let bumped = bumps.iter().map(|bump| apply_bump(table, lift, bump));
+        Command::Bump {
+            bumps,
+            lost,
+            now_ms,
+        } => write_sections(table, term, *now_ms, |table, entry| {
+            for lost in lost {
+                entry.booked.add(lost.namespace, (*lost).into());
+            }
+            let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
             bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
         }),
-        Command::Trim(trims) => write_sections(table, term, |table, lift| {
-            let trimmed = apply_each(trims, |trim| apply_trim(table, lift, trim))?;
+        Command::Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            let trimmed = apply_each(trims, |trim| apply_trim(table, entry, trim))?;
             Ok(Outcome::Trimmed(trimmed))
         }),
-        Command::Release(released) => write_sections(table, term, |table, lift| {
-            let released = apply_each(released, |trim| apply_release(table, lift, trim))?;
+        Command::Release {
+            released: trims,
+            now_ms,
+        } => write_sections(table, term, *now_ms, |table, entry| {
+            let released = apply_each(trims, |trim| apply_release(table, entry, trim))?;
             Ok(Outcome::Released(released))
         }),
-        Command::Settle(sections) => write_sections(table, term, |table, lift| {
-            let settled = apply_each(sections, |section| apply_settle(table, lift, section))?;
-            Ok(Outcome::Settled(settled))
-        }),
+        Command::Settle { sections, now_ms } => {
+            write_sections(table, term, *now_ms, |table, entry| {
+                let settled = apply_each(sections, |section| apply_settle(table, entry, section))?;
+                Ok(Outcome::Settled(settled))
+            })
+        }
         Command::Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
         Command::Inherit { heir, digest } => change_ledger(table, |ledger| {
             ledger.inherit(term, *heir, *digest).map(Outcome::Holds)
@@ -82,26 +112,66 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take { remembering, takes } => write_sections(table, term, |table, lift| {
+        Command::Take {
+            remembering,
+            takes,
+            now_ms,
+        } => write_sections(table, term, *now_ms, |table, entry| {
             request_id::advance(table, remembering)?;
             let taken = takes.iter();
-            let taken = taken.map(|take| apply_take(table, lift, remembering, take));
+            let taken = taken.map(|take| apply_take(table, entry, remembering, take));
             taken.collect::<Result<_, _>>().map(Outcome::Took)
         }),
     }
 }
 
-/// Lets `write` write sections, if `term` may. It is told how many lifts were spent.
+/// What the writes of one entry have in common.
+struct Entry {
+    /// How many lifts were spent.
+    lift: u64,
+    /// The time by the clock of the leader that proposed the entry.
+    now_ms: u64,
+    /// What the entry books.
+    booked: Booked,
+}
+
+/// Lets `write` write sections, if `term` may.
 fn write_sections<T: Table>(
     table: &mut T,
     term: u64,
-    write: impl FnOnce(&mut T, u64) -> Result<Outcome, T::Error>,
+    now_ms: u64,
+    write: impl FnOnce(&mut T, &mut Entry) -> Result<Outcome, T::Error>,
 ) -> Result<Outcome, T::Error> {
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
-        Ok(()) => write(table, ledger.lift),
+        Ok(()) => {
+            let mut entry = Entry {
+                lift: ledger.lift,
+                now_ms,
+                booked: Booked::default(),
+            };
+            let outcome = write(table, &mut entry)?;
+            book(table, day_of(now_ms), entry.booked)?;
+            Ok(outcome)
+        }
         Err(refused) => Ok(Outcome::Refused(refused)),
     }
+}
+
+/// Writes what an entry books. The entry that opens a day for a namespace removes the days that are too old.
+fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Error> {
+    for (namespace, more) in booked.into_iter() {
+        if table.namespace(namespace).is_none() {
+            continue;
+        }
+        let known = table.day_books(namespace, day)?;
+        if known.is_none() {
+            table.remove_days_before(namespace, day.saturating_sub(DAYS_KEPT - 1));
+        }
+        let books = known.unwrap_or_default().plus(more);
+        table.put_day_books(namespace, day, books);
+    }
+    Ok(())
 }
 
 fn change_ledger<T: Table>(
@@ -127,24 +197,24 @@ fn apply_each<I, E>(items: &[I], mut apply: impl FnMut(&I) -> Result<bool, E>) -
     Ok(written)
 }
 
-fn apply_bump<T: Table>(table: &mut T, lift: u64, bump: &Bump) -> Result<Bumped, T::Error> {
+fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result<Bumped, T::Error> {
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
     };
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
-    let before = table.section(&bump.section, lift)?;
+    let before = table.section(&bump.section, entry.lift)?;
     if let Some(keys_max) = over_quota(table, &bump.section, &before, quota)? {
         return Ok(Bumped::OverQuota { keys_max });
     }
-    match before.bump(progression, lift, bump.raise) {
+    match before.bump(progression, entry.lift, bump.raise) {
         Ok((record, chunk)) => {
             debug_assert!(
                 chunk.old >= before.max_seq,
                 "a chunk begins at the ceiling or above"
             );
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
-            write_section(table, &bump.section, &before, record)?;
+            write_section(table, entry, &bump.section, (&before, record), progression)?;
             Ok(Bumped::Chunk(chunk))
         }
         Err(Exhausted) => Ok(Bumped::Exhausted {
@@ -169,7 +239,7 @@ fn over_quota<T: Table>(
 
 fn apply_take<T: Table>(
     table: &mut T,
-    lift: u64,
+    entry: &mut Entry,
     remembering: &Remembering,
     take: &Take,
 ) -> Result<Taken, T::Error> {
@@ -194,16 +264,16 @@ fn apply_take<T: Table>(
             return Ok(Taken::IdsFull { ids_max });
         }
     }
-    let before = table.section(section, lift)?;
+    let before = table.gapless_section(section, entry.lift)?;
     if let Some(keys_max) = over_quota(table, section, &before, quota)? {
         return Ok(Taken::OverQuota { keys_max });
     }
-    let (record, range) = match before.take(progression, lift, *count) {
+    let (record, range) = match before.take(progression, entry.lift, *count) {
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
-    write_section(table, section, &before, record)?;
+    write_section(table, entry, section, (&before, record), progression)?;
     if let Some(request) = &take.request {
         let remembered = Remembered {
             key: section.key.clone(),
@@ -216,62 +286,85 @@ fn apply_take<T: Table>(
 }
 
 /// True if the section was trimmed, or its namespace is gone.
-fn apply_trim<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
-    lower(table, lift, trim, SectionRecord::trim)
+fn apply_trim<T: Table>(table: &mut T, entry: &mut Entry, trim: &Trim) -> Result<bool, T::Error> {
+    lower(table, entry, trim, SectionRecord::trim)
 }
 
 /// True if the section was released, or its namespace is gone.
-fn apply_release<T: Table>(table: &mut T, lift: u64, trim: &Trim) -> Result<bool, T::Error> {
-    lower(table, lift, trim, SectionRecord::release)
+fn apply_release<T: Table>(
+    table: &mut T,
+    entry: &mut Entry,
+    trim: &Trim,
+) -> Result<bool, T::Error> {
+    lower(table, entry, trim, SectionRecord::release)
 }
 
 /// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says. True if its namespace
 /// is gone: nothing is left to give back.
 fn lower<T: Table>(
     table: &mut T,
-    lift: u64,
+    entry: &mut Entry,
     trim: &Trim,
-    lower: impl FnOnce(SectionRecord, u64, u64, u64) -> Option<SectionRecord>,
+    lower: impl FnOnce(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
 ) -> Result<bool, T::Error> {
-    let Some(Progression { increment, .. }) = progression(table, &trim.section) else {
+    let Some(progression) = progression(table, &trim.section) else {
         return Ok(true);
     };
-    let before = table.section(&trim.section, lift)?;
-    let after = lower(before, lift, increment, trim.used);
-    if let Some(record) = after {
-        let record = within_bounds(table, &trim.section, record);
-        debug_assert!(
-            record.max_seq >= before.floor_at(lift, increment),
-            "{before:?} to {record:?}"
-        );
-        write_section(table, &trim.section, &before, record)?;
-    }
-    Ok(after.is_some())
+    let before = table.section(&trim.section, entry.lift)?;
+    let Some(after) = lower(before, progression, entry.lift, trim.used) else {
+        return Ok(false);
+    };
+    let after = within_bounds(table, &trim.section, after);
+    debug_assert!(
+        after.max_seq >= before.floor_at(entry.lift, progression.increment),
+        "{before:?} to {after:?}"
+    );
+    let lost = DayBooks {
+        shared_section: trim.lost,
+        ..DayBooks::default()
+    };
+    entry.booked.add(trim.section.namespace, lost);
+    write_section(table, entry, &trim.section, (&before, after), progression)?;
+    Ok(true)
 }
 
 /// True if the section was settled.
-fn apply_settle<T: Table>(table: &mut T, lift: u64, section: &SectionId) -> Result<bool, T::Error> {
+fn apply_settle<T: Table>(
+    table: &mut T,
+    entry: &mut Entry,
+    section: &SectionId,
+) -> Result<bool, T::Error> {
     let Some(progression) = progression(table, section) else {
         return Ok(false);
     };
-    let before = table.section(section, lift)?;
-    let after = before.settle(progression, lift);
-    if let Some(record) = after {
-        let record = within_bounds(table, section, record);
-        write_section(table, section, &before, record)?;
-    }
-    Ok(after.is_some())
+    let before = table.section(section, entry.lift)?;
+    let Some(after) = before.settle(progression, entry.lift) else {
+        return Ok(false);
+    };
+    let after = within_bounds(table, section, after);
+    write_section(table, entry, section, (&before, after), progression)?;
+    Ok(true)
 }
 
-/// Writes a section's record in the place of `before`, and keeps the namespace's totals.
+/// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and books the change.
 fn write_section<T: Table>(
     table: &mut T,
+    entry: &mut Entry,
     id: &SectionId,
-    before: &SectionRecord,
-    after: SectionRecord,
+    (before, after): (&SectionRecord, SectionRecord),
+    progression: Progression,
 ) -> Result<(), T::Error> {
+    let change = DayBooks::of_change(before, &after, progression);
+    entry.booked.add(id.namespace, change);
     table.totals(id.namespace)?.note(before, &after);
-    table.put_section(id, after);
+    let written_ms = entry.now_ms;
+    table.put_section(
+        id,
+        SectionRecord {
+            written_ms,
+            ..after
+        },
+    );
     Ok(())
 }
 

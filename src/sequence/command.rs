@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    day_books::Lost,
     ids::{NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
@@ -20,10 +21,22 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Raise the ceilings of many sections. The answers are the proposer's chunks.
-    Bump(Vec<Bump>),
+    Bump {
+        /// The bumps.
+        bumps: Vec<Bump>,
+        /// Numbers that nobody got, for the books.
+        lost: Vec<Lost>,
+        /// When it was proposed, by the leader's clock: milliseconds since 1970.
+        now_ms: u64,
+    },
     /// Lower the ceilings of many sections to what their tenure used. Proposed at the end of a tenure that
     /// has no heir.
-    Trim(Vec<Trim>),
+    Trim {
+        /// The trims.
+        trims: Vec<Trim>,
+        /// As in a bump.
+        now_ms: u64,
+    },
     /// Create a namespace, unless there are too many. The entry carries the limit, so that replicas of
     /// releases with other limits come to the same outcome.
     CreateNamespace {
@@ -42,7 +55,12 @@ pub enum Command {
     /// Give the entry's term a chunk of every live section. The first entry of a term whose leader inherited nothing.
     Lift,
     /// Write down what the last lift gave of many sections, so that they are live for the next ones. Costs no number.
-    Settle(Vec<SectionId>),
+    Settle {
+        /// The sections.
+        sections: Vec<SectionId>,
+        /// As in a bump.
+        now_ms: u64,
+    },
     /// Leave what the term is entitled to. Its last entry.
     Bequeath(Bequest),
     /// Go on with what the last term left to this node. The first entry of a term whose leader holds the last
@@ -55,13 +73,20 @@ pub enum Command {
     },
     /// Lower the ceilings of many sections to what the term used, because its leader lets them go from its memory while
     /// it goes on leading.
-    Release(Vec<Trim>),
+    Release {
+        /// What was used of the sections.
+        released: Vec<Trim>,
+        /// As in a bump.
+        now_ms: u64,
+    },
     /// Take numbers of gapless keys. They are the callers' once the entry is applied.
     Take {
         /// How request ids are remembered.
         remembering: Remembering,
         /// Which numbers, in the order in which they are taken.
         takes: Vec<Take>,
+        /// As in a bump.
+        now_ms: u64,
     },
     /// Create the namespaces of a fresh cluster, unless it was founded before.
     FoundNamespaces(Vec<NamespaceConfig>),
@@ -90,8 +115,8 @@ impl Command {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Command::Bump(bumps) => write!(f, "bump {} sections", bumps.len()),
-            Command::Trim(trims) => write!(f, "trim {} sections", trims.len()),
+            Command::Bump { bumps, .. } => write!(f, "bump {} sections", bumps.len()),
+            Command::Trim { trims, .. } => write!(f, "trim {} sections", trims.len()),
             Command::CreateNamespace { config, .. } => {
                 write!(f, "create namespace {:?}", config.name)
             }
@@ -101,11 +126,11 @@ impl fmt::Display for Command {
             }
             Command::DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
             Command::Lift => write!(f, "lift"),
-            Command::Settle(sections) => write!(f, "settle {} sections", sections.len()),
+            Command::Settle { sections, .. } => write!(f, "settle {} sections", sections.len()),
             Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
             Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
-            Command::Release(released) => write!(f, "release {} sections", released.len()),
+            Command::Release { released, .. } => write!(f, "release {} sections", released.len()),
             Command::Take { takes, .. } => {
                 write!(f, "take numbers of {} gapless keys", takes.len())
             }
@@ -129,6 +154,8 @@ pub struct Trim {
     pub section: SectionId,
     /// The greatest number that the tenure handed out in it.
     pub used: u64,
+    /// How many numbers the other keys of the section lose by rising to that one.
+    pub lost: u64,
 }
 
 /// The outcome of a command.

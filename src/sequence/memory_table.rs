@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    Command, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, Outcome, QueuedId,
-    Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table, Tombstone,
-    apply,
+    Bump, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
+    Outcome, QueuedId, Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord,
+    Table, Tombstone, Trim, apply,
 };
 
 /// A table in memory.
@@ -17,12 +17,43 @@ pub struct MemoryTable {
     pub ledger: Ledger,
     pub sections: HashMap<SectionId, SectionRecord>,
     pub namespaces: BTreeMap<NamespaceId, Namespace>,
+    pub days: BTreeMap<(NamespaceId, u32), DayBooks>,
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     pub tombstones: BTreeMap<String, Tombstone>,
     pub next_id: Option<NamespaceId>,
     pub book: RequestBook,
     pub places: BTreeMap<u64, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId), Remembered>,
+}
+
+/// A command that was proposed at no known time.
+pub fn bumps(bumps: Vec<Bump>) -> Command {
+    Command::Bump {
+        bumps,
+        lost: vec![],
+        now_ms: 0,
+    }
+}
+
+/// As [`bumps`].
+pub fn trims(trims: Vec<Trim>) -> Command {
+    Command::Trim { trims, now_ms: 0 }
+}
+
+/// As [`bumps`].
+pub fn settles(sections: Vec<SectionId>) -> Command {
+    Command::Settle {
+        sections,
+        now_ms: 0,
+    }
+}
+
+/// As [`bumps`].
+pub fn releases(released: Vec<Trim>) -> Command {
+    Command::Release {
+        released,
+        now_ms: 0,
+    }
 }
 
 /// Applies a command of `term`.
@@ -50,6 +81,15 @@ impl Table for MemoryTable {
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
         self.sections.insert(id.clone(), record);
     }
+    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
+        Ok(self.days.get(&(id, day)).copied())
+    }
+    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
+        self.days.insert((id, day), books);
+    }
+    fn remove_days_before(&mut self, id: NamespaceId, day: u32) {
+        self.days.retain(|of, _| of.0 != id || of.1 >= day);
+    }
 }
 
 impl NamespaceTable for MemoryTable {
@@ -69,6 +109,7 @@ impl NamespaceTable for MemoryTable {
     }
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), Infallible> {
         self.sections.retain(|section, _| section.namespace != id);
+        self.days.retain(|of, _| of.0 != id);
         self.totals.remove(&id);
         self.namespaces.remove(&id);
         Ok(())

@@ -5,11 +5,12 @@
 //! tenure that raised it, which never go below what was handed out.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id` and `section` come
-//! next, then `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then `command`, and
-//! last `namespace_life`, `apply` and `written_key`.
+//! next, then `day_books`, `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then
+//! `command`, and last `namespace_life`, `apply` and `written_key`.
 
 mod apply;
 mod command;
+mod day_books;
 mod ids;
 mod key;
 mod ledger;
@@ -28,6 +29,7 @@ mod written_key;
 
 pub use apply::{Table, apply};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
+pub use day_books::{DAYS_KEPT, DayBooks, Lost, LostBy, day_of};
 pub use ids::{NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
@@ -44,7 +46,7 @@ pub use request_id::{
     InvalidRequestId, QueuedId, REQUEST_ID_BYTES_MAX, Remembered, Remembering, RequestBook,
     RequestId, RequestTable,
 };
-pub use section::{Chunk, Exhausted, Raise, SectionRecord};
+pub use section::{Chunk, Exhausted, Raise, SectionBooks, SectionRecord};
 pub use take::{Take, Taken};
 pub use tombstone::{NamespaceTotals, Tombstone};
 pub use written_key::{InvalidWrittenKey, WrittenKey};

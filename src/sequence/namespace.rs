@@ -228,6 +228,11 @@ impl NamespaceConfig {
         )
     }
 
+    /// True if ids share sections with their neighbours. Names never do.
+    pub fn shares_sections(&self) -> bool {
+        self.section_size > 1
+    }
+
     /// The numbers that the namespace's keys hand out.
     pub fn progression(&self) -> Progression {
         Progression {
@@ -268,6 +273,13 @@ impl Namespace {
                 Key::Name(name) => SectionKey::Name(name.into()),
             },
         }
+    }
+
+    /// The first and the last id of section number `number`.
+    pub fn ids_of_section(&self, number: u64) -> (u64, u64) {
+        let size = self.config.section_size;
+        let first = number.saturating_mul(size);
+        (first, first.saturating_add(size - 1))
     }
 }
 

@@ -37,6 +37,15 @@ impl Progression {
         }
     }
 
+    /// The same progression without its `max`, which may be lowered below what was handed out.
+    #[must_use]
+    pub fn unbounded(self) -> Self {
+        Progression {
+            max: NUMBER_MAX,
+            ..self
+        }
+    }
+
     /// The next `count` (at least 1) numbers above `value`. `None` if they would exceed `max`.
     pub fn range_above(&self, value: u64, count: u64) -> Option<Range> {
         let first = self.first_above(value)?;

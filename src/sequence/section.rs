@@ -14,6 +14,24 @@
 //! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
 //! numbers of a chunk can be taken.
 //!
+//! # Books
+//!
+//! A record also tells what became of the numbers. For a section with one key, after `lift` lifts, as [`SectionBooks`] has
+//! it:
+//!
+//! ```text
+//! handed out + skipped + left = all numbers up to the ceiling
+//! ```
+//!
+//! - *left*: numbers of the tenure that goes on. Only its leader knows how many of them were handed out since.
+//! - *skipped*: at most so many numbers at or below the floor were handed out to nobody, because a tenure ended without
+//!   a trim. What such a tenure used of its last chunk, no entry tells.
+//! - *handed out*: at least so many numbers were taken from memory. Those that were lost on the way to a caller are among
+//!   them: the leader counts these.
+//!
+//! The sum holds by arithmetic, whatever `max` is and was. If keys share the section, it holds for the one that took the
+//! greatest numbers; the others rise to the ceiling.
+//!
 //! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim or a release of the tenure that owns
 //! what lies above the floor.
 
@@ -37,8 +55,25 @@ pub struct SectionRecord {
     pub lift: u64,
     /// How many numbers a lift gives. 0 without a record: such a section is not live.
     pub step: u64,
-    /// How many numbers were unused at most when the record was written. A crash can skip as many.
+    /// How many numbers were unused at most when the record was written. If no lift came since, a crash skips as many
+    /// at most.
     pub unused_max: u64,
+    /// How many numbers at or below the floor were skipped at most, by tenures that ended without a trim.
+    pub skipped: u64,
+    /// When the record was written, by the clock of the leader: milliseconds since 1970. 0 if that is not known. Nothing is
+    /// computed from it.
+    pub written_ms: u64,
+}
+
+/// What became of the numbers of a section with one key, up to its ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SectionBooks {
+    /// At least so many were handed out.
+    pub handed_out: u64,
+    /// At most so many were skipped.
+    pub skipped: u64,
+    /// So many belong to the tenure that goes on.
+    pub left: u64,
 }
 
 /// The numbers above `old`, up to and including `new`. They belong to the tenure of the term that got them.
@@ -128,6 +163,7 @@ impl SectionRecord {
             .max(progression.last_at_or_below(raise.up_to));
         let left = self.left_at(progression, lift);
         let floor = self.floor_at(lift, progression.increment);
+        let unused_max = raise.unused_max.min(progression.count_between(floor, new));
         let record = SectionRecord {
             max_seq: new,
             floor,
@@ -136,7 +172,16 @@ impl SectionRecord {
                 0 => self.step,
                 step => step,
             },
-            unused_max: raise.unused_max.min(progression.count_between(floor, new)),
+            // Of what the tenure had before, no more is unused now than was then.
+            unused_max: match self.lifts_since(lift) {
+                0 => unused_max.min(
+                    self.unused_max
+                        .saturating_add(numbers(progression, old, new)),
+                ),
+                _ => unused_max,
+            },
+            skipped: self.skipped_at(progression, lift),
+            written_ms: self.written_ms,
         };
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
         debug_assert!(record.floor <= old, "{record:?}");
@@ -153,7 +198,9 @@ impl SectionRecord {
             floor,
             lift,
             step: self.step,
-            unused_max: progression.count_between(floor, max_seq),
+            unused_max: numbers(progression, floor, max_seq),
+            skipped: self.skipped_at(progression, lift),
+            written_ms: self.written_ms,
         })
     }
 
@@ -163,7 +210,8 @@ impl SectionRecord {
     ///
     /// The record is written as of the lift before. If the tenure gives its lift back, the next one gives the
     /// numbers right above `used`. If it does not, the next lift gives those of one step further up.
-    pub fn trim(self, lift: u64, increment: u64, used: u64) -> Option<Self> {
+    pub fn trim(self, progression: Progression, lift: u64, used: u64) -> Option<Self> {
+        let increment = progression.increment;
         let (floor, ceiling) = (
             self.floor_at(lift, increment),
             self.ceiling_at(lift, increment),
@@ -181,21 +229,23 @@ impl SectionRecord {
             lift: lift.saturating_sub(1),
             step: self.step,
             unused_max: 0,
+            skipped: self.skipped_at(progression, lift),
+            written_ms: self.written_ms,
         })
     }
 
     /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the tenure goes on. The tenure owns nothing of
     /// the section any more: its next chunk comes from a bump. The next lift gives the numbers right above `used`,
     /// whether this one is given back or not.
-    pub fn release(self, lift: u64, increment: u64, used: u64) -> Option<Self> {
-        let trimmed = self.trim(lift, increment, used)?;
+    pub fn release(self, progression: Progression, lift: u64, used: u64) -> Option<Self> {
+        let trimmed = self.trim(progression, lift, used)?;
         Some(SectionRecord { lift, ..trimmed })
     }
 
     /// Raises the ceiling by `distance`, because nobody knows any more which of the numbers below were
     /// handed out, nor how many lifts there were. No term can lower it again.
-    pub fn raised(self, lift: u64, increment: u64, distance: u64) -> Self {
-        let ceiling = self.raised_by_lifts(LIFTS_LIVE, increment);
+    pub fn raised(self, progression: Progression, lift: u64, distance: u64) -> Self {
+        let ceiling = self.raised_by_lifts(LIFTS_LIVE, progression.increment);
         let max_seq = ceiling.saturating_add(distance).min(NUMBER_MAX);
         SectionRecord {
             max_seq,
@@ -203,6 +253,46 @@ impl SectionRecord {
             lift,
             step: self.step,
             unused_max: 0,
+            skipped: self
+                .skipped
+                .saturating_add(self.unused_max)
+                .saturating_add(numbers(progression, self.max_seq, max_seq)),
+            written_ms: self.written_ms,
+        }
+    }
+
+    /// The same record, if nobody knows which numbers above `used` were handed out: they count as skipped.
+    #[must_use]
+    pub fn unknown_above(self, progression: Progression, used: u64) -> Self {
+        SectionRecord {
+            skipped: self
+                .skipped
+                .saturating_add(numbers(progression, used, self.max_seq)),
+            ..self
+        }
+    }
+
+    /// How many numbers were handed out at least when the record was written.
+    pub fn handed_out(&self, progression: Progression) -> u64 {
+        let rest = self.skipped.saturating_add(self.unused_max);
+        numbers(progression, 0, self.max_seq).saturating_sub(rest)
+    }
+
+    /// What became of the numbers up to the ceiling after `lift` lifts.
+    pub fn books_at(&self, progression: Progression, lift: u64) -> SectionBooks {
+        let all = numbers(progression, 0, self.ceiling_at(lift, progression.increment));
+        let skipped = self.skipped_at(progression, lift);
+        let left = match self.lifts_since(lift) {
+            0 => self.unused_max,
+            _ => {
+                let floor = self.floor_at(lift, progression.increment);
+                all - numbers(progression, 0, floor)
+            }
+        };
+        SectionBooks {
+            handed_out: all.saturating_sub(skipped.saturating_add(left)),
+            skipped,
+            left,
         }
     }
 
@@ -212,7 +302,21 @@ impl SectionRecord {
             return 0;
         }
         let floor = self.floor_at(lift, progression.increment);
-        self.unused_max + progression.count_between(self.max_seq, floor)
+        // The unused numbers are the greatest ones. Those above `max` are no numbers at present.
+        let unused = self.unused_max.saturating_mul(progression.increment);
+        progression.count_between(self.max_seq.saturating_sub(unused), floor)
+    }
+
+    /// How many numbers at or below the floor were skipped at most, when the tenure of `lift` goes on.
+    pub(super) fn skipped_at(&self, progression: Progression, lift: u64) -> u64 {
+        if self.lifts_since(lift) == 0 {
+            return self.skipped;
+        }
+        let floor = self.floor_at(lift, progression.increment);
+        let since = numbers(progression, self.max_seq, floor);
+        self.skipped
+            .saturating_add(self.unused_max)
+            .saturating_add(since)
     }
 
     /// How many lifts there were since the record was written. 0 also for a leader whose lift is older than the
@@ -226,6 +330,11 @@ impl SectionRecord {
         let raised = width.saturating_mul(lifts.min(LIFTS_LIVE));
         self.max_seq.saturating_add(raised).min(NUMBER_MAX)
     }
+}
+
+/// How many numbers lie above `low` and at or below `high`, whatever the namespace's `max` is now.
+fn numbers(progression: Progression, low: u64, high: u64) -> u64 {
+    progression.unbounded().count_between(low, high)
 }
 
 #[cfg(test)]

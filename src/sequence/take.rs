@@ -71,6 +71,8 @@ impl SectionRecord {
             lift,
             step: 0,
             unused_max: 0,
+            skipped: self.skipped_at(progression, lift),
+            written_ms: self.written_ms,
         };
         Ok((record, range))
     }
@@ -103,7 +105,10 @@ mod tests {
         // A lift gives nothing, there is nothing to settle, and a trim takes nothing back.
         assert_eq!(record.lifted(progression(NUMBER_MAX), 10), None);
         assert_eq!(record.settle(progression(NUMBER_MAX), 10), None);
-        assert_eq!(record.trim(9, 10, 0).unwrap().max_seq, record.max_seq);
+        assert_eq!(
+            record.trim(progression(NUMBER_MAX), 9, 0).unwrap().max_seq,
+            record.max_seq
+        );
         assert_eq!(record.ceiling_at(99, 10), record.max_seq);
         assert_eq!(record.floor_at(99, 10), record.max_seq);
     }

@@ -78,5 +78,6 @@ methods! {
     transfer_leadership: TransferLeadershipRequest
         => TransferLeadership, Transfer(TransferLeadershipResponse);
     list_keys: ListKeysRequest => ListKeys, Keys(ListKeysResponse);
+    gaps: GapsRequest => Gaps, Gaps(GapsResponse);
     explain: ExplainRequest => Explain, Explanation(Explanation);
 }

@@ -13,26 +13,14 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     metrics::{Door, Metrics},
-    node::{Failure, RETRY_AFTER_MS},
+    node::Failure,
     proto::v1::NextManyResponse,
 };
 
-/// The header that tells a gRPC client after how many milliseconds to retry, if its policy retries at all
-/// (gRFC A6).
-const PUSHBACK: &str = "grpc-retry-pushback-ms";
-
-/// Converts a failure into the status that a client gets. If the node has no memory left for the request,
-/// the status says when to retry.
+/// Converts a failure into the status that a client gets.
 pub fn to_client(failure: Failure) -> Status {
     match failure {
-        Failure::Status(mut status) => {
-            if status.code() == Code::ResourceExhausted {
-                status
-                    .metadata_mut()
-                    .insert(PUSHBACK, RETRY_AFTER_MS.into());
-            }
-            status
-        }
+        Failure::Status(status) => status,
         // Only a peer's request can fail this way; a client's is forwarded.
         Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
     }

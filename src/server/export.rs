@@ -3,37 +3,40 @@
 use futures::{Stream, stream};
 use tonic::Status;
 
-use crate::{node::Export, proto::v1::ExportResponse, sequence::SectionKey};
+use crate::{
+    node::{Export, Exported},
+    proto::v1::ExportResponse,
+};
 
-/// The messages of an export. The last one tells how many keys there were.
+/// The messages of an export. The last one tells how many keys or sections there were.
 pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Status>> + Send {
     stream::unfold(Some((export, 0u64)), async |state| {
         let (mut export, rows) = state?;
-        match export.ceilings.recv().await {
-            None => {
-                let late = Status::deadline_exceeded("the export was not read for too long");
-                Some((Err(late), None))
-            }
-            Some(Err(error)) => Some((Err(Status::internal(error.to_string())), None)),
-            Some(Ok(part)) if part.is_empty() => {
+        Some(match export.next().await {
+            Err(status) => (Err(status), None),
+            Ok(None) => {
                 let last = ExportResponse {
                     rows: Some(rows),
                     ..ExportResponse::default()
                 };
-                Some((Ok(last), None))
+                (Ok(last), None)
             }
-            Some(Ok(part)) => {
+            Ok(Some(part)) => {
                 let rows = rows + part.len() as u64;
                 let mut message = ExportResponse::default();
-                for (key, number) in part {
-                    match key {
-                        SectionKey::Id(id) => message.ids.push(id),
-                        SectionKey::Name(name) => message.names.push(name.into_vec().into()),
+                for (exported, number) in part {
+                    match exported {
+                        Exported::Id(id) => message.ids.push(id),
+                        Exported::Name(name) => message.names.push(name.into_vec().into()),
+                        Exported::Section { first, last } => {
+                            message.first_ids.push(first);
+                            message.last_ids.push(last);
+                        }
                     }
                     message.numbers.push(number);
                 }
-                Some((Ok(message), Some((export, rows))))
+                (Ok(message), Some((export, rows)))
             }
-        }
+        })
     })
 }

@@ -184,6 +184,14 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
                 Reply::RaiseMany(answer.into())
             })
         }
+        Some(forward_request::Request::RaiseSections(many)) => {
+            let keys = many.ids.len();
+            let answer = serve_many::<_, RaiseMany>(&context, many, keys, deadline).await;
+            answer.map(|(answer, reserved)| {
+                reservation = reserved;
+                Reply::RaiseMany(answer.into())
+            })
+        }
         Some(forward_request::Request::CurrentMany(many)) => {
             let keys = many.ids.len() + many.names.len();
             let answer = serve_many::<_, CurrentMany>(&context, many, keys, deadline).await;

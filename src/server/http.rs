@@ -4,7 +4,8 @@
 //! From a socket to a number: `request.rs` reads the deadline, the path and the query, and `foreign_page.rs` refuses what
 //! another site's page asks for. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
-//! `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `drop_in.rs` answers clients of other id generators
+//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
+//! this node knows if it leads. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
 //! description.
 //!
@@ -15,8 +16,10 @@ mod administer;
 mod body;
 mod delete_namespace;
 mod drop_in;
+mod export;
 mod floors;
 mod foreign_page;
+mod gaps;
 mod html;
 mod keys;
 mod members;
@@ -90,7 +93,9 @@ fn api() -> Router<Arc<NodeContext>> {
                 .delete(delete_namespace::delete)
                 .post(floors::of_namespace),
         )
+        .route("/v1/namespaces/{namespace}/gaps", read(gaps::gaps))
         .route("/v1/namespaces/{namespace}/keys", read(keys::list))
+        .route("/v1/namespaces/{namespace}/export", read(export::export))
         .route(
             "/v1/namespaces/{namespace}/keys/{key}/explanation",
             read(keys::explain),

@@ -17,8 +17,8 @@ use crate::{
     proto::v1::{
         CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
         ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
-        RaiseManyResponse, RaiseRequest, RaiseResponse, Route, WatchRouteRequest,
-        sequencer_server::Sequencer,
+        RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+        WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
@@ -93,6 +93,13 @@ impl Sequencer for SequencerService {
         self.serve::<_, RaiseMany, _>(request).await
     }
 
+    async fn raise_sections(
+        &self,
+        request: Request<RaiseSectionsRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        self.serve::<_, RaiseMany, _>(request).await
+    }
+
     async fn current_many(
         &self,
         request: Request<CurrentManyRequest>,
@@ -109,8 +116,7 @@ impl Sequencer for SequencerService {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let name = request.into_inner().namespace;
         let export = self.context.export(&name, deadline).await?;
-        let stop = self.stop.clone().cancelled_owned();
-        Ok(Response::new(messages(export).take_until(stop).boxed()))
+        Ok(Response::new(messages(export).boxed()))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

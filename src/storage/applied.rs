@@ -116,8 +116,12 @@ impl AppliedTable {
         };
         let (before, term) = (term_of(&self.meta), term_of(&meta));
         if before == term || !is_planted(Bug::LiftReadEarly) {
+            let namespaces = self.view.namespaces();
             for (id, record) in sections {
-                self.view.recent_records().written(id, record, term);
+                let namespace = namespaces.by_id(id.namespace);
+                let is_gapless = namespace.is_some_and(|namespace| namespace.config.gapless);
+                let known_to = (!is_gapless).then_some(term);
+                (self.view.recent_records()).written(id, record, known_to);
             }
         }
         self.meta = meta;

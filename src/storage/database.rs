@@ -5,12 +5,14 @@
 
 use std::{
     fs::File,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    DBRecoveryMode, DataBlockIndexType, IteratorMode, Options, WriteBatch, WriteOptions,
+    DBRecoveryMode, DataBlockIndexType, IteratorMode, Options, WriteBatch, WriteBufferManager,
+    WriteOptions,
     properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE},
 };
 use serde::de::DeserializeOwned;
@@ -27,6 +29,9 @@ use super::{
 /// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
+/// How much of the cache all memtables together may take before the largest one is written to a file: half of it, but no
+/// less and no more than this.
+const MEMTABLES_BYTES: RangeInclusive<usize> = (8 << 20)..=(32 << 20);
 /// The share of a memtable's memory that its filter takes: 10 to 20 bits per record.
 const MEMTABLE_FILTER_SHARE: f64 = 0.02;
 
@@ -74,6 +79,14 @@ impl Database {
             options.set_max_file_opening_threads(1);
         }
         let cache = Cache::new_lru_cache(how.block_cache_bytes);
+        let memtables =
+            (how.block_cache_bytes / 2).clamp(*MEMTABLES_BYTES.start(), *MEMTABLES_BYTES.end());
+        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(
+            memtables,
+            false,
+            cache.clone(),
+        );
+        options.set_write_buffer_manager(&buffers);
         let families = Family::ALL.map(|family| descriptor(family, &cache));
         let path = Self::path(dir);
         let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)

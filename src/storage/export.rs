@@ -1,6 +1,7 @@
 //! The ceilings of a namespace's sections, as they were at one moment.
 //!
 //! Invariant: a thread and its view of the table live for [`TIME_MAX`] at most, and for [`READER_MAX`] while nobody reads.
+//! What is read ahead waits for its reader beyond that, at most [`CEILINGS_HELD`] ceilings.
 
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use crate::sequence::{Ledger, Namespace, SectionKey, SectionRecord};
 const PART_SECTIONS: usize = 4_096;
 /// How many parts are read before they are taken.
 const PARTS_AHEAD: usize = 2;
+/// How many ceilings an export holds at most: those read ahead, and a part in the hands of either side.
+pub const CEILINGS_HELD: usize = PART_SECTIONS * (PARTS_AHEAD + 2);
 /// How long an export may take.
 const TIME_MAX: Duration = Duration::from_secs(900);
 /// How long it waits for a part to be taken.
@@ -44,7 +47,8 @@ struct Reading {
 impl AppliedView {
     /// Reads the ceilings of the sections of `namespace` as they are when this returns, in the order of the table. No
     /// number above its section's was handed out up to a moment at which this node leads. An empty part is the last one.
-    pub async fn ceilings(&self, namespace: &Namespace) -> Ceilings {
+    /// `held` is dropped once the table is not read any more.
+    pub async fn ceilings(&self, namespace: &Namespace, held: impl Send + 'static) -> Ceilings {
         let (send, parts) = mpsc::channel(PARTS_AHEAD);
         let (taken, is_taken) = oneshot::channel();
         let generation = self.generation();
@@ -55,6 +59,7 @@ impl AppliedView {
             end: Instant::now() + TIME_MAX,
         };
         tokio::task::spawn_blocking(move || {
+            let _held = held;
             let view = generation.db().db.snapshot();
             // On an error nobody waits for the export any more: the first part is not taken.
             let _ = taken.send(());

@@ -17,6 +17,7 @@
 //! | `applied` | 1, generation, `q`, `i`, namespace, request id | what the id was used for |
 //! | `applied` | 1, generation, `q`, `p`, place | the id that came at this place |
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
+//! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
 //! | `applied` | 2, generation, namespace | nothing; the space of the deleted namespace is not free yet |
 //!
@@ -164,6 +165,21 @@ pub fn totals_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
     [generation, b"t", &id.0.to_be_bytes()].concat()
 }
 
+/// The key of the books of a namespace and a day in the generation with this prefix.
+pub fn day_key(generation: &[u8], id: NamespaceId, day: u32) -> Vec<u8> {
+    [generation, b"g", &id.0.to_be_bytes(), &day.to_be_bytes()].concat()
+}
+
+/// The range of the keys of the books of all namespaces in the generation with this prefix; its end is exclusive.
+pub fn days_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([generation, b"g"].concat(), [generation, b"h"].concat())
+}
+
+/// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
+pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    ([generation, b"s"].concat(), [generation, b"t"].concat())
+}
+
 /// The range of the keys of a namespace's sections in the generation with this prefix; its end is exclusive.
 pub fn namespace_sections_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
     let from = [generation, b"s", &id.0.to_be_bytes()].concat();
@@ -202,11 +218,6 @@ pub fn reclaimed_range(key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     *kind = 1;
     let id = NamespaceId(u32::from_be_bytes(*id));
     Some(namespace_sections_range(&generation, id))
-}
-
-/// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
-pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([generation, b"s"].concat(), [generation, b"t"].concat())
 }
 
 /// The key of a section's record in the generation with this prefix.

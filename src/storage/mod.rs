@@ -57,7 +57,7 @@ mod writer;
 pub use applied::AppliedTable;
 pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
-pub use export::{Ceilings, CeilingsPart};
+pub use export::{CEILINGS_HELD, Ceilings, CeilingsPart};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
 pub use options::{StoreOptions, UnsyncedWrites};
@@ -71,5 +71,7 @@ pub use snapshot::{
     SnapshotData,
 };
 pub use store::{DiskUsage, Store};
-pub use table::{AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, read_page};
+pub use table::{
+    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, read_days, read_page,
+};
 pub use writer::DiskHealth;

@@ -1,6 +1,8 @@
 //! The records of an applied table: how they are found, read and changed.
 
 mod change;
+mod day_changes;
+mod days;
 mod fill;
 mod generation;
 mod meta;
@@ -12,6 +14,7 @@ mod request_changes;
 mod view;
 
 pub use change::TableChange;
+pub use days::read_days;
 pub use fill::RecordsFill;
 pub use generation::Generation;
 pub use meta::AppliedMeta;

@@ -170,8 +170,17 @@ impl Client {
 
     /// The next number of each of these books, in one message.
     pub async fn next_of_each(&mut self, ids: Vec<u64>) -> Result<Vec<u64>, Status> {
+        self.next_of_each_in("book", ids).await
+    }
+
+    /// The next number of each of these keys of a namespace, in one message.
+    pub async fn next_of_each_in(
+        &mut self,
+        namespace: &str,
+        ids: Vec<u64>,
+    ) -> Result<Vec<u64>, Status> {
         let request = NextManyRequest {
-            namespace: "book".to_owned(),
+            namespace: namespace.to_owned(),
             ids,
             timeout_ms: self.timeout.as_millis() as u64,
             ..NextManyRequest::default()

@@ -72,7 +72,14 @@ pub fn bump(index: u64, numbers: u64) -> Entry {
         section: section(7),
         raise: raise(numbers),
     };
-    entry(index, Command::Bump(vec![bump]))
+    entry(
+        index,
+        Command::Bump {
+            bumps: vec![bump],
+            lost: vec![],
+            now_ms: 0,
+        },
+    )
 }
 
 /// An entry that raises each of the sections `ids`: section n by n + 1.
@@ -81,7 +88,14 @@ pub fn bumps(index: u64, ids: Range<u64>) -> Entry {
         section: section(id),
         raise: raise(id + 1),
     };
-    entry(index, Command::Bump(ids.map(bump).collect()))
+    entry(
+        index,
+        Command::Bump {
+            bumps: ids.map(bump).collect(),
+            lost: vec![],
+            now_ms: 0,
+        },
+    )
 }
 
 /// Fails unless the table holds the namespace "book" alone, and what [`bumps`] made of `ids`.

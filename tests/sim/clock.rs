@@ -59,4 +59,8 @@ impl Clock for NodeClock {
         let shows = self.0.lock().expect("a clock").at(now());
         Instant::from_nanos(u64::try_from(shows.as_nanos()).expect("a short run"))
     }
+
+    fn wall_ms(&self) -> u64 {
+        self.now().as_nanos() / 1_000_000
+    }
 }

@@ -230,12 +230,30 @@ impl World {
             let changed = tokio::select! {
                 biased;
                 changed = leadership.changed() => changed,
-                () = self.note_beginning(id, &doors.shared.metrics, &mut begun), if leads.is_some() => {
-                    leadership.changed().await
-                }
+                never = self.note_term(id, &doors.shared.metrics, &mut begun), if leads.is_some() => match never {},
             };
             if changed.is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Notes how a term begins, and that it lets shared sections go.
+    async fn note_term(
+        &self,
+        id: Host,
+        metrics: &Metrics,
+        begun: &mut (u64, u64),
+    ) -> std::convert::Infallible {
+        self.note_beginning(id, metrics, begun).await;
+        let mut gone = metrics.released_shared_sections.get();
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = metrics.released_shared_sections.get();
+            if std::mem::replace(&mut gone, now) != now {
+                let text = format!("node {id}");
+                self.trace
+                    .event(clock::now(), "shared section let go", text);
             }
         }
     }

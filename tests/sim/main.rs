@@ -16,6 +16,7 @@
 
 mod admin;
 mod answers;
+mod books;
 mod clock;
 mod cluster;
 mod delayed_faults;
@@ -144,6 +145,8 @@ fn many_seeds() {
         "memory",
         "inheritance",
         "lift",
+        "shared section let go",
+        "section raised",
         "handover to hit",
         "namespace deleted",
         "message twice",

@@ -14,7 +14,7 @@ use ratchet_jepsen::checker::check_order;
 use tokio::sync::mpsc;
 
 use crate::{
-    admin,
+    admin, books,
     cluster::{Cluster, World},
     fault::some_kinds,
     faults::Faults,
@@ -191,6 +191,9 @@ fn start_clients(
         stop.store(true, Ordering::Relaxed);
         operators.await?;
         let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
+        if asked.is_ok() {
+            asked = books::check(&world, &record, HEALING_MAX).await;
+        }
         record.stop();
         if asked.is_ok() {
             let judging = judge_invoices(&world, invoicing, &invoices);

@@ -13,7 +13,11 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, Raise, SequenceRequest},
+    allocator::FloorOf,
+    node::{
+        Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, Raise, RaiseMany,
+        SequenceRequest,
+    },
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{self, CreateNamespaceRequest},
@@ -109,19 +113,13 @@ impl Client {
         let invoked = clock::now();
         let answer = self.call(node, (namespace, id), action, patience).await;
         let returned = clock::now();
-        let mut op = Op {
-            process: self.process,
-            key: format!("{namespace}/{id}"),
-            action,
-            invoked_ns: nanos(invoked),
-            returned_ns: Some(nanos(returned)),
-            outcome: Outcome::Ok,
-            first: 0,
-            last: 0,
+        let mut op = op(
+            self.process,
             node,
-            interface: Interface::Unary,
-            note: String::new(),
-        };
+            (namespace, id),
+            action,
+            (invoked, returned),
+        );
         match answer {
             Ok((first, last)) => {
                 (op.first, op.last) = (first, last);
@@ -196,6 +194,48 @@ impl Client {
         }
     }
 
+    /// Raises the floor of the section that some keys share. Each of them counts as raised between the call and the answer
+    /// to a look at its last number afterwards, which may lie above the section's floor.
+    async fn raise_section(&self, node: Host, id: u64, floor: u64, patience: Duration) {
+        let invoked = clock::now();
+        let raise = RaiseMany::new(
+            SHARED.to_owned(),
+            Keys::Ids(vec![id]),
+            vec![floor],
+            FloorOf::Section,
+            KnownRoute::default(),
+        );
+        let raised = match raise {
+            Ok(raise) => request_at(&self.world, node, raise, patience).await,
+            Err(status) => Err(status),
+        };
+        if raised.is_ok() {
+            self.world
+                .trace
+                .note(clock::now(), "section raised", (id, floor));
+        }
+        for (namespace, id) in KEYS.into_iter().filter(|key| key.0 == SHARED) {
+            let last = match &raised {
+                Ok(_) => {
+                    let key = (namespace, id);
+                    self.call(node, key, Action::Current, patience).await
+                }
+                Err(status) => Err(status.clone()),
+            };
+            let (process, action) = (self.record.new_process(), Action::Raise { floor });
+            let times = (invoked, clock::now());
+            let mut op = op(process, node, (namespace, id), action, times);
+            match last {
+                Ok((first, last)) => (op.first, op.last) = (first, last),
+                Err(status) => {
+                    (op.outcome, op.returned_ns) = (Outcome::Info, None);
+                    op.note = self.world.legible(&status);
+                }
+            }
+            self.record.push(op);
+        }
+    }
+
     /// Asks until told to stop: stuck to a node, or another one each time.
     pub async fn keep_asking(mut self, mut rng: StdRng, stuck_to: Option<Host>) {
         let began = tokio::time::Instant::now();
@@ -207,19 +247,23 @@ impl Client {
             };
             let key = KEYS.get(rng.random_range(0..=KEYS.len()));
             let key = key.copied().unwrap_or(AGAIN);
-            let action = match rng.random_range(0..20) {
-                0..4 if key != AGAIN => Action::Current,
-                // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
-                4 if key != AGAIN && key.1.is_multiple_of(2) => Action::Raise {
-                    floor: rng.random_range(1..=began.elapsed().as_millis() as u64 + 100),
-                },
-                4..8 => Action::Next {
-                    count: rng.random_range(2..60),
-                },
-                _ => Action::Next { count: 1 },
-            };
+            let floor = rng.random_range(1..=began.elapsed().as_millis() as u64 + 100);
+            let drawn = rng.random_range(0..20);
             let patience = Duration::from_millis(rng.random_range(50..1_500));
-            self.ask(node, key, action, patience).await;
+            let action = match drawn {
+                0..4 if key != AGAIN => Some(Action::Current),
+                // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
+                4 if key != AGAIN && key.1.is_multiple_of(2) => Some(Action::Raise { floor }),
+                5 if key.0 == SHARED => None,
+                4..8 => Some(Action::Next {
+                    count: rng.random_range(2..60),
+                }),
+                _ => Some(Action::Next { count: 1 }),
+            };
+            match action {
+                Some(action) => drop(self.ask(node, key, action, patience).await),
+                None => self.raise_section(node, key.1, floor, patience).await,
+            }
             let pause = match rng.random_range(0..4) {
                 0 => 0,
                 1 => rng.random_range(1..50),
@@ -227,6 +271,29 @@ impl Client {
             };
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
+    }
+}
+
+/// A call that was answered, without its numbers.
+fn op(
+    process: u64,
+    node: Host,
+    (namespace, id): (&str, u64),
+    action: Action,
+    (invoked, returned): (Duration, Duration),
+) -> Op {
+    Op {
+        process,
+        key: format!("{namespace}/{id}"),
+        action,
+        invoked_ns: nanos(invoked),
+        returned_ns: Some(nanos(returned)),
+        outcome: Outcome::Ok,
+        first: 0,
+        last: 0,
+        node,
+        interface: Interface::Unary,
+        note: String::new(),
     }
 }
 

@@ -12,4 +12,5 @@ mod result;
 mod skips;
 mod timeline;
 
+pub use carry_out::restart_ended;
 pub use options::{FailoverOptions, HandoverOptions};

@@ -124,6 +124,7 @@ impl Script {
                     failure: Some(Failure {
                         code: Code::OutOfRange.into(),
                         message: "raise max".to_owned(),
+                        retry_after_ms: None,
                     }),
                     ..Exhausted::default()
                 });

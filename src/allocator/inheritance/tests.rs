@@ -8,25 +8,27 @@ use super::*;
 use crate::{
     allocator::{
         changed_slots::Tracking,
+        hasher::Hasher,
         memory_reader::read_part,
         own_keys::Swept,
-        pending::{Answer, Served},
+        pending::{Answer, RaiseAnswer, Served},
         shard::{SectionPlace, Shard},
     },
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},
 };
 
-/// The ceilings, as a state machine would have them, for memories of three namespaces.
+/// The ceilings, as a state machine would have them, for memories of four namespaces.
 #[derive(Clone)]
 struct World {
-    namespaces: [Namespace; 3],
+    namespaces: [Namespace; 4],
     ceilings: BTreeMap<SectionId, u64>,
 }
 
 const OWN: usize = 0;
 const NAMED: usize = 1;
 const SHARED: usize = 2;
+const DENSE: usize = 3;
 
 impl World {
     fn new() -> World {
@@ -42,6 +44,7 @@ impl World {
             config("own", 1, 1),
             config("named", 1, 7),
             config("shared", 10, 2),
+            config("dense", 300, 2),
         ];
         let mut ids = (1..).map(NamespaceId);
         World {
@@ -65,7 +68,7 @@ impl World {
         while let Some(place) = bump {
             let again = bump_section(
                 &mut self.ceilings,
-                &mut shard,
+                (shards.hasher(), &mut shard),
                 place,
                 namespace,
                 &mut served,
@@ -81,6 +84,34 @@ impl World {
         }
     }
 
+    /// Raises the floor of the section of an id by so much, and bumps the section as often as it asks.
+    fn raise_section(&mut self, shards: &Shards, of: usize, id: u64, by: u64) {
+        let namespace = &self.namespaces[of];
+        let (hash, number) = shards.find(namespace, Key::Id(id));
+        let mut shard = shards.lock(number);
+        let before = shard.current(hash, namespace, Key::Id(id));
+        let at_least = before.unwrap_or_default() + by;
+        shard.insert_section(namespace, id);
+        let hasher = shards.hasher();
+        let raised = shard.raise_section(hasher, hash, namespace, id, at_least);
+        let (answer, mut bump) = raised.expect("the section is there");
+        let mut served = Vec::new();
+        while let Some(place) = bump {
+            let (ceilings, shard) = (&mut self.ceilings, (hasher, &mut *shard));
+            let again = bump_section(ceilings, shard, place, namespace, &mut served);
+            bump = again.then_some(place);
+        }
+        let raised = match (answer, served.pop()) {
+            (RaiseAnswer::Done(raised), None) => raised,
+            (RaiseAnswer::Later(_), Some(Served::Floor { raised, .. })) => raised,
+            (answer, _) => panic!("{answer:?}"),
+        };
+        assert!(raised.is_ok_and(|raised| raised.floor >= at_least));
+        let current = shard.current(hash, namespace, Key::Id(id));
+        // The floor may lie below the first number, or between two.
+        assert!(current.is_some_and(|current| current + 2 > at_least));
+    }
+
     /// Moves the hand of each shard, and logs what was used of the sections that are let go.
     fn let_go(&mut self, shards: &Shards, slots: usize) {
         for mut shard in shards.each() {
@@ -91,7 +122,7 @@ impl World {
             };
             let limits = (slots, usize::MAX);
             let _ = shard.let_go(shards.hasher(), limits, progression_of, &mut swept);
-            for Trim { section, used } in swept.released {
+            for Trim { section, used, .. } in swept.released {
                 assert_eq!(shard.end_leaving(&section), None);
                 self.ceilings.insert(section, used);
             }
@@ -109,7 +140,7 @@ impl World {
 /// slots.
 fn bump_section(
     ceilings: &mut BTreeMap<SectionId, u64>,
-    shard: &mut Shard,
+    (hasher, shard): (&Hasher, &mut Shard),
     place: SectionPlace,
     namespace: &Namespace,
     served: &mut Vec<Served>,
@@ -118,16 +149,19 @@ fn bump_section(
     let Some(size) = shard.propose_bump(place, namespace) else {
         return false;
     };
+    let progression = namespace.config.progression();
+    let up_to = progression.last_at_or_below(size.up_to);
+    let increment = progression.increment;
     let ceiling = ceilings.entry(id).or_insert(1);
     let chunk = Chunk {
         old: *ceiling,
-        new: *ceiling + size.numbers * namespace.config.increment,
+        new: (*ceiling + size.numbers.max(1) * increment).max(up_to),
         left: 0,
     };
     *ceiling = chunk.new;
     let now = Instant::from_nanos(1);
     let _ = shard.grant(place, chunk, &namespace.config, now, Duration::ZERO);
-    shard.serve(place, namespace, served)
+    shard.serve(hasher, place, namespace, served)
 }
 
 /// What happens: numbers are taken, or a part is sent.
@@ -138,6 +172,17 @@ enum Event {
         key: u64,
         count: u64,
     },
+    /// One number of each of so many ids of the dense namespace.
+    TakeEach {
+        from: u64,
+        count: u64,
+    },
+    /// The floor of the section of an id is raised.
+    RaiseSection {
+        of: usize,
+        key: u64,
+        by: u64,
+    },
     /// The hand passes so many slots of each shard. What it lets go is logged at once. Nothing happens while the memory
     /// is sent.
     LetGo(usize),
@@ -147,14 +192,23 @@ enum Event {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let take = (0..3usize, 0..40u64, 1..30u64);
+    let take = (0..4usize, 0..40u64, 1..30u64);
+    let take_each = (0..600u64, 1..200u64);
+    let raise = (SHARED..=DENSE, 0..40u64, 0..60u64);
     let event = prop_oneof![
-        16 => take.prop_map(|(of, key, count)| Event::Take { of, key, count }),
+        16 => take.prop_map(|(of, key, count)| Event::Take { of, key: spread(of, key), count }),
+        1 => take_each.prop_map(|(from, count)| Event::TakeEach { from, count }),
+        2 => raise.prop_map(|(of, key, by)| Event::RaiseSection { of, key: spread(of, key), by }),
         4 => (1..6usize).prop_map(Event::LetGo),
         4 => Just(Event::Send),
         1 => Just(Event::SendAnew),
     ];
     prop::collection::vec(event, 0..200)
+}
+
+/// The ids of the dense namespace are those of some sections.
+fn spread(of: usize, key: u64) -> u64 {
+    if of == DENSE { key * 20 } else { key }
 }
 
 fn with_key<R>(of: usize, key: u64, act: impl FnOnce(Key<'_>) -> R) -> R {
@@ -223,7 +277,17 @@ proptest! {
         let (mut world, shards) = (World::new(), Shards::default());
         let mut used = Vec::new();
         let mut take = |world: &mut World, event: &Event| {
-            if let Event::Take { of, key, count } = *event {
+            let (of, keys, count) = match *event {
+                Event::Take { of, key, count } => (of, key..key + 1, count),
+                Event::TakeEach { from, count } => (DENSE, from..from + count, 1),
+                Event::RaiseSection { of, key, by } => {
+                    world.raise_section(&shards, of, key, by);
+                    used.push((of, key));
+                    return;
+                }
+                _ => return,
+            };
+            for key in keys {
                 with_key(of, key, |key| world.take(&shards, of, key, count));
                 used.push((of, key));
             }
@@ -237,7 +301,9 @@ proptest! {
         let mut sending = Sending::begin(&shards);
         for event in during {
             match event {
-                Event::Take { .. } => take(&mut world, &event),
+                Event::Take { .. } | Event::TakeEach { .. } | Event::RaiseSection { .. } => {
+                    take(&mut world, &event);
+                }
                 Event::LetGo(slots) => world.let_go(&shards, slots),
                 Event::Send => drop(sending.send()),
                 Event::SendAnew => {
@@ -273,7 +339,7 @@ proptest! {
 
 #[test]
 fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
-    for of in [OWN, NAMED, SHARED] {
+    for of in [OWN, NAMED, SHARED, DENSE] {
         let (mut world, shards) = (World::new(), Shards::default());
         // Too small for a margin: the bump is asked for when nothing is left.
         world.namespaces[of].config.step = 10;
@@ -302,7 +368,7 @@ fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
 fn a_memory_that_is_too_large_or_damaged_is_refused() {
     let (mut world, shards) = (World::new(), Shards::default());
     let mut take_of_each = || {
-        for (of, key) in [OWN, SHARED]
+        for (of, key) in [OWN, SHARED, DENSE]
             .into_iter()
             .flat_map(|of| (0..1_000).map(move |k| (of, k)))
         {

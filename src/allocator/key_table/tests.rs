@@ -88,3 +88,46 @@ fn a_key_that_was_removed_is_not_found_and_its_slot_goes_to_the_next_key_unless_
         assert_eq!(*table.get(number).unwrap().0, *name.as_bytes());
     }
 }
+
+#[test]
+fn a_key_behind_many_vacant_slots_is_found() {
+    let hasher = Hasher::new(1);
+    let namespace = NamespaceId(1);
+    for vacant in [1, 6, 7, 8, 64, 1_000] {
+        let mut table = KeyTable::default();
+        (0..vacant).for_each(|_| table.add_vacant());
+        for name in [b"one".as_slice(), b"two"] {
+            let hash = hasher.key(namespace, Key::Name(name));
+            let number = table.append(&hasher, hash, Name(name.into(), namespace));
+            assert_eq!(table.find(hash, namespace, name), Some(number), "{vacant}");
+        }
+        assert_eq!((table.len(), table.slots()), (2, vacant + 2));
+    }
+}
+
+#[test]
+fn a_table_that_most_keys_have_left_gives_memory_back_and_knows_the_others() {
+    let hasher = Hasher::new(1);
+    let mut table = KeyTable::default();
+    let namespace = NamespaceId(1);
+    let hash = |name: &str| hasher.key(namespace, Key::Name(name.as_bytes()));
+    let names: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+    for name in &names {
+        table.add(&hasher, hash(name), Name(name.as_bytes().into(), namespace));
+    }
+    let bytes = table.bytes();
+    for number in 0..10_000 {
+        if number % 5 > 0 {
+            table.remove(&hasher, number).expect("a key");
+        }
+    }
+    table.track_changes(true);
+    assert!(!table.shrink(&hasher), "a reader knows the numbers");
+    table.track_changes(false);
+    assert!(table.shrink(&hasher) && !table.shrink(&hasher));
+    assert!(table.bytes() < bytes / 3, "{} of {bytes}", table.bytes());
+    for (number, name) in (0..).zip(&names) {
+        let found = table.find(hash(name), namespace, name.as_bytes());
+        assert_eq!(found.is_some(), number % 5 == 0, "{name}");
+    }
+}

@@ -1,14 +1,60 @@
 //! What a term's lift gave of a section, at the section's first touch in the term.
 
-use super::Memory;
+use super::{Memory, Need, Place};
 use crate::{
     allocator::shard::{SectionPlace, Shard},
     metrics::{FirstTouch as Source, SkipCause},
     planted_bugs::{Bug, is_planted},
-    sequence::{Chunk, NamespaceConfig, SectionRecord},
+    sequence::{Chunk, Namespace, NamespaceConfig, SectionId, SectionRecord},
 };
 
 impl Memory {
+    /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
+    /// shard counts of sections that are let go. `None` if nobody wants the record: the memory was abandoned, or the
+    /// section is leaving.
+    ///
+    /// While calls wait for the section, it is not let go, and they wait until the record was read: no other request of the
+    /// section is under way. So its record stays as it is read.
+    pub fn begin_read(&self, place: Place) -> Option<(SectionId, Option<u64>)> {
+        let shard = self.shards.lock(place.shard);
+        let id = shard.section_id(place.section)?;
+        let let_goes = shard.is_quiet(place.section).then(|| shard.let_goes());
+        (!shard.is_leaving(&id)).then_some((id, let_goes))
+    }
+
+    /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
+    /// now. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
+    /// the record is read again.
+    pub fn record_read(
+        &self,
+        place: Place,
+        (id, let_goes): &(SectionId, Option<u64>),
+        record: SectionRecord,
+        namespace: &Namespace,
+    ) -> Option<Need> {
+        let mut read_again = false;
+        let bump = self.serve_at(place, id, namespace, |shard| {
+            let config = &namespace.config;
+            // As in `take_first`.
+            if shard.has_chunk(place.section, config) || self.is_abandoned() {
+                return true;
+            }
+            // Whoever lets it go asks for the bump.
+            if shard.is_leaving(id) {
+                return false;
+            }
+            read_again = let_goes.is_some_and(|noted| noted != shard.let_goes());
+            if !read_again {
+                self.first_touch(shard, place.section, record, config, Source::disk);
+            }
+            !read_again
+        });
+        match bump {
+            true => Some(Need::Bump),
+            false => read_again.then_some(Need::Read),
+        }
+    }
+
     /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
     /// section's, read after the lift was applied.
     pub(super) fn first_touch(

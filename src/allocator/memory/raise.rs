@@ -2,37 +2,46 @@
 
 use super::{Memory, Need, Place};
 use crate::{
-    allocator::pending::{RaiseAnswer, count_passed},
-    sequence::{Key, Namespace},
+    allocator::{pending::RaiseAnswer, raised::RaiseOf, shard::Shard},
+    sequence::{LostBy, Namespace},
 };
 
 impl Memory {
-    /// Moves a key above `at_least`, or waits for that. Otherwise as [`Memory::take`].
+    /// Moves a key, or all keys of its section, above `at_least`, or waits for that. A section must be one that ids
+    /// share. Otherwise as [`Memory::take`].
     pub fn raise(
         &self,
         namespace: &Namespace,
-        key: Key<'_>,
+        of: RaiseOf<'_>,
         at_least: u64,
     ) -> (RaiseAnswer, Option<(Place, Need)>) {
+        let key = of.key();
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
-        let known = locked.raise(hash, namespace, key, at_least);
-        let (answer, need) = match known {
+        let hasher = self.shards.hasher();
+        let raise = |locked: &mut Shard| match of {
+            RaiseOf::Key(key) => locked.raise(hash, namespace, key, at_least),
+            RaiseOf::SectionOf(id) => locked.raise_section(hasher, hash, namespace, id, at_least),
+        };
+        let (answer, need) = match raise(&mut locked) {
             Some((answer, place)) => {
-                let need = place.map(|place| (place, self.need_of(&locked, place, namespace)));
+                let need = place.and_then(|place| self.need_at(&mut locked, place, namespace, key));
                 (answer, need)
             }
             None => {
                 let find = || self.find_record(namespace, key);
-                let need = self.add_key(&mut locked, (hash, key), namespace, find);
-                let raised = locked.raise(hash, namespace, key, at_least);
-                let (answer, place) = raised.expect("the key was added just now");
+                let need = match of {
+                    RaiseOf::Key(key) => self.add_key(&mut locked, (hash, key), namespace, find),
+                    RaiseOf::SectionOf(id) => self.add_section(&mut locked, id, namespace, find),
+                };
+                let (answer, place) = raise(&mut locked).expect("it was added just now");
                 (answer, place.zip(need))
             }
         };
         drop(locked);
-        if let RaiseAnswer::Done(raised) = &answer {
-            count_passed(&self.metrics, raised);
+        if let RaiseAnswer::Done(Ok(raised)) = &answer {
+            // Nobody gets them, whatever becomes of the answer.
+            self.lose(namespace, LostBy::Floor, raised.passed);
         }
         (answer, Place::in_shard(shard, need))
     }

@@ -1,52 +1,46 @@
 //! Which keys of a memory are let go, and what happens when the log says what was used of their sections.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::{Memory, Place};
 use crate::{
-    allocator::{hasher::SHARDS, own_keys::Swept},
+    allocator::{hasher::shard_of, own_keys::Swept},
+    metrics::SkipCause,
     sequence::Trim,
 };
 
-/// How many slots the hand passes under one lock, which a call that needs the shard waits for: some tens of
-/// microseconds.
-const LOCK_SLOTS: usize = 256;
+/// How many slots of a shard the hand passes before it passes as many of the next one. It does so under one lock, which a
+/// call that needs the shard waits for: some tens of microseconds. When shared sections are let go, all slots of the shard
+/// are read under that lock as well (`shared_keys/let_go.rs`).
+const TURN_SLOTS: usize = 256;
 
 impl Memory {
-    /// Moves the hand over `slots` slots, or until `sections` sections are let go, or once around all shards. The log
-    /// must be told what was used of them, and then [`Memory::released`]. True if the hand has come around to the first
-    /// shard. Blocks for some milliseconds.
+    /// Moves the hand over `slots` slots, or until `sections` sections are let go, or to the end of its round. The log
+    /// must be told what was used of them, and then [`Memory::released`]. True at the end of the round. Blocks for some
+    /// milliseconds.
     pub fn let_go(&self, slots: usize, sections: usize) -> (Swept, bool) {
         let namespaces = self.view.namespaces();
         let progression_of = |id| Some(namespaces.by_id(id)?.config.progression());
-        let (mut swept, mut ended, mut around) = (Swept::default(), 0, false);
-        while ended < SHARDS
-            && swept.slots < slots
-            && swept.released.len() < sections
-            && !self.is_abandoned()
-        {
-            let number = self.letting_go.load(Relaxed);
-            let at_end = {
-                let mut shard = self.shards.lock(number);
-                let limits = (LOCK_SLOTS, sections - swept.released.len());
-                shard.let_go(self.shards.hasher(), limits, progression_of, &mut swept)
-            };
-            if at_end {
-                ended += 1;
-                // The releaser alone moves the hand.
-                self.letting_go.store((number + 1) % SHARDS, Relaxed);
-                around |= number + 1 == SHARDS;
+        let mut swept = Swept::default();
+        // The releaser alone moves the hand: nobody waits for this lock.
+        let mut round = self.round.lock();
+        while swept.slots < slots && swept.released.len() < sections && !self.is_abandoned() {
+            let number = round.next_turn();
+            let limits = (TURN_SLOTS, sections - swept.released.len());
+            let mut shard = self.shards.lock(number);
+            let at_end = shard.let_go(self.shards.hasher(), limits, progression_of, &mut swept);
+            if at_end && round.end_shard(number) {
+                return (swept, true);
             }
         }
-        (swept, around)
+        (swept, false)
     }
 
     /// The log says what was used of the sections. Returns the places of those that calls ask for again: they must be
     /// bumped.
     pub fn released(&self, sections: &[Trim]) -> Vec<Place> {
         let hasher = self.shards.hasher();
-        let wanted = sections.iter().filter_map(|Trim { section, .. }| {
-            let number = crate::allocator::hasher::shard_of(hasher.section_id(section));
+        let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
+            self.metrics.skip(SkipCause::shared_section, *lost);
+            let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_leaving(section)?;
             Some(Place {
                 shard: number,

@@ -1,4 +1,5 @@
-//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were let go.
+//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
+//! let go, unless they share a section of which the term has numbers.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -42,9 +43,17 @@ impl Room {
         self.is_full.load(Acquire)
     }
 
-    /// Notes whether a key may be added. Who waits for room goes on in any case: what waits takes room, too.
+    /// Notes whether a key may be added. Who waits goes on if so.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Release);
+        if !is_full {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// The releaser has ended an attempt to make room. Who waits goes on, also if there is none: calls that wait take room
+    /// themselves.
+    pub fn attempt_over(&self) {
         self.changed.notify_waiters();
     }
 
@@ -54,12 +63,36 @@ impl Room {
         self.wake_releaser();
     }
 
-    /// Returns at once if there is room, or after the next attempt to make some.
+    /// Returns once there is room, or once the releaser has found nothing more to let go.
     pub async fn wait(&self) {
         let changed = self.changed.notified();
         if self.is_full() {
             self.wake_releaser();
             changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_room_goes_on_once_there_is_some_or_an_attempt_is_over() {
+        let room = Room::default();
+        assert!(room.wait().now_or_never().is_some());
+        for goes_on in [|room: &Room| room.set_full(false), Room::attempt_over] {
+            room.set_full(true);
+            let mut waiting = pin!(room.wait());
+            assert_eq!(waiting.as_mut().now_or_never(), None);
+            room.set_full(true);
+            assert_eq!(waiting.as_mut().now_or_never(), None, "still full");
+            goes_on(&room);
+            assert_eq!(waiting.now_or_never(), Some(()));
         }
     }
 }

@@ -26,6 +26,9 @@ impl Memory {
     /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
     /// leaving: then what was released of it is in the record.
     pub(super) fn find_record(&self, namespace: &Namespace, key: Key<'_>) -> Option<SectionRecord> {
+        // The hand lets a section of a namespace that is gone go without a word in the log: its record says nothing then. It
+        // looked under the lock of the key's shard, as this does.
+        self.view.namespaces().by_id(namespace.id)?;
         let records = self.view.recent_records();
         records.find(&namespace.section_of(key), self.lift)
     }
@@ -40,7 +43,7 @@ impl Memory {
         count: u64,
     ) -> Option<AnswerInShard> {
         let (answer, place) = shard.take(hash, namespace, key, count)?;
-        let need = place.map(|place| (place, self.need_of(shard, place, namespace)));
+        let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
         Some((answer, need))
     }
 
@@ -60,9 +63,8 @@ impl Memory {
         (answer, place.zip(need))
     }
 
-    /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump; `None` if it is
-    /// leaving: whoever lets it go asks for the bump, once the log says what was used of it. `find` finds the section's
-    /// record, if it is in memory.
+    /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump, as
+    /// [`Memory::need_of`]. `find` finds the section's record, if it is in memory.
     pub(super) fn add_key(
         &self,
         shard: &mut Shard,
@@ -70,36 +72,76 @@ impl Memory {
         namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Option<Need> {
-        let (place, is_new) = shard.insert(self.shards.hasher(), hash, namespace, key);
+        let added = shard.insert(self.shards.hasher(), hash, namespace, key);
+        self.note_added(shard, added, key, namespace, find)
+    }
+
+    /// As [`Memory::add_key`], for the section of a key that shares it. The key itself is not added.
+    pub(super) fn add_section(
+        &self,
+        shard: &mut Shard,
+        id: u64,
+        namespace: &Namespace,
+        find: impl FnOnce() -> Option<SectionRecord>,
+    ) -> Option<Need> {
+        let added = shard.insert_section(namespace, id);
+        self.note_added(shard, added, Key::Id(id), namespace, find)
+    }
+
+    /// Notes that a key, or its section, was added at a place, and whether the term has nothing of the section.
+    fn note_added(
+        &self,
+        shard: &mut Shard,
+        (place, has_nothing): (SectionPlace, bool),
+        key: Key<'_>,
+        namespace: &Namespace,
+        find: impl FnOnce() -> Option<SectionRecord>,
+    ) -> Option<Need> {
         self.room.note_new_key();
-        if is_new && shard.want_leaving(&namespace.section_of(key), place) {
-            return None;
-        }
         // What an abandoned memory held may have been used: its lift's chunk must not be taken again. While there is no
         // room for the key, its record is read later.
-        if is_new
+        if has_nothing
             && !self.is_abandoned()
             && !self.room.is_full()
+            && !shard.is_leaving(&namespace.section_of(key))
             && let Some(record) = find()
         {
             self.first_touch(shard, place, record, &namespace.config, Source::memory);
             return Some(Need::Bump);
         }
-        Some(self.need_of(shard, place, namespace))
+        self.need_of(shard, place, namespace, key)
     }
 
-    /// What the section at `place` needs, which asks for a bump. If it has no chunk yet, its record must be read first.
+    /// What the section of a key, at `place`, needs, which asks for a bump. If it has no chunk yet, its record must be read
+    /// first. `None` if it is leaving: whoever lets it go asks for the bump, once the log says what was used of it.
     #[cold]
     pub(super) fn need_of(
         &self,
-        shard: &Shard,
+        shard: &mut Shard,
         place: SectionPlace,
         namespace: &Namespace,
-    ) -> Need {
-        // A call before this one may have been given up before the record was read, perhaps in the term before.
-        match shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
-            true => Need::Bump,
-            false => Need::Read,
+        key: Key<'_>,
+    ) -> Option<Need> {
+        if shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
+            return Some(Need::Bump);
         }
+        // A call before this one may have been given up before the record was read, perhaps in the term before.
+        match shard.want_leaving(&namespace.section_of(key), place) {
+            true => None,
+            false => Some(Need::Read),
+        }
+    }
+
+    /// As [`Memory::need_of`], with the place.
+    #[cold]
+    pub(super) fn need_at(
+        &self,
+        shard: &mut Shard,
+        place: SectionPlace,
+        namespace: &Namespace,
+        key: Key<'_>,
+    ) -> Option<(SectionPlace, Need)> {
+        let need = self.need_of(shard, place, namespace, key)?;
+        Some((place, need))
     }
 }

@@ -1,5 +1,10 @@
 //! What a memory gives at first touches, and what it says once it was closed or abandoned.
 
+mod ceilings;
+mod floors;
+mod leaving;
+mod rounds;
+
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -11,40 +16,60 @@ use crate::{
     storage::{Store, StoreOptions},
 };
 
-/// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
-async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
+/// A table and a term whose lift gives (100, 200] of the section of key 7. The term before had (0, 100]. Sections have
+/// `section_size` ids.
+async fn lifted_twice(dir: &TempDir, section_size: u64) -> (StateMachine, Memory, Namespace) {
     let options = StoreOptions::new(Arc::new(BootClock));
     let store = Store::open(dir.path(), "test", 1, options).expect("a store");
     let mut machine = StateMachine::open(&store, 1).expect("a table");
     let view = machine.view();
     let create = Command::create_namespace(NamespaceConfig {
         step: 100,
+        section_size,
         ..NamespaceConfig::new("book")
     });
     machine.apply_now(1, [create, Command::Lift]).await;
     let book = view.namespaces().by_name("book").cloned().expect("books");
-    let raise = Raise {
-        numbers: 100,
-        unused_max: 100,
-        step: 100,
-        up_to: 0,
-    };
-    let section = book.section_of(Key::Id(7));
-    let bump = Command::Bump(vec![Bump { section, raise }]);
-    machine.apply_now(1, [bump]).await;
+    for entry in bumps_of(&book, &[7]) {
+        machine.apply_now(1, [entry]).await;
+    }
     machine.apply_now(2, [Command::Lift]).await;
     let lift = view.ledger().expect("a ledger").lift;
     assert_eq!(lift, 2);
+    let memory = memory_of(lift, view);
+    (machine, memory, book)
+}
+
+/// Entries that bump the sections of these ids by a step.
+fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command> {
+    let step = namespace.config.step;
+    let raise = Raise {
+        numbers: step,
+        unused_max: step,
+        step,
+        up_to: 0,
+    };
+    let bump = move |id: &u64| Bump {
+        section: namespace.section_of(Key::Id(*id)),
+        raise,
+    };
+    ids.chunks(8_192).map(move |some| Command::Bump {
+        bumps: some.iter().map(bump).collect(),
+        lost: Vec::new(),
+        now_ms: 1_795_000_000_000,
+    })
+}
+
+/// An empty memory of a term whose lift has the term's number.
+fn memory_of(term: u64, view: AppliedView) -> Memory {
     let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
-    let memory = Memory::new(
-        2,
-        lift,
-        Shards::default(),
-        view,
-        clock,
-        metrics,
-        BlockingExecutor::Inline,
-    );
+    let (shards, work) = (Shards::default(), BlockingExecutor::Inline);
+    Memory::new(term, term, shards, view, clock, metrics, work)
+}
+
+/// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
+async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
+    let (_, memory, book) = lifted_twice(dir, 1).await;
     (memory, book)
 }
 
@@ -77,7 +102,14 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     memory.gate().close();
     let section = book.section_of(Key::Id(7));
     let used = 200;
-    assert_eq!(memory.close(), Some(vec![Trim { section, used }]));
+    assert_eq!(
+        memory.close(),
+        Some(vec![Trim {
+            section,
+            used,
+            lost: 0
+        }])
+    );
 }
 
 /// In the term before, the only call for the section was given up before the record was read.
@@ -119,9 +151,9 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     let (answer, need) = memory.take(&book, Key::Id(7), 1);
     assert_eq!(first_of(&answer), None);
     let (place, _) = need.expect("a request that nobody serves");
-    let id = memory.section_id(place).expect("a section");
-    let record = memory.view().section(&id).expect("a record");
-    memory.record_read(place, &id, record, &book);
+    let noted = memory.begin_read(place).expect("a section");
+    let record = memory.view().section(&noted.0).expect("a record");
+    let _ = memory.record_read(place, &noted, record, &book);
     assert_eq!(memory.current(&book, Key::Id(7)), None);
     // Nor does it bump anything: that chunk would be skipped, too. The call ends.
     assert!(

@@ -10,7 +10,9 @@ use crate::allocator::{
     changed_slots::ChangedSlot,
     hasher::{Hasher, shard_of},
     key_table::{Slot, StoredKey, has_key},
-    memory_part::{DamagedPart, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber, WholeSection},
+    memory_part::{
+        DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber, WholeSection,
+    },
     queued_section::QueuedSection,
     section::Section,
 };
@@ -57,7 +59,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
         } in changes
         {
             if next == 0 {
-                return Err(DamagedPart("has a key whose next number is 0"));
+                return Err(NO_NEXT_NUMBER);
             }
             let (in_slot, beside) = match section {
                 OwnSection::Untouched => (None, None),

@@ -18,8 +18,11 @@ use crate::{
 pub struct Swept {
     /// The sections that were let go, and the last number used of each.
     pub released: Vec<Trim>,
-    /// How many keys were let go. One that got no chunk in this term has nothing to release.
+    /// How many keys were let go. One that got no chunk in this term has nothing to release; those of a shared section are
+    /// released with it.
     pub keys: usize,
+    /// How many sections that keys share were let go.
+    pub shared_sections: usize,
     /// How many slots the hand has passed.
     pub slots: usize,
 }
@@ -48,8 +51,7 @@ impl<K: StoredKey> OwnKeys<K> {
             let Some(slot) = self.table.get_mut(number) else {
                 continue;
             };
-            let is_quiet = (self.expanded.get(&number)).is_none_or(|queued| queued.is_quiet());
-            if slot.cursor.take_in_use() || !is_quiet {
+            if slot.cursor.take_in_use() || !self.is_quiet(number) {
                 continue;
             }
             self.release(number, &progression_of, swept);
@@ -76,6 +78,7 @@ impl<K: StoredKey> OwnKeys<K> {
             Some(Trim {
                 section: super::section_id(slot),
                 used: owned.current(Some(&slot.cursor), progression),
+                lost: 0,
             })
         });
         swept.released.extend(used);

@@ -55,7 +55,11 @@ impl Reading {
         };
         for first in (0..books).step_by(8_192) {
             let some = first..books.min(first + 8_192);
-            let bumps = Command::Bump(some.map(bump).collect());
+            let bumps = Command::Bump {
+                bumps: some.map(bump).collect(),
+                lost: vec![],
+                now_ms: 0,
+            };
             machine.apply_now(1, [bumps]).await;
         }
         machine.apply_now(2, [Command::Lift]).await;

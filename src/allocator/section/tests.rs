@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::allocator::transcript::{check, number, set, show, time};
+use crate::allocator::{
+    raised::{NotRaised, Raised},
+    transcript::{check, number, set, show, time},
+};
 
 const BUMP_TIME: Duration = Duration::from_millis(1);
 
@@ -388,6 +391,31 @@ fn a_raised_floor_passes_over_numbers_and_is_never_lowered() {
     assert_eq!(raise(&mut world, 99), done(99, true, 48));
     world.section.exhaust(99);
     assert_eq!(raise(&mut world, 99), done(99, false, 0));
+}
+
+#[test]
+fn the_floor_of_a_whole_section_is_that_of_keys_that_were_not_asked_for() {
+    let mut world = World::new(NamespaceConfig {
+        increment: 100,
+        start: 100,
+        section_size: 10,
+        ..NamespaceConfig::new("uid")
+    });
+    assert_eq!(world.section.raise_section(&world.config, 50), None);
+    world.grant(0, 1_000);
+    assert!(world.take("a", 6).starts_with("100"));
+    let mut raise = |at_least| {
+        let raised = world.section.raise_section(&world.config, at_least);
+        raised.map(|raised| raised.map(|one| (one.floor, one.is_higher, one.passed)))
+    };
+    // Below the first number.
+    assert_eq!(raise(50), Some(Ok((50, true, 0))));
+    assert_eq!(raise(350), Some(Ok((350, true, 3))));
+    assert_eq!(raise(300), Some(Ok((300, false, 0))));
+    assert_eq!(raise(1_100), None);
+    assert_eq!(raise(u64::MAX), Some(Err(NotRaised::AboveMax)));
+    assert!(world.take("b", 1).starts_with("400"));
+    assert!(world.take("a", 1).starts_with("700"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{SectionPlace, Shard};
 use crate::allocator::{
     changed_slots::Tracking,
     hasher::Hasher,
-    memory_part::{DamagedPart, ShardChanges},
+    memory_part::{DamagedPart, PageChange, ShardChanges},
 };
 
 impl Shard {
@@ -45,6 +45,9 @@ impl Shard {
         left -= names.len();
         let shared_keys = self.shared.take_key_changes(left);
         left -= shared_keys.len();
+        let pages = self.shared.take_page_changes(left);
+        // A page's keys are sent together, so that they may be more than were left.
+        left = left.saturating_sub(pages.iter().map(PageChange::len).sum());
         // As long as there is room for these, all slots of the pass were sent.
         let unsettled = self.unsettled[self.unsettled_sent..].iter().take(left);
         let unsettled: Vec<SectionPlace> = unsettled.copied().collect();
@@ -54,6 +57,7 @@ impl Shard {
             ids,
             names,
             shared_keys,
+            pages,
             unsettled,
         };
         if changes.len() > 0 {
@@ -86,6 +90,7 @@ impl Shard {
             |number: u32| *sections_needed = (*sections_needed).max(number.saturating_add(1));
         let shared_keys = changes.shared_keys;
         (self.shared).apply_key_changes(hasher, shared_keys, note_section)?;
+        self.shared.apply_page_changes(changes.pages)?;
         for place in changes.unsettled {
             if self.section_id(place).is_none() {
                 return Err(DamagedPart("names a section to settle that was not sent"));
@@ -97,7 +102,7 @@ impl Shard {
 
     /// True if it has all shared sections that its keys refer to.
     pub fn has_sections(&self, needed: u32) -> bool {
-        self.shared.sections() >= needed as usize
+        self.shared.has_sections(needed)
     }
 }
 
@@ -108,6 +113,7 @@ impl ShardChanges {
             + self.ids.len()
             + self.names.len()
             + self.shared_keys.len()
+            + self.pages.iter().map(PageChange::len).sum::<usize>()
             + self.unsettled.len()
     }
 }

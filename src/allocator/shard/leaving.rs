@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::{Leaving, SectionPlace, Shard};
+use super::{HandIsAt, Leaving, SectionPlace, Shard};
 use crate::{
     allocator::{hasher::Hasher, own_keys::Swept},
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},
@@ -27,22 +27,32 @@ impl Shard {
         let (from, keys) = (swept.released.len(), swept.keys);
         let mut gone = Vec::new();
         let limits = (slots_max, from + released_max);
-        if !self.hand_is_at_names {
+        if self.hand == HandIsAt::Ids {
             let ids = &mut self.ids;
             let note_gone = |number: u32, _: &u64| gone.push(SectionPlace::Id(number));
-            self.hand_is_at_names = ids.let_go(hasher, limits, &progression_of, note_gone, swept);
+            if ids.let_go(hasher, limits, &progression_of, note_gone, swept) {
+                self.hand = HandIsAt::Names;
+            }
         }
-        let mut at_end = false;
-        if self.hand_is_at_names {
+        if self.hand == HandIsAt::Names {
             let name_bytes = &mut self.name_bytes;
             let note_gone = |number: u32, name: &[u8]| {
                 *name_bytes -= name.len();
                 gone.push(SectionPlace::Name(number));
             };
-            at_end = (self.names).let_go(hasher, limits, &progression_of, note_gone, swept);
-            self.hand_is_at_names = !at_end;
+            if (self.names).let_go(hasher, limits, &progression_of, note_gone, swept) {
+                self.hand = HandIsAt::Shared;
+            }
         }
-        self.let_goes += (swept.keys - keys) as u64;
+        let mut at_end = false;
+        if self.hand == HandIsAt::Shared {
+            let note_gone = |number: u32| gone.push(SectionPlace::Shared(number));
+            at_end = (self.shared).let_go(hasher, limits, &progression_of, note_gone, swept);
+            if at_end {
+                self.hand = HandIsAt::Ids;
+            }
+        }
+        self.let_goes += (swept.keys - keys + gone.len()) as u64;
         self.forget_unsettled(&gone);
         for released in &swept.released[from..] {
             let leaving = Leaving {
@@ -70,7 +80,13 @@ impl Shard {
         self.let_goes
     }
 
-    /// Notes that a call waits for the section at `place`, which is new here. False if the section is not leaving.
+    /// True if the log does not say yet what was used of the section.
+    pub fn is_leaving(&self, id: &SectionId) -> bool {
+        self.leaving.contains_key(id)
+    }
+
+    /// Notes that a call waits for the section at `place`, of which the term has nothing. False if the section is not
+    /// leaving.
     pub fn want_leaving(&mut self, id: &SectionId, place: SectionPlace) -> bool {
         let leaving = self.leaving.get_mut(id);
         leaving

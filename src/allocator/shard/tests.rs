@@ -1,6 +1,9 @@
 //! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
+mod dense;
+mod floors;
 mod leaving;
+mod leaving_shared;
 mod size;
 
 use std::collections::BTreeMap;
@@ -75,7 +78,7 @@ impl World {
     /// The place of a key's section. The key is added if no key of the section is known.
     fn place(&mut self, key: Key<'_>) -> SectionPlace {
         let at = match key {
-            Key::Id(_) if is_shared(&self.namespace) => SectionPlace::Shared,
+            Key::Id(_) if self.namespace.config.shares_sections() => SectionPlace::Shared,
             Key::Id(_) => SectionPlace::Id,
             Key::Name(_) => SectionPlace::Name,
         };
@@ -116,7 +119,9 @@ impl World {
     /// Serves the calls that wait, and tells what each of them got.
     fn serve(&mut self, place: SectionPlace) -> String {
         let mut served = Vec::new();
-        let again = self.shard.serve(place, &self.namespace, &mut served);
+        let again = self
+            .shard
+            .serve(&self.hasher, place, &self.namespace, &mut served);
         let metrics = Metrics::new();
         served.into_iter().for_each(|one| one.tell(&metrics));
         let mut told = Vec::new();

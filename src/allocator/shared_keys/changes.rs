@@ -2,13 +2,14 @@
 //!
 //! Invariant: a key that arrives goes on where it stood. Its first call asks its section.
 
-use super::{SharedKeys, SharedSection, SharedSlot};
+use super::{SharedKeys, section::SharedSection, slot::SharedSlot};
 use crate::allocator::{
     cursor::Cursor,
     hasher::{Hasher, shard_of},
     key_table::{StoredKey, has_key},
     memory_part::{
-        DamagedPart, OTHER_HASH, SharedKeyChange, SharedSectionChange, SlotNumber, WholeSection,
+        DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, PageChange, SharedKeyChange, SharedSectionChange,
+        SlotNumber, WholeSection,
     },
     queued_section::QueuedSection,
     section::Section,
@@ -18,19 +19,27 @@ impl SharedKeys {
     /// Begins to track changes, with all keys and sections as changed ones, or ends it.
     pub fn track_changes(&mut self, track: bool) {
         self.keys.track_changes(track);
+        self.pages.track_changes(track);
         self.sections.track_changes(track);
     }
 
     /// Begins another pass over the changed keys and sections.
     pub fn rewind_changes(&mut self) {
         self.keys.rewind_changes();
+        self.pages.rewind_changes();
         self.sections.rewind_changes();
     }
 
     /// The next changed sections of the pass, at most `limit`.
     pub fn take_section_changes(&mut self, limit: usize) -> Vec<SharedSectionChange> {
         let changes = std::iter::from_fn(|| {
-            let (changed, SharedSection { id, queued }) = self.sections.take_changed()?;
+            let (changed, section) = self.sections.take_changed()?;
+            let Some(SharedSection { id, queued, .. }) = section else {
+                return Some(SharedSectionChange {
+                    number: SlotNumber::Vacant,
+                    section: WholeSection::new(0, None),
+                });
+            };
             let number = match changed.is_new {
                 true => SlotNumber::New(id.clone()),
                 false => SlotNumber::Known(changed.number),
@@ -56,6 +65,11 @@ impl SharedKeys {
         changes.take(limit).collect()
     }
 
+    /// The next changed pages of the pass: as many as have some `limit` changed keys.
+    pub fn take_page_changes(&mut self, limit: usize) -> Vec<PageChange> {
+        self.pages.take_changes(limit)
+    }
+
     /// Takes in changed sections of shard number `shard` that were sent in this order.
     ///
     /// # Errors
@@ -73,11 +87,9 @@ impl SharedKeys {
                     if shard_of(hasher.section_id(&id)) != shard {
                         return Err(OTHER_HASH);
                     }
-                    self.push_section(SharedSection { id, queued });
+                    self.sections.append(SharedSection::new(id, queued));
                 }
-                SlotNumber::Vacant => {
-                    return Err(DamagedPart("has a section without a name"));
-                }
+                SlotNumber::Vacant => self.sections.add_vacant(),
                 SlotNumber::Known(number) => {
                     let section = self.sections.get_mut(number);
                     let unknown = DamagedPart("changes a section that was not sent");
@@ -101,7 +113,7 @@ impl SharedKeys {
     ) -> Result<(), DamagedPart> {
         for SharedKeyChange { slot, next } in changes {
             if next == 0 {
-                return Err(DamagedPart("has a key whose next number is 0"));
+                return Err(NO_NEXT_NUMBER);
             }
             let cursor = Cursor::at(next);
             match slot {
@@ -125,5 +137,20 @@ impl SharedKeys {
             }
         }
         Ok(())
+    }
+
+    /// Takes in changed pages that were sent in this order. No page is made while changes are tracked, so that its section
+    /// comes before it.
+    ///
+    /// # Errors
+    /// [`DamagedPart`] if a page, or the section of a new one, is unknown.
+    pub fn apply_page_changes(&mut self, changes: Vec<PageChange>) -> Result<(), DamagedPart> {
+        let sections = &mut self.sections;
+        self.pages.apply_changes(changes, |section, page| {
+            let section = sections.get_mut(section);
+            let unknown = DamagedPart("has a page of a section that was not sent");
+            section.ok_or(unknown)?.pages.push(page);
+            Ok(())
+        })
     }
 }

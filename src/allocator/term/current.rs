@@ -67,7 +67,7 @@ impl Term {
             return Err(NextError::NotLeading);
         }
         let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(nothing, 0, deadline).await?;
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
         // A ceiling may lie above all numbers that could be handed out.
         let greatest = namespace.greatest_number();
         last.iter_mut()

@@ -1,17 +1,17 @@
-//! Raises the floors of keys, of one or of many.
+//! Raises the floors of keys, of one or of many, or of whole sections.
 //!
 //! Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
 //! answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
 //! number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use super::{NextError, Term};
 use crate::{
     allocator::{
         held::Held,
-        pending::RaiseAnswer,
-        raised::{NotRaised, Raised},
+        pending::{RaiseAnswer, RaisedLater},
+        raised::{RaiseOf, Raised},
     },
     planted_bugs::{Bug, is_planted},
     sequence::{Key, Namespace},
@@ -19,9 +19,8 @@ use crate::{
 
 /// How many keys are raised, or looked up, before other tasks get their turn.
 pub(super) const TOGETHER: usize = 1_024;
-
-/// A floor that is raised later.
-type Later = oneshot::Receiver<Result<Raised, NotRaised>>;
+/// To raise a section may cost a walk over all slots of its shard: it counts as so many keys.
+const SECTION_COUNTS: usize = TOGETHER / 16;
 
 impl Term {
     /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
@@ -39,38 +38,46 @@ impl Term {
         deadline: Instant,
     ) -> Result<Raised, NextError> {
         let _inside = self.enter()?;
-        let raised = match self.begin_to_raise(namespace, key, at_least) {
+        let raised = match self.begin_to_raise(namespace, RaiseOf::Key(key), at_least) {
             Ok(raised) => raised?,
             Err(later) => Box::pin(self.raised_later(later, deadline)).await?,
         };
         // Not earlier, as in `next`.
         let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(nothing, 0, deadline).await?;
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
         Ok(within_numbers(raised, namespace))
     }
 
-    /// Raises the floors of many keys with one check of the fence. `ask` says for each place which key it is, and what
+    /// Raises many floors with one check of the fence. `ask` says for each place whose floor it is, and what
     /// its floor is to be at least (at least 1). Answers the floors in force, in the order of the places.
     ///
+    /// With [`RaiseOf::SectionOf`] all keys of a section, asked for or not, go on above the floor. The namespace must be one
+    /// of shared sections.
+    ///
     /// # Errors
-    /// As [`Term::raise`], for all keys together. Some of the floors may be raised all the same.
+    /// As [`Term::raise`], for all together. Some of the floors may be raised all the same.
     pub async fn raise_many<'k>(
         &self,
         namespace: &Namespace,
-        keys: usize,
-        ask: impl Fn(usize) -> (Key<'k>, u64),
+        count: usize,
+        ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
         deadline: Instant,
     ) -> Result<Vec<u64>, NextError> {
         let _inside = self.enter()?;
-        let mut floors = vec![0; keys];
-        let mut waiting = Vec::new();
+        let mut floors = vec![0; count];
+        let (mut waiting, mut work) = (Vec::new(), 0);
         for (place, floor) in floors.iter_mut().enumerate() {
-            let (key, at_least) = ask(place);
-            match self.begin_to_raise(namespace, key, at_least) {
+            let (of, at_least) = ask(place);
+            match self.begin_to_raise(namespace, of, at_least) {
                 Ok(raised) => *floor = within_numbers(raised?, namespace).floor,
                 Err(later) => waiting.push((place, later)),
             }
-            if place % TOGETHER == TOGETHER - 1 {
+            work += match of {
+                RaiseOf::Key(_) => 1,
+                RaiseOf::SectionOf(_) => SECTION_COUNTS,
+            };
+            if work >= TOGETHER {
+                work = 0;
                 tokio::task::yield_now().await;
             }
         }
@@ -80,7 +87,7 @@ impl Term {
         }
         // Not earlier, as in `next`.
         let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(nothing, 0, deadline).await?;
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
         Ok(floors)
     }
 
@@ -88,10 +95,10 @@ impl Term {
     fn begin_to_raise(
         &self,
         namespace: &Namespace,
-        key: Key<'_>,
+        of: RaiseOf<'_>,
         at_least: u64,
-    ) -> Result<Result<Raised, NextError>, Later> {
-        let (answer, need) = self.memory.raise(namespace, key, at_least);
+    ) -> Result<Result<Raised, NextError>, RaisedLater> {
+        let (answer, need) = self.memory.raise(namespace, of, at_least);
         if let Some(need) = need {
             self.ask_for(need);
         }
@@ -106,7 +113,11 @@ impl Term {
         }
     }
 
-    async fn raised_later(&self, later: Later, deadline: Instant) -> Result<Raised, NextError> {
+    async fn raised_later(
+        &self,
+        later: RaisedLater,
+        deadline: Instant,
+    ) -> Result<Raised, NextError> {
         let raised = self.in_time(later, deadline).await?;
         raised.map_err(NextError::from)
     }

@@ -1,10 +1,11 @@
-//! Checks all of a file before anything of it is raised: malformed rows, and keys that come twice.
+//! Checks all of a file before anything of it is raised: malformed rows, and keys or ranges of ids that come twice.
 //!
 //! Memory: 8 bytes a row, the key's id or a hash of its name, which are sorted: 160 MB for 20 million rows. Only if two
-//! are the same is the file read again, to find their lines.
+//! are the same, or an id is within a range, is the file read again, to find their lines. A range has 24 bytes.
 
 use std::{
     collections::HashMap,
+    fmt::Display,
     fs::File,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Seek, SeekFrom},
@@ -14,8 +15,9 @@ use indicatif::ProgressBar;
 use ratchet_client::Key;
 
 use super::{
+    ranges::{Ranged, around, overlaps},
     reader::read,
-    rows::{BadRow, Expected, FAULTS_SHOWN, Format, Row},
+    rows::{BadRow, Expected, FAULTS_SHOWN, Format, Row, RowOf},
 };
 
 /// What was found in a file.
@@ -23,6 +25,10 @@ use super::{
 pub struct Checked {
     /// How many rows it has.
     pub rows: u64,
+    /// True if some are of ranges of ids.
+    pub has_ranges: bool,
+    /// How many sections they are in.
+    pub sections: u64,
     /// How many bytes.
     pub bytes: u64,
     /// The CRC-32 of the bytes.
@@ -69,7 +75,7 @@ impl<R: Read> Read for Summed<R> {
 }
 
 impl Checked {
-    fn note(&mut self, line: u64, why: &str) {
+    fn note(&mut self, line: u64, why: impl Display) {
         self.faults += 1;
         if self.shown.len() < FAULTS_SHOWN {
             self.shown.push(format!("line {line}: {why}"));
@@ -88,23 +94,36 @@ pub fn check(
     bar: &ProgressBar,
 ) -> io::Result<Checked> {
     let mut checked = Checked::default();
-    let mut keys = Vec::new();
+    let (mut keys, mut ranges) = (Vec::new(), Vec::new());
     let mut summed = Summed::new(&mut *file, bar.clone());
     read(&mut summed, format, expected, |row| {
         match row {
-            Ok(Row { key, .. }) => {
+            Ok(Row { of, line, .. }) => {
                 checked.rows += 1;
-                keys.push(digest(&key));
+                match of {
+                    RowOf::Key(key) => keys.push(digest(&key)),
+                    RowOf::Sections(range) => ranges.push((range, line)),
+                }
             }
-            Err(BadRow { line, why }) => checked.note(line, &why),
+            Err(BadRow { line, why }) => checked.note(line, why),
         }
         true
     })?;
     (checked.bytes, checked.checksum) = summed.sum();
-    let twice = twice(keys);
-    if !twice.is_empty() {
+    keys.sort_unstable();
+    let section = |digest: &u64| digest / expected.section_size();
+    let sections = keys.chunk_by(|one, next| section(one) == section(next));
+    let ranged = (ranges.iter()).map(|(range, _): &Ranged| range.count(expected.section_size()));
+    checked.sections = sections.count() as u64 + ranged.sum::<u64>();
+    for overlap in overlaps(&mut ranges) {
+        checked.note(overlap.range.1, overlap);
+    }
+    checked.has_ranges = !ranges.is_empty();
+    let twice = twice(&keys);
+    let is_within = |id: &u64| around(&ranges, *id).is_some();
+    if !twice.is_empty() || (!ranges.is_empty() && keys.iter().any(is_within)) {
         file.seek(SeekFrom::Start(0))?;
-        note_duplicates(file, format, expected, twice, &mut checked)?;
+        note_repeated(file, format, expected, (twice, &ranges), &mut checked)?;
     }
     Ok(checked)
 }
@@ -121,32 +140,49 @@ fn digest(key: &Key) -> u64 {
     }
 }
 
-/// What is there more than once, without its keys: at most as many as are shown, and some more for names that share a
-/// hash.
-fn twice(mut digests: Vec<u64>) -> HashMap<u64, Vec<(Key, u64)>> {
-    digests.sort_unstable();
-    let same = digests.chunk_by(|one, next| one == next);
+/// Keys that may come twice, by their digests, and the lines on which they were seen.
+type Twice = HashMap<u64, Vec<(Key, u64)>>;
+
+/// What of these sorted digests is there more than once, without its keys: at most as many as are shown, and some more
+/// for names that share a hash.
+fn twice(sorted: &[u64]) -> Twice {
+    let same = sorted.chunk_by(|one, next| one == next);
     let same = same.filter(|chunk| chunk.len() > 1);
     same.map(|chunk| (chunk[0], Vec::new()))
         .take(1_000)
         .collect()
 }
 
-fn note_duplicates(
+/// Notes keys that come twice, and ids within ranges, which are sorted.
+fn note_repeated(
     file: &File,
     format: Format,
     expected: &Expected,
-    mut twice: HashMap<u64, Vec<(Key, u64)>>,
+    (mut twice, ranges): (Twice, &[Ranged]),
     checked: &mut Checked,
 ) -> io::Result<()> {
     read(file, format, expected, |row| {
-        if let Ok(Row { line, key, .. }) = row
-            && let Some(seen) = twice.get_mut(&digest(&key))
+        let Ok(Row {
+            line,
+            of: RowOf::Key(key),
+            ..
+        }) = row
+        else {
+            return true;
+        };
+        if let Key::Id(id) = key
+            && let Some((range, on)) = around(ranges, id)
         {
+            checked.note(
+                line,
+                format_args!("key {id} is within {range}, which is on line {on}"),
+            );
+        }
+        if let Some(seen) = twice.get_mut(&digest(&key)) {
             match seen.iter().find(|(other, _)| *other == key) {
                 Some((_, first)) => {
-                    let why = format!("key {} is on line {first} already", written(&key));
-                    checked.note(line, &why);
+                    let key = written(&key);
+                    checked.note(line, format_args!("key {key} is on line {first} already"));
                 }
                 None => seen.push((key, line)),
             }

@@ -1,4 +1,4 @@
-//! Rows of CSV: a key and a number.
+//! Rows of CSV: a key and a number, or the first and the last of some ids, with a hyphen between them, and a number.
 
 use std::io::{self, Read};
 
@@ -6,8 +6,9 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::rows::{BadRow, Expected, MaybeRow};
 
-/// The row that may come first.
+/// The rows that may come first.
 const HEADER: [&[u8]; 2] = [b"key", b"number"];
+const HEADER_OF_RANGES: [&[u8]; 2] = [b"ids", b"number"];
 
 /// Reads rows.
 pub struct CsvRows<R> {
@@ -45,19 +46,31 @@ impl<R: Read> CsvRows<R> {
                 },
             }
             let line = self.record.position().map_or(0, csv::Position::line);
-            let is_header = std::mem::take(&mut self.is_first) && self.record.iter().eq(HEADER);
-            if is_header {
-                continue;
+            if std::mem::take(&mut self.is_first) {
+                let is_header = |header: [&[u8]; 2]| self.record.iter().eq(header);
+                if is_header(HEADER_OF_RANGES) {
+                    match expected.check_ranges() {
+                        Ok(()) => continue,
+                        Err(why) => return Ok(Some(Err(BadRow { line, why }))),
+                    }
+                }
+                if is_header(HEADER) {
+                    continue;
+                }
             }
             return Ok(Some(match (self.record.get(0), self.record.get(1)) {
                 (Some(key), Some(number)) if self.record.len() == 2 => {
-                    expected.row(line, key, number)
+                    expected.row_or_range(line, key, number)
                 }
                 _ => Err(BadRow {
                     line,
                     why: format!(
-                        "the row has {} fields; a row is key,number",
-                        self.record.len()
+                        "the row has {} fields; a row is {}",
+                        self.record.len(),
+                        match expected.check_ranges() {
+                            Ok(()) => "key,number or first-last,number",
+                            Err(_) => "key,number",
+                        }
                     ),
                 }),
             }));

@@ -1,10 +1,13 @@
-//! The rows of an import: which key is to be raised to which number.
+//! The rows of an import: which key, or which sections, are to be raised to which number.
 
 use clap::ValueEnum;
 use ratchet_client::{Key, api as v1};
 use serde::{Deserialize, Serialize};
 
-use super::super::exit::CommandError;
+use super::{
+    super::exit::CommandError,
+    ranges::{IdRange, integer},
+};
 use crate::sequence::KEY_NAME_BYTES_MAX;
 
 /// How many faults of a file are shown.
@@ -14,7 +17,8 @@ pub const FAULTS_SHOWN: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Rows of "key,number"; a first row of these words is skipped
+    /// Rows of "key,number", or of "first-last,number" for the ids of sections. A first row of "key,number" or
+    /// "ids,number" is skipped
     Csv,
     /// A dump of Leaf's table leaf_alloc
     Leaf,
@@ -27,10 +31,19 @@ pub enum Format {
 pub struct Row {
     /// Its line, from 1.
     pub line: u64,
-    /// The key.
-    pub key: Key,
-    /// What the key's floor is to be at least.
+    /// Whose floor it is.
+    pub of: RowOf,
+    /// What the floor is to be at least.
     pub number: u64,
+}
+
+/// Whose floor a row tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowOf {
+    /// A key.
+    Key(Key),
+    /// The ids of whole sections.
+    Sections(IdRange),
 }
 
 /// A row that is none.
@@ -51,6 +64,8 @@ pub struct Expected {
     max: u64,
     start: u64,
     increment: u64,
+    keys_max: Option<u64>,
+    section_size: u64,
 }
 
 impl Expected {
@@ -75,32 +90,100 @@ impl Expected {
             max: namespace.max,
             start: namespace.start,
             increment: namespace.increment,
+            keys_max: namespace.keys_max,
+            section_size: namespace.section_size.max(1),
         })
     }
 
-    /// The row that these texts make.
+    /// Checks that the namespace takes ranges of ids.
+    ///
+    /// # Errors
+    /// What the namespace has, and what to do.
+    pub fn check_ranges(&self) -> Result<(), String> {
+        let namespace = &self.namespace;
+        match (self.takes_ids, self.section_size) {
+            (false, _) => Err(format!(
+                "the rows are of ranges of ids, and the keys of namespace {namespace:?} are names; import into a namespace \
+                 of ids"
+            )),
+            (true, 1) => Err(format!(
+                "a range of ids is a section, and each key of namespace {namespace:?} has a section of its own; create it \
+                 with --section-size N, so that sections begin and end where the ranges do"
+            )),
+            (true, _) => Ok(()),
+        }
+    }
+
+    /// How many neighbouring ids share a section.
+    pub fn section_size(&self) -> u64 {
+        self.section_size
+    }
+
+    /// Why the namespace has no room for keys of so many sections, if it has not.
+    pub fn beyond_quota(&self, sections: u64) -> Option<String> {
+        let keys_max = self.keys_max?;
+        // The last section is begun while those before it leave room for a key.
+        let needed = sections.saturating_sub(1).saturating_mul(self.section_size) + 1;
+        (sections > 0 && needed > keys_max).then(|| {
+            let namespace = &self.namespace;
+            format!(
+                "nothing was raised: namespace {namespace:?} may have keys_max {keys_max} keys, and the file needs {needed} \
+                 at least, beside those that are there; raise it with: ratchet namespace update {namespace} --keys-max N"
+            )
+        })
+    }
+
+    /// The row that a key and a number make.
     ///
     /// # Errors
     /// If the namespace takes no such key, or the number is none.
-    pub fn row(&self, line: u64, key: &[u8], number: &[u8]) -> Result<Row, BadRow> {
-        let bad = |why: String| BadRow { line, why };
-        let key = match self.takes_ids {
-            true => Key::Id(integer(key).ok_or_else(|| {
-                bad(format!(
-                    "key '{}' is no id; namespace {:?} takes integers from 0 to {}",
+    pub fn row(&self, line: u64, key: &[u8], number: &[u8]) -> MaybeRow {
+        let key = self.key(key, "");
+        self.row_of(line, key.map(RowOf::Key), number)
+    }
+
+    /// As [`Expected::row`], where a range of ids may stand in the place of the key.
+    ///
+    /// # Errors
+    /// As [`Expected::row`], and if the range is not one of whole sections.
+    pub fn row_or_range(&self, line: u64, key: &[u8], number: &[u8]) -> MaybeRow {
+        let of = match IdRange::of(key).filter(|_| self.takes_ids) {
+            Some(range) => (self.check_ranges())
+                .and_then(|()| range.check(&self.namespace, self.section_size))
+                .map(|()| RowOf::Sections(range)),
+            None => {
+                let and_ranges = match self.check_ranges() {
+                    Ok(()) => ", and ranges of them, first-last",
+                    Err(_) => "",
+                };
+                self.key(key, and_ranges).map(RowOf::Key)
+            }
+        };
+        self.row_of(line, of, number)
+    }
+
+    /// The key that a text is. `and_ranges` says what an id could be beside an integer.
+    fn key(&self, key: &[u8], and_ranges: &str) -> Result<Key, String> {
+        match self.takes_ids {
+            true => integer(key).map(Key::Id).ok_or_else(|| {
+                format!(
+                    "key '{}' is no id; namespace {:?} takes integers from 0 to {}{and_ranges}",
                     key.escape_ascii(),
                     self.namespace,
                     u64::MAX
-                ))
-            })?),
-            false if key.is_empty() || key.len() > KEY_NAME_BYTES_MAX => {
-                return Err(bad(format!(
-                    "the key has {} bytes; a name has 1 to {KEY_NAME_BYTES_MAX}",
-                    key.len()
-                )));
-            }
-            false => Key::from(key),
-        };
+                )
+            }),
+            false if key.is_empty() || key.len() > KEY_NAME_BYTES_MAX => Err(format!(
+                "the key has {} bytes; a name has 1 to {KEY_NAME_BYTES_MAX}",
+                key.len()
+            )),
+            false => Ok(Key::from(key)),
+        }
+    }
+
+    fn row_of(&self, line: u64, of: Result<RowOf, String>, number: &[u8]) -> MaybeRow {
+        let bad = |why: String| BadRow { line, why };
+        let of = of.map_err(bad)?;
         let in_range = integer(number).filter(|number| (1..=self.max).contains(number));
         let number = in_range.ok_or_else(|| {
             bad(format!(
@@ -110,7 +193,7 @@ impl Expected {
                 self.namespace
             ))
         })?;
-        Ok(Row { line, key, number })
+        Ok(Row { line, of, number })
     }
 
     /// The last number of a key whose floor is `number`, as the server tells it: it lies on the namespace's
@@ -123,12 +206,32 @@ impl Expected {
     }
 }
 
-/// An unsigned integer, in digits alone.
-pub fn integer(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let are_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| are_digits)
-}
-
 /// A row, or what is wrong with it.
 pub type MaybeRow = Result<Row, BadRow>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_beyond_the_quota_if_its_last_section_could_not_be_begun() {
+        let beyond = |keys_max, section_size, sections| {
+            let namespace = v1::Namespace {
+                name: "few".to_owned(),
+                key_kind: v1::KeyKind::Id.into(),
+                keys_max,
+                section_size,
+                ..v1::Namespace::default()
+            };
+            let expected = Expected::new(&namespace).expect("a namespace");
+            expected.beyond_quota(sections)
+        };
+        assert_eq!(beyond(None, 1, u64::MAX), None);
+        assert_eq!(beyond(Some(2), 1, 2), None);
+        assert!(beyond(Some(2), 1, 3).is_some_and(|why| why.contains("needs 3 at least")));
+        // Sections are counted whole, and begun while there is room for a key.
+        assert_eq!(beyond(Some(15), 10, 2), None);
+        assert!(beyond(Some(15), 10, 3).is_some_and(|why| why.contains("needs 21 at least")));
+        assert_eq!(beyond(Some(15), 10, 0), None);
+    }
+}

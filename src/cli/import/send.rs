@@ -1,4 +1,4 @@
-//! Raises the keys of a checked file, and reads them back.
+//! Raises the keys and the sections of a checked file, and reads them back.
 
 use std::{fs::File, io, time::Duration};
 
@@ -10,16 +10,17 @@ use tokio::sync::mpsc;
 use super::{
     super::exit::CommandError,
     check::{Checked, Summed, written},
+    ranges::IdRange,
     reader::read,
-    rows::{Expected, FAULTS_SHOWN, Format, Row},
+    rows::{Expected, FAULTS_SHOWN, Format, Row, RowOf},
 };
 
-/// How many rows a message has at most.
-const MESSAGE_ROWS: usize = 16_384;
+/// How many keys or sections a message has at most: as many as one entry of the log raises.
+const MESSAGE_KEYS: usize = 8_192;
 /// How many bytes of names a message has at most, more or less.
 const MESSAGE_NAME_BYTES: usize = 500_000;
-/// How many messages are under way.
-const MESSAGES: usize = 6;
+/// How many batches of rows are under way.
+const BATCHES: usize = 6;
 /// How often a message is sent again at most, and the pause before it.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -36,15 +37,15 @@ pub struct Import<'a> {
     pub checked: &'a Checked,
 }
 
-/// The rows of a message.
-type Message = Vec<Row>;
+/// Rows that are raised together: with one message, or with several if they are of many sections.
+type Batch = Vec<Row>;
 
 impl Import<'_> {
-    /// Raises the keys of the rows after the first `done`. `note` is told how many rows, from the first one, are
+    /// Raises what the rows after the first `done` are of. `note` is told how many rows, from the first one, are
     /// raised.
     ///
     /// # Errors
-    /// If the file is not what was checked, or the cluster does not raise a key.
+    /// If the file is not what was checked, or the cluster does not raise one.
     pub async fn raise(
         &self,
         file: &mut File,
@@ -54,14 +55,12 @@ impl Import<'_> {
     ) -> Result<(), CommandError> {
         bar.inc(done);
         let mut raised = done;
-        let namespace = &self.expected.namespace;
-        self.each_message(
+        self.each_batch(
             file,
             done,
-            async |message| {
-                let floors = || message.iter().map(|row| (row.key.clone(), row.number));
-                patiently(async || self.client.raise_many(namespace, floors()).await).await?;
-                Ok(message.len() as u64)
+            async |batch| {
+                self.raise_rows(&batch).await?;
+                Ok(batch.len() as u64)
             },
             |rows| {
                 raised += rows;
@@ -70,41 +69,29 @@ impl Import<'_> {
             },
         )
         .await
+        .map_err(|error| {
+            let rows = self.checked.rows;
+            error.and(&format!(
+                "; {raised} of {rows} rows are raised: to import the file again raises the others"
+            ))
+        })
     }
 
-    /// Reads all keys, and compares them with their rows.
+    /// Reads all rows back, and compares.
     ///
     /// # Errors
     /// If a key is lower than its row says, the file is not what was checked, or the cluster does not answer.
     pub async fn read_back(&self, file: &mut File, bar: &ProgressBar) -> Result<(), CommandError> {
-        let namespace = &self.expected.namespace;
-        let (mut faults, mut shown) = (0u64, Vec::new());
-        self.each_message(
+        let (mut faults, mut shown) = (0, Vec::new());
+        self.each_batch(
             file,
             0,
-            async |message| {
-                let keys = || message.iter().map(|row| row.key.clone());
-                let last =
-                    patiently(async || self.client.current_many(namespace, keys()).await).await?;
-                let rows = message.len() as u64;
-                let read = message.into_iter().zip(last);
-                let lower = read.filter(|(row, last)| {
-                    last.unwrap_or(0) < self.expected.last_number(row.number)
-                });
-                Ok((rows, lower.collect::<Vec<(Row, Option<u64>)>>()))
-            },
+            async |batch| Ok((batch.len() as u64, self.lower(&batch).await?)),
             |(rows, lower)| {
                 bar.inc(rows);
-                for (row, last) in lower {
-                    faults += 1;
-                    if shown.len() < FAULTS_SHOWN {
-                        let Row { line, key, number } = row;
-                        let (key, last) = (written(&key), last.unwrap_or(0));
-                        shown.push(format!(
-                            "line {line}: key {key} is at {last}, not at {number}"
-                        ));
-                    }
-                }
+                faults += lower.len() as u64;
+                let room = FAULTS_SHOWN - shown.len();
+                shown.extend(lower.into_iter().take(room));
                 Ok(())
             },
         )
@@ -118,26 +105,85 @@ impl Import<'_> {
         }
     }
 
-    /// Has `send` send the rows after the first `skip`, several messages at a time, and tells `sent` of what comes of
+    /// Raises the keys and the sections of some rows.
+    async fn raise_rows(&self, rows: &[Row]) -> Result<(), CommandError> {
+        let namespace = &self.expected.namespace;
+        let mut keys = keys(rows).map(|(row, key)| (key.clone(), row.number));
+        while let Some(some) = next_message(&mut keys) {
+            let floors = || some.iter().cloned();
+            patiently(async || self.client.raise_many(namespace, floors()).await).await?;
+        }
+        let sections = self.sections(rows);
+        let mut sections = sections.map(|(row, section)| (section.first, row.number));
+        while let Some(some) = next_message(&mut sections) {
+            let floors = || some.iter().copied();
+            patiently(async || self.client.raise_sections(namespace, floors()).await).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the keys of some rows, and the first and the last id of each of their sections. Tells those that are lower
+    /// than their rows say.
+    async fn lower(&self, rows: &[Row]) -> Result<Vec<String>, CommandError> {
+        let namespace = &self.expected.namespace;
+        let keys = keys(rows).map(|(row, key)| (row, key.clone()));
+        let ends = self
+            .sections(rows)
+            .flat_map(|(row, section)| [section.first, section.last].map(|id| (row, Key::Id(id))));
+        let mut asked = keys.chain(ends);
+        let mut lower = Vec::new();
+        while let Some(some) = next_message(&mut asked) {
+            let keys = || some.iter().map(|(_, key)| key.clone());
+            let last =
+                patiently(async || self.client.current_many(namespace, keys()).await).await?;
+            for ((Row { line, number, .. }, key), last) in some.iter().zip(last) {
+                let last = last.unwrap_or(0);
+                if last < self.expected.last_number(*number) {
+                    let key = written(key);
+                    lower.push(format!(
+                        "line {line}: key {key} is at {last}, not at {number}"
+                    ));
+                }
+            }
+        }
+        Ok(lower)
+    }
+
+    /// The sections that some rows are of, each with its row.
+    fn sections<'r>(&self, rows: &'r [Row]) -> impl Iterator<Item = (&'r Row, IdRange)> {
+        let size = self.expected.section_size();
+        rows.iter().flat_map(move |row| {
+            let range = match &row.of {
+                RowOf::Key(_) => None,
+                RowOf::Sections(range) => Some(*range),
+            };
+            let sections = range
+                .into_iter()
+                .flat_map(move |range| range.sections(size));
+            sections.map(move |section| (row, section))
+        })
+    }
+
+    /// Has `send` send the rows after the first `skip`, several batches at a time, and tells `sent` of what comes of
     /// them, in their order.
-    async fn each_message<T>(
+    async fn each_batch<T>(
         &self,
         file: &mut File,
         skip: u64,
-        send: impl AsyncFn(Message) -> Result<T, CommandError>,
+        send: impl AsyncFn(Batch) -> Result<T, CommandError>,
         mut sent: impl FnMut(T) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let file = file.try_clone().map_err(|error| unreadable(&error))?;
-        let (messages, arriving) = mpsc::channel(MESSAGES);
+        let (batches, arriving) = mpsc::channel(BATCHES);
         let (format, expected) = (self.format, self.expected.clone());
         let reading = tokio::task::spawn_blocking(move || {
-            read_messages(file, format, &expected, skip, &messages)
+            read_batches(file, format, &expected, skip, &batches)
         });
         let arriving = stream::unfold(arriving, async |mut arriving| {
-            let message = arriving.recv().await?;
-            Some((message, arriving))
+            let batch = arriving.recv().await?;
+            Some((batch, arriving))
         });
-        let mut sending = std::pin::pin!(arriving.map(|message| send(message)).buffered(MESSAGES));
+        let mut sending = std::pin::pin!(arriving.map(|batch| send(batch)).buffered(BATCHES));
         while let Some(outcome) = sending.next().await {
             sent(outcome?)?;
         }
@@ -154,20 +200,34 @@ impl Import<'_> {
     }
 }
 
+/// The keys that some rows are of, each with its row.
+fn keys(rows: &[Row]) -> impl Iterator<Item = (&Row, &Key)> {
+    rows.iter().filter_map(|row| match &row.of {
+        RowOf::Key(key) => Some((row, key)),
+        RowOf::Sections(_) => None,
+    })
+}
+
+/// The next ones that fit a message. A row of many sections is not taken apart at once: it may have a million.
+fn next_message<T>(rest: &mut impl Iterator<Item = T>) -> Option<Vec<T>> {
+    let message: Vec<T> = rest.take(MESSAGE_KEYS).collect();
+    (!message.is_empty()).then_some(message)
+}
+
 fn unreadable(error: &io::Error) -> CommandError {
     CommandError::other(format!("cannot read the file again: {error}"))
 }
 
-/// Sends the rows after the first `skip` to `messages`. Returns how many bytes were read, and their checksum.
-fn read_messages(
+/// Sends the rows after the first `skip` to `batches`. Returns how many bytes were read, and their checksum.
+fn read_batches(
     file: File,
     format: Format,
     expected: &Expected,
     skip: u64,
-    messages: &mpsc::Sender<Message>,
+    batches: &mpsc::Sender<Batch>,
 ) -> io::Result<(u64, u32)> {
     let mut summed = Summed::new(file, ProgressBar::hidden());
-    let (mut rows, mut bytes, mut message) = (0, 0, Message::new());
+    let (mut rows, mut bytes, mut sections, mut batch) = (0, 0, 0, Batch::new());
     read(&mut summed, format, expected, |row| {
         // One that is wrong now was changed: the checksum tells.
         let Ok(row) = row else { return true };
@@ -175,26 +235,24 @@ fn read_messages(
         if rows <= skip {
             return true;
         }
-        bytes += name_bytes(&row.key);
-        message.push(row);
-        if message.len() < MESSAGE_ROWS && bytes < MESSAGE_NAME_BYTES {
+        match &row.of {
+            RowOf::Key(Key::Id(_)) => {}
+            RowOf::Key(Key::Name(name)) => bytes += name.len(),
+            RowOf::Sections(range) => sections += range.count(expected.section_size()),
+        }
+        batch.push(row);
+        let is_small = bytes < MESSAGE_NAME_BYTES && sections < MESSAGE_KEYS as u64;
+        if batch.len() < MESSAGE_KEYS && is_small {
             return true;
         }
-        bytes = 0;
-        messages.blocking_send(std::mem::take(&mut message)).is_ok()
+        (bytes, sections) = (0, 0);
+        batches.blocking_send(std::mem::take(&mut batch)).is_ok()
     })?;
-    if !message.is_empty() {
+    if !batch.is_empty() {
         // Nobody receives it if the import has failed, which is told.
-        let _ = messages.blocking_send(message);
+        let _ = batches.blocking_send(batch);
     }
     Ok(summed.sum())
-}
-
-fn name_bytes(key: &Key) -> usize {
-    match key {
-        Key::Id(_) => 0,
-        Key::Name(name) => name.len(),
-    }
 }
 
 /// Asks until there is an answer, or no hope for one: to raise a key again does no harm.

@@ -3,7 +3,7 @@
 use ratchet_client::api::{self as v1, key::Kind};
 use serde_json::{Value, json};
 
-use crate::cli::output;
+use crate::cli::{date, output};
 
 /// A key as JSON: a number or a text.
 fn key_json(key: Option<&v1::Key>) -> Value {
@@ -75,6 +75,8 @@ pub fn explanation_json(known: &v1::Explanation) -> Value {
             "epoch": stored.epoch,
             "step": stored.step,
             "unused_max": stored.unused_max,
+            "skipped": stored.skipped,
+            "written_ms": stored.written_ms,
         })
     });
     let held = known.held.as_ref().map(|held| {
@@ -83,6 +85,13 @@ pub fn explanation_json(known: &v1::Explanation) -> Value {
             "last": held.last,
             "left": held.left,
             "granted_ms_ago": held.granted_ms_ago,
+        })
+    });
+    let accounts = known.accounts.as_ref().map(|accounts| {
+        json!({
+            "handed_out": accounts.handed_out,
+            "skipped": accounts.skipped,
+            "left": accounts.left,
         })
     });
     json!({
@@ -98,6 +107,7 @@ pub fn explanation_json(known: &v1::Explanation) -> Value {
         "floor": known.floor,
         "live": known.live,
         "held": held,
+        "accounts": accounts,
     })
 }
 
@@ -114,6 +124,9 @@ pub fn explanation(known: &v1::Explanation) -> String {
     rows.push(("leader", leader(known)));
     if let Some(held) = &known.held {
         rows.extend(held_rows(known.floor, held));
+    }
+    if let Some(accounts) = &known.accounts {
+        rows.extend(account_rows(accounts));
     }
     let rows: Vec<_> = (rows.into_iter())
         .map(|(name, text)| vec![name.to_owned(), text])
@@ -147,9 +160,18 @@ fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'st
             "a new leader after a crash goes on above the ceiling, with {} numbers and without a log entry",
             stored.step
         ),
-        false => "a new leader after a crash asks the log for its first numbers".to_owned(),
+        false => {
+            "a new leader after a crash writes a log entry before it hands out numbers of this key"
+                .to_owned()
+        }
     };
+    let written = stored
+        .written_ms
+        .map_or("at an unknown time".to_owned(), |ms| {
+            format!("{} UTC", date::date_and_time(ms))
+        });
     vec![
+        ("written", written),
         (
             "stored",
             format!(
@@ -159,12 +181,31 @@ fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'st
         ),
         (
             "unused",
-            format!(
-                "at most {} when that was written; a crash skips as many at most",
-                stored.unused_max
-            ),
+            format!("at most {} when that was written", stored.unused_max),
         ),
         ("next change", next),
+    ]
+}
+
+fn account_rows(accounts: &v1::Accounts) -> [(&'static str, String); 3] {
+    [
+        (
+            "handed out",
+            format!("at least {} numbers", accounts.handed_out),
+        ),
+        (
+            "skipped",
+            match accounts.skipped {
+                0 => "none by leader changes".to_owned(),
+                skipped => format!(
+                    "at most {skipped}, by leaders that ended without giving back what they had"
+                ),
+            },
+        ),
+        (
+            "at risk",
+            format!("a crash now skips {} numbers at most", accounts.left),
+        ),
     ]
 }
 
@@ -174,14 +215,14 @@ fn leader(known: &v1::Explanation) -> String {
         None => "has nothing of it in memory",
     };
     format!(
-        "of term {}, {has}; numbers up to {} may be handed out",
+        "of term {}, {has}; numbers up to {} may have been handed out by earlier leaders",
         known.term, known.floor
     )
 }
 
 fn held_rows(floor: u64, held: &v1::HeldSection) -> Vec<(&'static str, String)> {
     let granted = held.granted_ms_ago.map_or_else(
-        || "another leader got the last chunk".to_owned(),
+        || "when the last chunk was granted is not known".to_owned(),
         |ms| format!("the last chunk was granted {ms} ms ago"),
     );
     vec![

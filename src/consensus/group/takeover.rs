@@ -67,6 +67,10 @@ mod tests {
         fn now(&self) -> Instant {
             ms(1_000)
         }
+
+        fn wall_ms(&self) -> u64 {
+            0
+        }
     }
 
     fn ms(ms: u64) -> Instant {

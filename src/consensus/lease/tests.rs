@@ -27,6 +27,10 @@ impl Clock for ManualClock {
     fn now(&self) -> Instant {
         ms(self.0.load(Ordering::Relaxed))
     }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 fn ms(ms: u64) -> Instant {

@@ -4,7 +4,7 @@ use tonic::Status;
 
 use super::{key_of, keys_of, known, to_key, to_keys};
 use crate::{
-    allocator::Raised,
+    allocator::{FloorOf, Raised},
     node::{
         floors::{CurrentMany, LastNumbers, Raise, RaiseMany},
         request::Answered,
@@ -67,7 +67,24 @@ impl TryFrom<v1::RaiseManyRequest> for RaiseMany {
     fn try_from(message: v1::RaiseManyRequest) -> Result<RaiseMany, Status> {
         let keys = keys_of(message.ids, message.names)?;
         let known = known(message.route_version, message.members_version);
-        RaiseMany::new(message.namespace, keys, message.at_least, known)
+        RaiseMany::new(
+            message.namespace,
+            keys,
+            message.at_least,
+            FloorOf::Key,
+            known,
+        )
+    }
+}
+
+impl TryFrom<v1::RaiseSectionsRequest> for RaiseMany {
+    type Error = Status;
+
+    fn try_from(message: v1::RaiseSectionsRequest) -> Result<RaiseMany, Status> {
+        let keys = keys_of(message.ids, Vec::new())?;
+        let known = known(message.route_version, message.members_version);
+        let of = FloorOf::Section;
+        RaiseMany::new(message.namespace, keys, message.at_least, of, known)
     }
 }
 
@@ -78,6 +95,20 @@ impl From<&RaiseMany> for v1::RaiseManyRequest {
             namespace: request.namespace.clone(),
             ids,
             names,
+            at_least: request.at_least.clone(),
+            route_version: request.known.version,
+            members_version: request.known.members_version,
+        }
+    }
+}
+
+impl From<&RaiseMany> for v1::RaiseSectionsRequest {
+    fn from(request: &RaiseMany) -> Self {
+        // Names have no sections that they share.
+        let (ids, _) = to_keys(&request.keys);
+        v1::RaiseSectionsRequest {
+            namespace: request.namespace.clone(),
+            ids,
             at_least: request.at_least.clone(),
             route_version: request.known.version,
             members_version: request.known.members_version,
@@ -147,6 +178,7 @@ impl From<Answered<LastNumbers>> for v1::CurrentManyResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{node::SequenceRequest, proto::peer::forward_request::Request as Forward};
 
     #[test]
     fn a_request_about_floors_that_is_forwarded_is_the_request_that_came() {
@@ -171,6 +203,16 @@ mod tests {
         };
         let request = RaiseMany::try_from(many.clone()).unwrap();
         assert_eq!(v1::RaiseManyRequest::from(&request), many);
+        assert!(matches!(request.to_forward(), Forward::RaiseMany(to) if to == many));
+        let sections = v1::RaiseSectionsRequest {
+            namespace: "book".into(),
+            ids: vec![1, 2],
+            at_least: vec![5, 6],
+            route_version: 3,
+            members_version: None,
+        };
+        let request = RaiseMany::try_from(sections.clone()).unwrap();
+        assert!(matches!(request.to_forward(), Forward::RaiseSections(to) if to == sections));
         let current = v1::CurrentManyRequest {
             namespace: "book".into(),
             ids: Vec::new(),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::sequence::{
     Bump, Bumped, Chunk, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
     NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim,
-    memory_table::{MemoryTable, run},
+    memory_table::{MemoryTable, bumps, run, settles, trims},
 };
 
 fn founded() -> MemoryTable {
@@ -32,8 +32,7 @@ fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64
         up_to: 0,
     };
     let section = section(namespace, 7);
-    let bumps = Command::Bump(vec![Bump { section, raise }]);
-    match run(table, term, bumps) {
+    match run(table, term, bumps(vec![Bump { section, raise }])) {
         Outcome::Bumped(answers) => answers[0],
         other => panic!("{other:?}"),
     }
@@ -222,12 +221,10 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     let trim = Trim {
         section: section(old, 7),
         used: 3,
+        lost: 0,
     };
-    assert_eq!(
-        run(&mut table, 1, Command::Trim(vec![trim])),
-        Outcome::Trimmed(1)
-    );
-    let settle = Command::Settle(vec![section(old, 7)]);
+    assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Trimmed(1));
+    let settle = settles(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
 }
@@ -268,8 +265,8 @@ proptest! {
             match step {
                 Step::Bump(key, numbers) => {
                     let raise = Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
-                    let bumps = vec![Bump { section: section(id, key), raise }];
-                    let Outcome::Bumped(answers) = run(&mut table, term, Command::Bump(bumps)) else {
+                    let asked = vec![Bump { section: section(id, key), raise }];
+                    let Outcome::Bumped(answers) = run(&mut table, term, bumps(asked)) else {
                         panic!("not bumped");
                     };
                     let Bumped::Chunk(chunk) = answers[0] else { panic!("{answers:?}") };
@@ -286,13 +283,13 @@ proptest! {
                     greatest = given.map(|chunk| chunk.new).max().unwrap_or(0).max(greatest);
                 }
                 Step::Settle(key) => {
-                    run(&mut table, term, Command::Settle(vec![section(id, key)]));
+                    run(&mut table, term, settles(vec![section(id, key)]));
                 }
                 Step::Trim(key) => {
                     // All was used.
                     let used = table.sections.get(&section(id, key)).map(|record| record.max_seq);
-                    let trim = Trim { section: section(id, key), used: used.unwrap_or(0) };
-                    run(&mut table, term, Command::Trim(vec![trim]));
+                    let trim = Trim { section: section(id, key), used: used.unwrap_or(0), lost: 0 };
+                    run(&mut table, term, trims(vec![trim]));
                 }
                 Step::Recreate => {
                     delete(&mut table, false).unwrap();

@@ -1,6 +1,7 @@
 //! What bumps, lifts, settles and trims do to a section's record.
 
-use proptest::prelude::*;
+mod books;
+mod uses;
 
 use super::*;
 
@@ -52,7 +53,7 @@ fn a_section_without_a_record_is_never_live_and_begins_at_its_first_number() {
         assert_eq!(fresh.lifted(ONES, lift), None);
         assert_eq!(fresh.ceiling_at(lift, 1), 0);
         assert_eq!(fresh.settle(ONES, lift), None);
-        assert_eq!(fresh.trim(lift + 1, 1, 0), None);
+        assert_eq!(fresh.trim(ONES, lift + 1, 0), None);
         let (_, chunk) = fresh.bump(ONES, lift, step(10)).unwrap();
         assert_eq!((chunk.old, chunk.new, chunk.left), (0, 10, 0));
     }
@@ -107,11 +108,11 @@ fn a_bump_counts_what_lost_tenures_may_have_left() {
 #[test]
 fn a_trim_returns_unused_numbers_if_the_tenure_owns_them() {
     let record = bumped(3, 10_000);
-    assert_eq!(record.trim(3, 1, 10_001), None, "more than it was given");
-    assert_eq!(record.trim(6, 1, 17), None, "no lift gave it anything");
-    let trimmed = record.trim(3, 1, 17).unwrap();
+    assert_eq!(record.trim(ONES, 3, 10_001), None, "more than it was given");
+    assert_eq!(record.trim(ONES, 6, 17), None, "no lift gave it anything");
+    let trimmed = record.trim(ONES, 3, 17).unwrap();
     assert_eq!(trimmed.max_seq, 17);
-    let again = trimmed.trim(3, 1, 5).unwrap();
+    let again = trimmed.trim(ONES, 3, 5).unwrap();
     assert_eq!(again.max_seq, 17, "said to be used");
     let given_back = trimmed.lifted(ONES, 3).unwrap();
     assert_eq!(given_back, chunk(17, 10_017, 0));
@@ -122,20 +123,20 @@ fn a_trim_returns_unused_numbers_if_the_tenure_owns_them() {
 #[test]
 fn a_trim_of_what_a_lift_gave_stops_where_the_lift_began() {
     let record = bumped(3, 100);
-    assert_eq!(record.trim(4, 1, 130).unwrap().max_seq, 130);
-    assert_eq!(record.trim(5, 1, 0).unwrap().max_seq, 200);
-    assert_eq!(record.trim(5, 1, 301), None, "more than it was given");
+    assert_eq!(record.trim(ONES, 4, 130).unwrap().max_seq, 130);
+    assert_eq!(record.trim(ONES, 5, 0).unwrap().max_seq, 200);
+    assert_eq!(record.trim(ONES, 5, 301), None, "more than it was given");
     let settled = record.settle(ONES, 5).unwrap();
-    assert_eq!(settled.trim(5, 1, 0).unwrap().max_seq, 200);
+    assert_eq!(settled.trim(ONES, 5, 0).unwrap().max_seq, 200);
 }
 
 #[test]
 fn a_raised_ceiling_is_not_lowered_by_a_trim() {
-    let raised = bumped(3, 100).raised(3, 1, 1_000);
+    let raised = bumped(3, 100).raised(ONES, 3, 1_000);
     assert_eq!(raised.max_seq, 1_300, "lifts that nobody remembers count");
-    assert_eq!(raised.trim(3, 1, 50).unwrap().max_seq, 1_300);
+    assert_eq!(raised.trim(ONES, 3, 50).unwrap().max_seq, 1_300);
     assert_eq!(raised.lifted(ONES, 4), Some(chunk(1_300, 1_400, 0)));
-    assert_eq!(raised.raised(3, 1, u64::MAX).max_seq, NUMBER_MAX);
+    assert_eq!(raised.raised(ONES, 3, u64::MAX).max_seq, NUMBER_MAX);
 }
 
 #[test]
@@ -180,6 +181,7 @@ fn the_end_of_the_number_space_is_not_lifted_over() {
         lift: 1,
         step: 10,
         unused_max: 10,
+        ..SectionRecord::default()
     };
     assert_eq!(record.lifted(ONES, 2).unwrap().new, NUMBER_MAX);
     assert_eq!(record.lifted(ONES, 3), None, "nothing is left to give");
@@ -191,118 +193,12 @@ fn the_end_of_the_number_space_is_not_lifted_over() {
     assert_eq!(wide.ceiling_at(9, u64::MAX), NUMBER_MAX);
 }
 
-/// One tenure after the other uses a section as the allocator does. Every number is used once, in growing order.
-#[derive(Default)]
-struct Uses {
-    record: SectionRecord,
-    /// How many lifts were spent.
-    lift: u64,
-    /// The chunk of this tenure, with its first unused number's predecessor.
-    owned: Option<(u64, u64)>,
-    /// The greatest number used by any tenure.
-    used: u64,
-}
-
-impl Uses {
-    fn take(&mut self, numbers: u64, step_numbers: u64) {
-        if self.owned.is_none() {
-            let lifted = self.record.lifted(ONES, self.lift);
-            self.owned = lifted.map(|chunk| (chunk.old, chunk.new));
-        }
-        let left = self.owned.map_or(0, |(used, ceiling)| ceiling - used);
-        if left < numbers {
-            let raise = Raise {
-                numbers: numbers.max(step_numbers),
-                unused_max: step_numbers + numbers,
-                step: step_numbers,
-                up_to: 0,
-            };
-            let (record, chunk) = self.record.bump(ONES, self.lift, raise).unwrap();
-            let (used, ceiling) = self.owned.unwrap_or((chunk.old, chunk.old));
-            assert_eq!(ceiling, chunk.old, "the chunks of a tenure are adjacent");
-            (self.record, self.owned) = (record, Some((used, chunk.new)));
-        }
-        let (used, _) = self.owned.as_mut().unwrap();
-        assert!(*used >= self.used, "{used} was handed out before");
-        *used += numbers;
-        self.used = *used;
-    }
-
-    /// The tenure ends; what it leaves is said by `end`.
-    fn end(&mut self, end: u8) {
-        let before = self.used;
-        match end {
-            // It trims what it touched, and gives its lift back.
-            0 => {
-                if let Some((used, _)) = self.owned.take() {
-                    self.record = self.record.trim(self.lift, 1, used).unwrap();
-                    assert_eq!(self.record.max_seq, before.max(self.record.floor));
-                }
-            }
-            // It trims, and crashes before it gives its lift back.
-            1 => {
-                if let Some((used, _)) = self.owned.take() {
-                    self.record = self.record.trim(self.lift, 1, used).unwrap();
-                }
-                self.lift += 1;
-            }
-            // It crashes.
-            _ => self.lift += 1,
-        }
-        self.owned = None;
-    }
-}
-
-proptest! {
-    #[test]
-    fn the_floor_of_an_older_record_is_of_no_use(
-        (floor, above) in (0_u64..1_000, 0_u64..1_000),
-        (at, lifts) in (0_u64..5, 1_u64..5),
-        (lifted, unused_max, used) in (1_u64..50, 0_u64..50, 0_u64..3_000),
-    ) {
-        let record = SectionRecord {
-            max_seq: floor + above,
-            floor,
-            lift: at,
-            step: lifted,
-            unused_max,
-        };
-        // As the records in memory are kept.
-        let without = SectionRecord { floor: record.max_seq, ..record };
-        let lift = at + lifts;
-        prop_assert_eq!(record.bump(ONES, lift, step(10)), without.bump(ONES, lift, step(10)));
-        prop_assert_eq!(record.settle(ONES, lift), without.settle(ONES, lift));
-        prop_assert_eq!(record.trim(lift, 1, used), without.trim(lift, 1, used));
-        prop_assert_eq!(record.lifted(ONES, lift), without.lifted(ONES, lift));
-        prop_assert_eq!(record.ceiling_at(lift, 1), without.ceiling_at(lift, 1));
-        prop_assert_eq!(record.floor_at(lift, 1), without.floor_at(lift, 1));
-    }
-
-    /// The heart of the promise: in any order of lifts, bumps, settles, trims and crashes, no number is used twice,
-    /// and none below one that was used before.
-    #[test]
-    fn used_numbers_never_repeat(
-        acts in prop::collection::vec((0u8..8, 1u64..50, 1u64..60), 1..80)
-    ) {
-        let mut uses = Uses { lift: 1, ..Uses::default() };
-        for (act, numbers, step_numbers) in acts {
-            match act {
-                0..=2 => uses.end(act),
-                3 => uses.record = uses.record.settle(ONES, uses.lift).unwrap_or(uses.record),
-                4..=7 => uses.take(numbers, step_numbers),
-                _ => unreachable!("the range of acts"),
-            }
-            prop_assert!(uses.record.ceiling_at(uses.lift, 1) >= uses.used);
-        }
-    }
-}
-
 #[test]
 fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_tenure_that_released_it()
  {
     let record = bumped(3, 100);
     for (used, lift) in [(0, 3), (40, 3), (100, 3), (150, 4), (250, 5)] {
-        let released = record.release(lift, 1, used).unwrap();
+        let released = record.release(ONES, lift, used).unwrap();
         assert_eq!((released.max_seq, released.floor), (used, used));
         assert_eq!(released.lifted(ONES, lift), None, "its tenure owns nothing");
         assert_eq!(released.floor_at(lift, 1), used);
@@ -313,10 +209,21 @@ fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_ten
         assert_eq!((next.old, next.new, next.left), (used, used + 100, 0));
         // Who bumps it again, and releases it again, owns what the bump gave.
         let (again, _) = released.bump(ONES, lift, step(10)).unwrap();
-        assert_eq!(again.release(lift, 1, used + 7).unwrap().max_seq, used + 7);
-        assert_eq!(again.release(lift, 1, used + 11), None, "more than it owns");
+        assert_eq!(
+            again.release(ONES, lift, used + 7).unwrap().max_seq,
+            used + 7
+        );
+        assert_eq!(
+            again.release(ONES, lift, used + 11),
+            None,
+            "more than it owns"
+        );
     }
-    assert_eq!(record.release(6, 1, 300), None, "not live: it owns nothing");
+    assert_eq!(
+        record.release(ONES, 6, 300),
+        None,
+        "not live: it owns nothing"
+    );
 }
 
 #[test]

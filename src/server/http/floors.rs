@@ -19,7 +19,10 @@ use super::{
     request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
     serve::{answer, key, serve},
 };
-use crate::node::{CurrentMany, KnownRoute, Raise, RaiseMany};
+use crate::{
+    allocator::FloorOf,
+    node::{CurrentMany, KnownRoute, Raise, RaiseMany},
+};
 
 /// What may follow the question mark where a floor is raised.
 const ALLOWED: &str = "at_least=N, and numbers=string or numbers=number";
@@ -61,6 +64,10 @@ pub struct FloorsAsked {
     /// What the floor of each key is to be at least.
     #[schema(min_items = 1, max_items = 4096)]
     at_least: Vec<Given>,
+    /// Each id stands for all ids that share its section: all of them go on above the floor. In namespaces of shared
+    /// sections only.
+    #[serde(default)]
+    sections: bool,
 }
 
 /// The floors of many keys, in their order.
@@ -173,7 +180,7 @@ pub async fn raise_many(
         let written = in_path(path)?;
         let form = in_query(shown, SHOWN)?.numbers;
         let to_raise = "to raise floors of many keys";
-        let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH")?;
+        let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH, DELETE")?;
         let asked: FloorsAsked = body::json(&context, body, due).await?;
         check_count(asked.keys.len())?;
         let at_least = (asked.at_least.iter()).map(|floor| {
@@ -185,7 +192,11 @@ pub async fn raise_many(
         let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
         let keys = keys(&context, namespace, &asked.keys, due).await?;
         let namespace = namespace.to_owned();
-        let request = RaiseMany::new(namespace, keys, at_least, KnownRoute::UNWANTED)?;
+        let of = match asked.sections {
+            false => FloorOf::Key,
+            true => FloorOf::Section,
+        };
+        let request = RaiseMany::new(namespace, keys, at_least, of, KnownRoute::UNWANTED)?;
         let floors = serve(&context, request, due).await?.into_iter();
         let floors = floors.map(|floor| Number(floor, form)).collect();
         body::reserved_json(&Floors { floors }, reservation)
@@ -208,7 +219,7 @@ pub async fn current_many(
         let written = in_path(path)?;
         let form = in_query(shown, SHOWN)?.numbers;
         let to_read = "to read the last numbers of many keys";
-        let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH")?;
+        let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
         let asked: LastAsked = body::json(&context, body, due).await?;
         check_count(asked.keys.len())?;
         let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;

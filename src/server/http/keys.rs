@@ -102,6 +102,19 @@ pub struct Explanation {
     live: bool,
     /// What the leader has in memory; null if it has nothing of the section.
     held: Option<Held>,
+    /// What became of the numbers up to the ceiling; null if keys share the section, or it never got a number.
+    accounts: Option<Accounts>,
+}
+
+/// What became of a key's numbers: together they are all numbers up to the ceiling.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Accounts {
+    /// At least so many were handed out.
+    handed_out: Number,
+    /// At most so many were skipped by leaders that ended without giving back what they had.
+    skipped: Number,
+    /// So many are left for the leader to hand out.
+    left: Number,
 }
 
 /// A section as it was last written by an entry of the log.
@@ -117,6 +130,10 @@ pub struct Stored {
     step: Number,
     /// How many numbers were unused at most when it was written.
     unused_max: Number,
+    /// How many numbers at or below the floor were skipped at most.
+    skipped: Number,
+    /// When it was written, by the leader's clock: milliseconds since 1970; null if that is not known.
+    written_ms: Option<u64>,
 }
 
 /// What the leader has of a section in memory.
@@ -128,7 +145,8 @@ pub struct Held {
     last: Number,
     /// How many numbers the key has left up to the ceiling.
     left: Number,
-    /// How long ago the last chunk was granted, in milliseconds; null if another leader got it.
+    /// How long ago the last chunk was granted, in milliseconds; null if that is not known: another leader got it, or a floor
+    /// was raised since.
     granted_ms_ago: Option<u64>,
 }
 
@@ -288,6 +306,8 @@ fn shown_explanation(known: &v1::Explanation, form: Form) -> Explanation {
             epoch: number(stored.epoch),
             step: number(stored.step),
             unused_max: number(stored.unused_max),
+            skipped: number(stored.skipped),
+            written_ms: stored.written_ms,
         }),
         ceiling: number(known.ceiling),
         floor: number(known.floor),
@@ -297,6 +317,11 @@ fn shown_explanation(known: &v1::Explanation, form: Form) -> Explanation {
             last: number(held.last),
             left: number(held.left),
             granted_ms_ago: held.granted_ms_ago,
+        }),
+        accounts: known.accounts.as_ref().map(|accounts| Accounts {
+            handed_out: number(accounts.handed_out),
+            skipped: number(accounts.skipped),
+            left: number(accounts.left),
         }),
     }
 }

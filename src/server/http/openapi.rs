@@ -9,7 +9,10 @@ use axum::{
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{delete_namespace, floors, keys, members, namespaces, number::Form, numbers, status};
+use super::{
+    delete_namespace, export, floors, gaps, keys, members, namespaces, number::Form, numbers,
+    status,
+};
 
 /// The API.
 #[derive(OpenApi)]
@@ -33,6 +36,8 @@ use super::{delete_namespace, floors, keys, members, namespaces, number::Form, n
         namespaces::create,
         namespaces::update,
         delete_namespace::delete,
+        gaps::gaps,
+        export::export,
         status::status,
         members::add,
         members::promote,

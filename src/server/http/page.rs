@@ -23,10 +23,9 @@ use tokio::{
 };
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::{problem::Problem, uncacheable::uncacheable};
-use crate::node::NodeContext;
+use crate::{node::NodeContext, proto::busy};
 use view::View;
 
 /// For how long a rendering of the whole page is used.
@@ -35,6 +34,8 @@ const RENEWED_AFTER: Duration = Duration::from_secs(1);
 const WATCHERS_MAX: usize = 64;
 /// How long somebody may watch; a browser that still shows the page begins anew.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
+/// How soon one too many may ask again.
+const RETRY_AFTER_MS: u64 = 1_000;
 
 /// The content security policy of the page.
 const POLICY: (HeaderName, &str) = (
@@ -79,7 +80,7 @@ impl Live {
     pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
         if self.parts.receiver_count() >= WATCHERS_MAX {
             let text = format!("{WATCHERS_MAX} others watch this node's page; look again later");
-            return Err(Problem::new(context, Status::resource_exhausted(text)));
+            return Err(Problem::new(context, busy(RETRY_AFTER_MS, text)));
         }
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());

@@ -11,11 +11,12 @@ use utoipa::{IntoResponses, ToSchema};
 
 use crate::{
     metrics::{Door, Label},
-    node::{NodeContext, RETRY_AFTER_MS},
+    node::NodeContext,
+    proto::retry_after_ms,
 };
 
-/// After how many seconds a caller may try again.
-const RETRY_AFTER_SECONDS: u64 = RETRY_AFTER_MS.div_ceil(1_000);
+/// After how many milliseconds a caller may try again while no leader is known.
+const NO_LEADER_MS: u64 = 1_000;
 
 /// Names the methods that a path takes, in the metadata of a status.
 pub const ALLOW: &str = "allow";
@@ -124,8 +125,12 @@ impl IntoResponse for Problem {
         {
             headers.insert(header::ALLOW, methods);
         }
-        if let Code::ResourceExhausted | Code::Unavailable = code {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        let retry_after = match code {
+            Code::Unavailable => Some(NO_LEADER_MS),
+            _ => retry_after_ms(&self.0),
+        };
+        if let Some(millis) = retry_after {
+            headers.insert(header::RETRY_AFTER, millis.div_ceil(1_000).into());
         }
         response
     }

@@ -166,7 +166,7 @@ mod tests {
                 operations += 1;
             }
         }
-        assert_eq!(operations, 19);
+        assert_eq!(operations, 21);
         for (name, _) in members(&api["components"]["schemas"]) {
             assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
         }

@@ -3,6 +3,8 @@
 
 use tonic::{Code, Status};
 
+use crate::proto::retry_after_ms;
+
 /// Why a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
@@ -35,7 +37,9 @@ impl From<Status> for Refused {
         Refused {
             word: match status.code() {
                 Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
-                Code::ResourceExhausted | Code::DeadlineExceeded => "TRYAGAIN",
+                Code::DeadlineExceeded => "TRYAGAIN",
+                // Otherwise it is a limit that waiting does not lift.
+                Code::ResourceExhausted if retry_after_ms(&status).is_some() => "TRYAGAIN",
                 _ => "ERR",
             },
             code: status.code(),

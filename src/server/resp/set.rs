@@ -19,7 +19,7 @@ use crate::{
 /// Raises the key that a command names to the value that it gives, by `deadline`.
 ///
 /// # Errors
-/// If the command has options, the value is none or not above the last number, or the node cannot raise the floor.
+/// If the command has options, the value is none or below the last number, or the node cannot raise the floor.
 pub async fn raise(
     context: &Arc<NodeContext>,
     command: Command<'_>,
@@ -52,13 +52,15 @@ pub async fn raise(
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
     let raised = answered.map_err(to_client)?.answer;
-    if raised.is_higher {
+    // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
+    // is no reason to refuse the second.
+    if raised.is_higher || raised.floor == at_least {
         return Ok(());
     }
     let refused = Status::new(
         Code::FailedPrecondition,
         format!(
-            "value {at_least} is not above {}, up to which numbers are handed out; numbers only grow",
+            "value {at_least} is below {}, up to which numbers are handed out; numbers only grow",
             raised.floor
         ),
     );

@@ -14,7 +14,7 @@ use crate::{
         codec,
         error::StoreError,
         layout::{
-            Family, generations_end, ledger_key, namespace_key, namespace_of_section,
+            Family, days_range, generations_end, ledger_key, namespace_key, namespace_of_section,
             next_namespace_key, requests_range, sections_range, tombstone_key, totals_key,
         },
         recovery_record::{RaisedNamespace, Recovery},
@@ -38,7 +38,7 @@ pub fn raise(
     let to = survivor.next_generation().prefix();
     if !dry_run {
         begin_table(survivor, plan, &to)?;
-        copy_requests(survivor, &to)?;
+        copy_records(survivor, &to)?;
     }
     let raised = raise_sections(survivor, plan, &to, dry_run)?;
     let unapplied_entries = apply_unapplied(survivor, plan, to, dry_run)?;
@@ -81,16 +81,27 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(
     survivor.db.write(batch, false)
 }
 
-/// Copies what is known of request ids: an id that the surviving copy had applied is answered as before.
-fn copy_requests(survivor: &Survivor<'_>, to: &[u8]) -> Result<(), StoreError> {
+/// Copies what is known of request ids, so that an id that the surviving copy had applied is answered as before, and the
+/// books.
+fn copy_records(survivor: &Survivor<'_>, to: &[u8]) -> Result<(), StoreError> {
+    let from = survivor.generation().prefix();
+    copy_range(survivor, to, requests_range(&from))?;
+    copy_range(survivor, to, days_range(&from))
+}
+
+/// Copies the records of the surviving copy with keys in a range.
+fn copy_range(
+    survivor: &Survivor<'_>,
+    to: &[u8],
+    (first, end): (Vec<u8>, Vec<u8>),
+) -> Result<(), StoreError> {
     let db = survivor.db;
     let from = survivor.generation().prefix();
-    let (requests, end) = requests_range(&from);
     let applied = db.family(Family::Applied)?;
     let mut options = ReadOptions::default();
     options.set_iterate_upper_bound(end);
     options.fill_cache(false);
-    let mode = IteratorMode::From(&requests, Direction::Forward);
+    let mode = IteratorMode::From(&first, Direction::Forward);
     let mut batch = WriteBatch::default();
     for record in db.db.iterator_cf_opt(applied, options, mode) {
         let (key, value) = record.map_err(|error| db.failed(&error))?;
@@ -136,7 +147,7 @@ fn raise_sections(
         };
         let progression = namespace.config.progression();
         let lift = survivor.ledger.lift;
-        let after = before.raised(lift, progression.increment, counted.raised_by);
+        let after = before.raised(progression, lift, counted.raised_by);
         counted.sections += 1;
         let totals = totals.entry(id).or_default();
         totals.note(&SectionRecord::default(), &after);
@@ -181,9 +192,9 @@ fn apply_unapplied(
         let term = entry.log_id().committed_leader_id().term;
         match entry.payload {
             EntryPayload::Normal(command) => match command {
-                Command::Bump(_)
+                Command::Bump { .. }
                 | Command::Lift
-                | Command::Settle(_)
+                | Command::Settle { .. }
                 | Command::Bequeath(_)
                 | Command::Inherit { .. }
                 | Command::Take { .. } => {
@@ -198,7 +209,10 @@ fn apply_unapplied(
                 | Command::UpdateNamespace { .. }
                 | Command::FoundNamespaces(_)
                 | Command::DeleteNamespace { .. } => Ok(()),
-                Command::Trim(trims) | Command::Release(trims) => {
+                Command::Trim { trims, .. }
+                | Command::Release {
+                    released: trims, ..
+                } => {
                     if !dry_run {
                         keep_ceilings(&mut change, &trims)?;
                     }
@@ -220,14 +234,16 @@ fn apply_unapplied(
 /// Does what trims did but for lowering ceilings: the next lift gives the numbers right above.
 fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreError> {
     let lift = change.ledger()?.lift;
-    for Trim { section, .. } in trims {
+    for Trim { section, used, .. } in trims {
         let Some(namespace) = change.namespace(section.namespace) else {
             continue;
         };
-        let increment = namespace.config.increment;
+        let progression = namespace.config.progression();
         let before = change.section(section, lift)?;
-        let ceiling = before.ceiling_at(lift, increment);
-        if let Some(kept) = before.trim(lift, increment, ceiling) {
+        let ceiling = before.ceiling_at(lift, progression.increment);
+        let used = before.floor_at(lift, progression.increment).max(*used);
+        if let Some(kept) = before.trim(progression, lift, ceiling) {
+            let kept = kept.unknown_above(progression, used);
             change.totals(section.namespace)?.note(&before, &kept);
             change.put_section(section, kept);
         }

@@ -78,6 +78,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
             lift: 3,
             step: 10,
             unused_max: 10,
+            ..SectionRecord::default()
         };
         let key = section_key(&prefix, &section(number));
         batch.put_cf(applied, key, seal(&record).unwrap());
@@ -179,13 +180,21 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let trim = Trim {
         section: section(0),
         used: 95,
+        lost: 0,
     };
     let dir = directory(
         2,
         vec![
             Command::create_namespace(NamespaceConfig::new("late")),
-            Command::Bump(vec![bump(1, 1_000), bump(7, 20)]),
-            Command::Trim(vec![trim]),
+            Command::Bump {
+                bumps: vec![bump(1, 1_000), bump(7, 20)],
+                lost: vec![],
+                now_ms: 0,
+            },
+            Command::Trim {
+                trims: vec![trim],
+                now_ms: 0,
+            },
         ],
     );
     let margin = Margin {
@@ -209,7 +218,11 @@ fn bump_by_20(of: u64) -> Command {
         up_to: 0,
     };
     let section = section(of);
-    Command::Bump(vec![Bump { section, raise }])
+    Command::Bump {
+        bumps: vec![Bump { section, raise }],
+        lost: vec![],
+        now_ms: 0,
+    }
 }
 
 /// The ledger of the recovered table.
@@ -240,7 +253,10 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
         bump_by_20(0),
         Command::Bequeath(bequest),
         Command::Inherit { heir: 2, digest },
-        Command::Settle(vec![section(1)]),
+        Command::Settle {
+            sections: vec![section(1)],
+            now_ms: 0,
+        },
         Command::Bequeath(bequest),
     ];
     let dir = directory(2, unapplied);

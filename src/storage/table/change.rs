@@ -3,19 +3,23 @@
 //! Invariant: reads through the change see what it holds; other readers see nothing of it until it is
 //! written.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    namespace_records::NamespaceRecords, namespaces::Namespaces, recent::RecentRecords,
-    request_changes::RequestChanges,
+    day_changes::DayChanges, namespace_records::NamespaceRecords, namespaces::Namespaces,
+    recent::RecentRecords, request_changes::RequestChanges,
 };
 use crate::{
     sequence::{
-        Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, QueuedId, Remembered,
-        RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table, Tombstone,
+        DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, QueuedId,
+        Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table,
+        Tombstone,
     },
     storage::{
         codec,
@@ -31,8 +35,11 @@ pub struct TableChange {
     prefix: Vec<u8>,
     /// Changed sections. In order, so that every run does the same.
     sections: BTreeMap<SectionId, SectionRecord>,
+    /// Records that were read for the entry that is applied next.
+    read_ahead: HashMap<SectionId, SectionRecord>,
     ledger: Option<Ledger>,
     requests: RequestChanges,
+    days: DayChanges,
     namespaces: NamespaceRecords,
     /// Records of the table that need not be read from it.
     recent_records: Option<Arc<RecentRecords>>,
@@ -49,10 +56,12 @@ impl TableChange {
     ) -> Self {
         TableChange {
             requests: RequestChanges::new(db.clone(), prefix.clone()),
+            days: DayChanges::new(db.clone(), prefix.clone()),
             namespaces: NamespaceRecords::new(db.clone(), prefix.clone(), namespaces),
             db,
             prefix,
             sections: BTreeMap::new(),
+            read_ahead: HashMap::new(),
             ledger: None,
             recent_records: None,
             batch: WriteBatch::default(),
@@ -68,6 +77,33 @@ impl TableChange {
             recent_records: Some(recent_records),
             ..self
         }
+    }
+
+    /// Reads the records of sections that the next entry changes, unless they are in memory: many together cost a part of
+    /// what each costs alone.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub(crate) fn read_ahead<'a>(
+        &mut self,
+        ids: impl Iterator<Item = &'a SectionId>,
+    ) -> Result<(), StoreError> {
+        let unchanged = ids.filter(|id| !self.sections.contains_key(*id)).cloned();
+        let mut unread: Vec<SectionId> = unchanged.collect();
+        if unread.len() < 2 {
+            return Ok(());
+        }
+        let lift = self.ledger()?.lift;
+        if let Some(recent) = &self.recent_records {
+            let in_memory = recent.find_many(&unread, lift);
+            let mut in_memory = in_memory.iter().map(Option::is_some);
+            unread.retain(|_| !in_memory.next().unwrap_or(false));
+        }
+        let keys = unread.iter().map(|id| section_key(&self.prefix, id));
+        let records = (self.db).get_many(Family::Applied, &keys.collect::<Vec<_>>())?;
+        let records = records.into_iter().map(Option::unwrap_or_default);
+        self.read_ahead = unread.into_iter().zip(records).collect();
+        Ok(())
     }
 
     /// The namespaces with this change.
@@ -113,12 +149,44 @@ impl TableChange {
             self.put(&ledger_key(&self.prefix), &ledger)?;
         }
         self.requests.write(&mut self.batch)?;
+        self.days.write(&mut self.batch)?;
+        self.read_ahead = HashMap::new();
         let sections = std::mem::take(&mut self.sections);
+        let applied = self.db.family(Family::Applied)?;
         for (id, record) in &sections {
-            self.put(&section_key(&self.prefix, id), record)?;
+            let key = section_key(&self.prefix, id);
+            (self.batch).put_cf(applied, key, codec::encode_record(record)?);
         }
         self.db.write(std::mem::take(&mut self.batch), false)?;
         Ok(sections)
+    }
+
+    /// The section's record: the changed one, that which `in_memory` finds, one that was read ahead, or that of the table.
+    fn find_section(
+        &self,
+        id: &SectionId,
+        in_memory: impl FnOnce(&RecentRecords) -> Option<SectionRecord>,
+    ) -> Result<SectionRecord, StoreError> {
+        if let Some(record) = self.sections.get(id) {
+            return Ok(*record);
+        }
+        let Some(recent) = self.recent_records.as_deref().and_then(in_memory) else {
+            return match self.read_ahead.get(id) {
+                Some(record) => Ok(*record),
+                None => self.read_section(id),
+            };
+        };
+        // Every replica must come to the same record, whatever it has in memory.
+        debug_assert_eq!(
+            SectionRecord {
+                floor: recent.floor,
+                written_ms: recent.written_ms,
+                ..self.read_section(id)?
+            },
+            recent,
+            "{id:?} in the table and in memory"
+        );
+        Ok(recent)
     }
 
     fn read_section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
@@ -141,27 +209,27 @@ impl Table for TableChange {
     }
 
     fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, StoreError> {
-        if let Some(record) = self.sections.get(id) {
-            return Ok(*record);
-        }
-        let recent_records = self.recent_records.as_ref();
-        let Some(recent) = recent_records.and_then(|records| records.find(id, lift)) else {
-            return self.read_section(id);
-        };
-        // Every replica must come to the same record, whatever it has in memory.
-        debug_assert_eq!(
-            SectionRecord {
-                floor: recent.floor,
-                ..self.read_section(id)?
-            },
-            recent,
-            "{id:?} in the table and in memory"
-        );
-        Ok(recent)
+        self.find_section(id, |recent| recent.find(id, lift))
+    }
+
+    fn gapless_section(&self, id: &SectionId, _: u64) -> Result<SectionRecord, StoreError> {
+        self.find_section(id, |recent| recent.find_gapless(id))
     }
 
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
         self.sections.insert(id.clone(), record);
+    }
+
+    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, StoreError> {
+        self.days.find(id, day)
+    }
+
+    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
+        self.days.put(id, day, books);
+    }
+
+    fn remove_days_before(&mut self, id: NamespaceId, day: u32) {
+        self.days.remove_before(id, day);
     }
 }
 
@@ -185,6 +253,7 @@ impl NamespaceTable for TableChange {
     }
 
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
+        self.days.remove_before(id, u32::MAX);
         self.sections.retain(|section, _| section.namespace != id);
         self.namespaces.remove(id)
     }

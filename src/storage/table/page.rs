@@ -1,6 +1,6 @@
 //! Pages of the sections of a namespace, in the order of their keys.
 
-use super::view::AppliedView;
+use super::{generation::Generation, view::AppliedView};
 use crate::{
     sequence::{NamespaceId, SectionId, SectionKey, SectionRecord},
     storage::{
@@ -36,40 +36,26 @@ pub struct Page {
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
 pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<Page, StoreError> {
-    let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
-    let reader = view.page_readers().clone().acquire_owned().await;
-    let reader = reader.map_err(|error| failed(error.to_string()))?;
-    let reading = view.clone();
-    let read = view.blocking().run(move || {
-        // If the caller gives up, the thread is still busy: the permit is held until it is done.
-        let _reader = reader;
-        read(&reading, &asked)
-    });
-    read.await.map_err(|error| failed(error.to_string()))?
+    view.read_few(move |generation| read(generation, &asked))
+        .await
 }
 
-fn read(view: &AppliedView, asked: &PageAsked) -> Result<Page, StoreError> {
-    loop {
-        let generation = view.generation();
-        let (db, prefix) = (generation.db(), generation.prefix());
-        let (from, to) = range(&prefix, asked);
-        let mut page = Page::default();
-        for record in generation.records(&from, to)? {
-            let (key, value) = record?;
-            if page.sections.len() == asked.limit {
-                page.more = true;
-                break;
-            }
-            let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");
-            let id = section_of(&key[prefix.len()..]).ok_or_else(not_a_section)?;
-            let record = db.decode(Family::Applied, &key, &value)?;
-            page.sections.push((id.key, record));
+fn read(generation: &Generation, asked: &PageAsked) -> Result<Page, StoreError> {
+    let (db, prefix) = (generation.db(), generation.prefix());
+    let (from, to) = range(&prefix, asked);
+    let mut page = Page::default();
+    for record in generation.records(&from, to)? {
+        let (key, value) = record?;
+        if page.sections.len() == asked.limit {
+            page.more = true;
+            break;
         }
-        // If a snapshot replaced the table meanwhile, records may have been removed: read again.
-        if view.generation().number() == generation.number() {
-            return Ok(page);
-        }
+        let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");
+        let id = section_of(&key[prefix.len()..]).ok_or_else(not_a_section)?;
+        let record = db.decode(Family::Applied, &key, &value)?;
+        page.sections.push((id.key, record));
     }
+    Ok(page)
 }
 
 /// The range of the full keys; its end is exclusive.

@@ -1,12 +1,13 @@
 //! The records of sections that may be used next, in memory, so that a new leader finds them without reading the
 //! disk, and the state machine without a lookup in the database.
 //!
-//! Invariant: a record found here is the section's record in the table, but for its floor, which is not kept.
+//! Invariant: a record found here is the section's record in the table, but for its floor and for when it was
+//! written, which are not kept.
 //!
 //! The state machine tells of each record after it has written it to the table, of one after the other (`written`).
 //! A *fill* adds records that were written before (`begin_fill`, `fill`; `table/fill.rs`). It reads them from the
 //! table while the state machine goes on, and a newer record may be written between the read and the addition. The
-//! leader's own term does not even add its records here. Still no old record stays:
+//! leader's own term does not even add its records here, but for those of gapless keys. Still no old record stays:
 //!
 //! - Each part counts what was written and is not here: `missed`. The fill notes the count *before* it reads the
 //!   table. It adds a record only if the section has none here and the count is the same.
@@ -75,12 +76,20 @@ impl RecentRecords {
     }
 
     /// The record of a section, if it is here and older than lift number `lift`. Its floor is not kept; nobody needs
-    /// that of an older record.
+    /// that of an older record. Nor is the time.
     pub fn find(&self, id: &SectionId, lift: u64) -> Option<SectionRecord> {
         let hash = self.hash(id.namespace, &id.key);
         let part = self.parts[part_of(hash)].lock();
         let record = part.find(hash, id)?.record();
         (record.lift < lift).then_some(record)
+    }
+
+    /// The record of a gapless key, if it is here: one whose step is 0, whose ceiling is its floor. The time is not kept.
+    pub fn find_gapless(&self, id: &SectionId) -> Option<SectionRecord> {
+        let hash = self.hash(id.namespace, &id.key);
+        let part = self.parts[part_of(hash)].lock();
+        let record = part.find(hash, id)?.record();
+        (record.step == 0).then_some(record)
     }
 
     /// As [`RecentRecords::find`], for many sections, in their order. Those of a part are looked up under one lock, so
@@ -102,9 +111,10 @@ impl RecentRecords {
         records
     }
 
-    /// Notes that an entry of `term` wrote this record. It is in the table already.
-    pub fn written(&self, id: SectionId, record: SectionRecord, term: u64) {
-        let may_add = term != self.own_term.load(Relaxed);
+    /// Notes that this record was written. It is in the table already. `known_to` is the term whose memory knows the
+    /// section: the one that wrote it, unless it is that of a gapless key.
+    pub fn written(&self, id: SectionId, record: SectionRecord, known_to: Option<u64>) {
+        let may_add = known_to != Some(self.own_term.load(Relaxed));
         let hash = self.hash(id.namespace, &id.key);
         let mut part = self.parts[part_of(hash)].lock();
         part.write(hash, id, record, may_add, self.rehash());

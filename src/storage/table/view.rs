@@ -80,9 +80,31 @@ impl AppliedView {
         self.blocking
     }
 
-    /// Who may read pages of sections.
-    pub(super) fn page_readers(&self) -> &Arc<Semaphore> {
-        &self.page_readers
+    /// Reads several records, on a thread for blocking work, as the table was at one moment.
+    ///
+    /// # Errors
+    /// [`StoreError`] if `read` fails, or no thread runs it.
+    pub(super) async fn read_few<T: Send + 'static>(
+        &self,
+        read: impl Fn(&Generation) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
+        let reader = self.page_readers.clone().acquire_owned().await;
+        let reader = reader.map_err(|error| failed(error.to_string()))?;
+        let reading = self.clone();
+        let done = self.blocking.run(move || {
+            // If the caller gives up, the thread is still busy: the permit is held until it is done.
+            let _reader = reader;
+            loop {
+                let generation = reading.generation();
+                let what = read(&generation)?;
+                // If a snapshot replaced the table meanwhile, records may have been removed: read again.
+                if reading.generation().number() == generation.number() {
+                    return Ok(what);
+                }
+            }
+        });
+        done.await.map_err(|error| failed(error.to_string()))?
     }
 
     /// A new generation, which has no records yet.

@@ -1,5 +1,5 @@
-//! Keys that come and go beside a table of records, as the state machine keeps it: no number is skipped, repeated or
-//! forgotten.
+//! Keys that come and go beside a table of records, as the state machine keeps it: no number is repeated or forgotten, and
+//! none of a key that has a section of its own is skipped.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,21 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    allocator::own_keys::Swept,
+    allocator::{own_keys::Swept, pending::RaisedLater},
     sequence::{Raise, SectionRecord, Trim},
 };
 
 /// The number of the lift in force.
 const LIFT: u64 = 7;
+
+/// What keys the cluster has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ids,
+    Names,
+    /// Ids that share a section with four neighbours.
+    Shared,
+}
 
 /// A shard, the table of records, and what is under way between the two.
 struct Cluster {
@@ -26,11 +35,17 @@ struct Cluster {
     last: HashMap<Vec<u8>, u64>,
     /// Who waits, by the numbers of the calls.
     waiting: HashMap<u64, Vec<u8>>,
+    /// The floors that are raised later.
+    raising: Vec<(SectionId, u64, RaisedLater)>,
+    /// The floors of sections.
+    floors: HashMap<SectionId, u64>,
 }
 
 #[derive(Debug, Clone)]
 enum Event {
     Take(u8, u64),
+    /// The floor of a key's section is raised, if it shares it.
+    Raise(u8, u64),
     /// The hand passes some slots.
     LetGo(usize),
     /// The release under way is applied.
@@ -42,6 +57,7 @@ enum Event {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0u8..12, 1u64..30).prop_map(|(key, count)| Event::Take(key, count)),
+        1 => (0u8..12, 1u64..300).prop_map(|(key, floor)| Event::Raise(key, floor)),
         3 => (1usize..20).prop_map(Event::LetGo),
         2 => Just(Event::Apply),
         2 => Just(Event::Bump),
@@ -54,22 +70,39 @@ fn name(key: u8) -> Vec<u8> {
 }
 
 impl Cluster {
-    fn new(names: bool) -> Cluster {
+    fn new(kind: Kind) -> Cluster {
         let config = NamespaceConfig {
-            key_kind: match names {
-                true => crate::sequence::KeyKind::Name,
-                false => crate::sequence::KeyKind::Id,
+            key_kind: match kind {
+                Kind::Names => crate::sequence::KeyKind::Name,
+                Kind::Ids | Kind::Shared => crate::sequence::KeyKind::Id,
             },
+            section_size: if kind == Kind::Shared { 5 } else { 1 },
             step: 40,
             ..NamespaceConfig::new("book")
         };
+        let world = World::new(config);
+        let mut records = HashMap::new();
+        if kind == Kind::Shared {
+            // The lift gives a chunk of the first section.
+            let record = SectionRecord {
+                max_seq: 100,
+                floor: 100,
+                lift: LIFT - 1,
+                step: 40,
+                ..SectionRecord::default()
+            };
+            let section = world.namespace.section_of(Key::Id(b'a'.into()));
+            records.insert(section, record);
+        }
         Cluster {
-            world: World::new(config),
-            records: HashMap::new(),
+            world,
+            records,
             under_way: Vec::new(),
             to_bump: Vec::new(),
             last: HashMap::new(),
             waiting: HashMap::new(),
+            raising: Vec::new(),
+            floors: HashMap::new(),
         }
     }
 
@@ -80,26 +113,70 @@ impl Cluster {
         }
     }
 
+    /// Gives a section that was added what the lift gave of it, if it may.
+    fn touch(&mut self, id: &SectionId, (place, has_nothing): (SectionPlace, bool)) {
+        let config = &self.world.namespace.config;
+        let record = self.records.get(id).copied().unwrap_or_default();
+        let lifted = record.lifted(config.progression(), LIFT);
+        let shard = &mut self.world.shard;
+        if let Some(chunk) = lifted.filter(|_| has_nothing && !shard.is_leaving(id)) {
+            let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
+            shard.grant(place, chunk, config, now, bump_time);
+        }
+    }
+
+    /// As `Memory::raise` does it.
+    fn raise(&mut self, name: &[u8], at_least: u64) {
+        let key = self.key(name);
+        let (hash, namespace) = (self.world.hash(key), self.world.namespace.clone());
+        let Key::Id(number) = key else { return };
+        let (hasher, id) = (self.world.hasher.clone(), namespace.section_of(key));
+        let known = (self.world.shard).raise_section(&hasher, hash, &namespace, number, at_least);
+        let (answer, place) = known.unwrap_or_else(|| {
+            let added = self.world.shard.insert_section(&namespace, number);
+            self.touch(&id, added);
+            let shard = &mut self.world.shard;
+            let raised = shard.raise_section(&hasher, hash, &namespace, number, at_least);
+            raised.expect("added")
+        });
+        let shard = &mut self.world.shard;
+        if let Some(place) = place
+            && (shard.has_chunk(place, &namespace.config) || !shard.want_leaving(&id, place))
+        {
+            self.to_bump.push(place);
+        }
+        match answer {
+            RaiseAnswer::Done(raised) => {
+                raised.expect("it is raised");
+                self.note_floor(&id, at_least);
+            }
+            RaiseAnswer::Later(later) => self.raising.push((id, at_least, later)),
+        }
+    }
+
+    fn note_floor(&mut self, id: &SectionId, at_least: u64) {
+        let floor = self.floors.entry(id.clone()).or_default();
+        *floor = (*floor).max(at_least);
+    }
+
     /// As `Memory::take` does it.
     fn take(&mut self, name: &[u8], count: u64) {
         let key = self.key(name);
         let (hash, namespace) = (self.world.hash(key), self.world.namespace.clone());
-        let shard = &mut self.world.shard;
-        let known = shard.take(hash, &namespace, key, count);
+        let (hasher, id) = (self.world.hasher.clone(), namespace.section_of(key));
+        let known = self.world.shard.take(hash, &namespace, key, count);
         let (answer, place) = known.unwrap_or_else(|| {
-            let (place, is_new) = shard.insert(&self.world.hasher, hash, &namespace, key);
-            let id = namespace.section_of(key);
-            let is_leaving = is_new && shard.want_leaving(&id, place);
-            let record = self.records.get(&id).copied().unwrap_or_default();
-            let lifted = record.lifted(namespace.config.progression(), LIFT);
-            if let Some(chunk) = lifted.filter(|_| !is_leaving) {
-                let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
-                shard.grant(place, chunk, &namespace.config, now, bump_time);
-            }
-            let (answer, place) = shard.take(hash, &namespace, key, count).expect("added");
-            (answer, place.filter(|_| !is_leaving))
+            let added = (self.world.shard).insert(&hasher, hash, &namespace, key);
+            self.touch(&id, added);
+            let taken = self.world.shard.take(hash, &namespace, key, count);
+            taken.expect("added")
         });
-        self.to_bump.extend(place);
+        let shard = &mut self.world.shard;
+        if let Some(place) = place
+            && (shard.has_chunk(place, &namespace.config) || !shard.want_leaving(&id, place))
+        {
+            self.to_bump.push(place);
+        }
         match answer {
             Answer::Taken(taken) => self.note(name, taken.expect("numbers")),
             Answer::Later(later) => {
@@ -111,8 +188,14 @@ impl Cluster {
     }
 
     fn note(&mut self, name: &[u8], range: crate::sequence::Range) {
+        let section = self.world.namespace.section_of(self.key(name));
+        let floor = self.floors.get(&section).copied().unwrap_or_default();
+        assert!(range.first > floor, "{}", name.escape_ascii());
         let last = self.last.entry(name.to_vec()).or_default();
-        assert_eq!(range.first, *last + 1, "{}", name.escape_ascii());
+        match self.world.namespace.config.section_size {
+            1 => assert_eq!(range.first, *last + 1, "{}", name.escape_ascii()),
+            _ => assert!(range.first > *last, "{}", name.escape_ascii()),
+        }
         *last = range.last;
     }
 
@@ -126,14 +209,17 @@ impl Cluster {
     }
 
     fn apply(&mut self) {
-        for Trim { section, used } in std::mem::take(&mut self.under_way) {
+        for Trim { section, used, .. } in std::mem::take(&mut self.under_way) {
+            let progression = self.world.namespace.config.progression();
             let record = self.records.entry(section.clone()).or_default();
-            *record = record.release(LIFT, 1, used).expect("it owns what it used");
+            let released = record.release(progression, LIFT, used);
+            *record = released.expect("it owns what it used");
             self.to_bump.extend(self.world.shard.end_leaving(&section));
         }
     }
 
     fn bump(&mut self) {
+        let mut raised_now = Vec::new();
         for place in std::mem::take(&mut self.to_bump) {
             let Some(id) = self.world.shard.section_id(place) else {
                 continue;
@@ -146,20 +232,39 @@ impl Cluster {
                 numbers: size.numbers,
                 unused_max: size.unused_max,
                 step: namespace.config.step,
-                up_to: 0,
+                up_to: size.up_to,
             };
             let record = self.records.entry(id).or_default();
-            let bumped = record.bump(namespace.config.progression(), LIFT, raise);
-            let (after, chunk) = bumped.expect("numbers are left");
-            *record = after;
+            let has_chunk = self.world.shard.has_chunk(place, &namespace.config);
+            // As the record reader does it.
+            let lifted = record.lifted(namespace.config.progression(), LIFT);
+            let chunk = lifted.filter(|_| !has_chunk).unwrap_or_else(|| {
+                let bumped = record.bump(namespace.config.progression(), LIFT, raise);
+                let (after, chunk) = bumped.expect("numbers are left");
+                *record = after;
+                chunk
+            });
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             (self.world.shard).grant(place, chunk, &namespace.config, now, bump_time);
             let mut served = Vec::new();
-            if self.world.shard.serve(place, &namespace, &mut served) {
+            if self
+                .world
+                .shard
+                .serve(&self.world.hasher, place, &namespace, &mut served)
+            {
                 self.to_bump.push(place);
             }
             let metrics = Metrics::new();
             served.into_iter().for_each(|one| one.tell(&metrics));
+        }
+        for (id, at_least, mut later) in std::mem::take(&mut self.raising) {
+            match later.try_recv() {
+                Ok(raised) => {
+                    raised.expect("it is raised");
+                    raised_now.push((id, at_least));
+                }
+                Err(_) => self.raising.push((id, at_least, later)),
+            }
         }
         // In the order in which they called.
         for (call, mut later) in std::mem::take(&mut self.world.calls) {
@@ -173,6 +278,10 @@ impl Cluster {
                 }
             }
         }
+        // Calls that came before may have got numbers below.
+        for (id, at_least) in raised_now {
+            self.note_floor(&id, at_least);
+        }
     }
 
     fn assert_nothing_is_forgotten(&self) {
@@ -182,19 +291,30 @@ impl Cluster {
             let known = self.world.shard.current(hash, &self.world.namespace, key);
             let id = self.world.namespace.section_of(key);
             let in_table = || self.records.get(&id).map(|record| record.floor_at(LIFT, 1));
-            assert_eq!(
-                known.or_else(in_table),
-                Some(*last),
-                "{}",
-                name.escape_ascii()
-            );
+            let current = known.or_else(in_table).expect("a number");
+            // A key of a shared section rises to the highest number of the section.
+            let is_shared = self.world.namespace.config.shares_sections();
+            let is_known = current == *last || (is_shared && current > *last);
+            assert!(is_known, "{}: {current} {last}", name.escape_ascii());
+        }
+        for (section, floor) in &self.floors {
+            let SectionKey::Id(number) = section.key else {
+                continue;
+            };
+            // One that nobody may have asked for.
+            let id = Key::Id(number * self.world.namespace.config.section_size);
+            let hash = self.world.hash(id);
+            let known = self.world.shard.current(hash, &self.world.namespace, id);
+            let in_table = || (self.records.get(section)).map(|record| record.floor_at(LIFT, 1));
+            let current = known.or_else(in_table).expect("a number");
+            assert!(current >= *floor, "{section:?}: {current} {floor}");
         }
     }
 }
 
 #[test]
 fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has_left() {
-    let mut cluster = Cluster::new(false);
+    let mut cluster = Cluster::new(Kind::Ids);
     cluster.take(&name(0), 1);
     cluster.bump();
     let before = cluster.world.shard.let_goes();
@@ -210,19 +330,25 @@ fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has
 proptest! {
     #[test]
     fn keys_that_come_and_go_have_no_gap_and_are_never_forgotten(
-        events in events(), names in any::<bool>(),
+        events in events(),
+        kind in prop_oneof![Just(Kind::Ids), Just(Kind::Names), Just(Kind::Shared)],
     ) {
-        let mut cluster = Cluster::new(names);
+        let mut cluster = Cluster::new(kind);
         for event in events {
             match event {
                 Event::Take(key, count) => cluster.take(&name(key), count),
+                Event::Raise(key, floor) if kind == Kind::Shared => cluster.raise(&name(key), floor),
+                Event::Raise(..) => {}
                 Event::LetGo(slots) => cluster.let_go(slots),
                 Event::Apply => cluster.apply(),
                 Event::Bump => cluster.bump(),
             }
             cluster.assert_nothing_is_forgotten();
         }
-        while !cluster.world.calls.is_empty() || !cluster.under_way.is_empty() {
+        let is_under_way = |cluster: &Cluster| {
+            !(cluster.world.calls.is_empty() && cluster.raising.is_empty() && cluster.under_way.is_empty())
+        };
+        while is_under_way(&cluster) {
             cluster.apply();
             cluster.bump();
         }

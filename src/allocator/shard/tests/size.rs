@@ -1,7 +1,9 @@
 //! Measures how much memory a key costs, and how long a shard's lock is held at most.
 //!
 //! ```text
-//! KEYS=10000000 cargo test --workspace --lib -- --ignored --nocapture bytes_of_resident_memory
+//! measure="cargo test --workspace --lib -- --ignored --nocapture --exact"
+//! KEYS=10000000 $measure allocator::shard::tests::size::bytes_of_resident_memory_for_each_key
+//! KEYS=10000000 $measure allocator::shard::tests::size::bytes_of_resident_memory_for_each_uid_of_dense_sections
 //! ```
 
 use std::time::Instant as StdInstant;
@@ -57,7 +59,7 @@ fn bytes_of_resident_memory_for_each_key() {
             let shard = &mut shards[shard];
             let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
             assert!(change.is_none());
-            assert!(!shard.serve(place, &namespace, &mut served));
+            assert!(!shard.serve(&hasher, place, &namespace, &mut served));
             served.drain(..).for_each(|one| one.tell(&metrics));
         }
     }
@@ -72,4 +74,65 @@ fn bytes_of_resident_memory_for_each_key() {
         counted as f64 / keys as f64,
         began.elapsed(),
     );
+}
+
+/// Takes one number of each id, in shared sections of 100 000, and tells what they cost.
+fn measure_uids(ids: impl Iterator<Item = u64>) {
+    let config = NamespaceConfig {
+        section_size: 100_000,
+        ..NamespaceConfig::new("uid")
+    };
+    let namespace = Namespace::new(NamespaceId(1), config);
+    let hasher = Hasher::new(1);
+    let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();
+    let before = resident();
+    for id in ids {
+        let key = Key::Id(id);
+        let hash = hasher.key(namespace.id, key);
+        let section_hash = hasher.section(hash, &namespace, key);
+        let shard = &mut shards[(section_hash >> 32) as usize % SHARDS];
+        let (place, is_new) = shard.insert(&hasher, hash, &namespace, key);
+        if is_new {
+            let (old, new, left) = (0, 10_000, 0);
+            let chunk = Chunk { old, new, left };
+            let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
+            let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
+            assert!(change.is_none());
+        }
+        let taken = shard.take(hash, &namespace, key, 1);
+        assert!(matches!(taken, Some((Answer::Taken(Ok(_)), None))));
+    }
+    let resident = resident() - before;
+    let footprints = shards.iter().map(Shard::footprint);
+    let (keys, counted) =
+        footprints.fold((0, 0), |sum, part| (sum.0 + part.keys, sum.1 + part.bytes));
+    println!(
+        "{keys} uids: {:.1} bytes of resident memory a uid, {:.1} counted",
+        resident as f64 / keys as f64,
+        counted as f64 / keys as f64,
+    );
+}
+
+fn uids() -> u64 {
+    std::env::var("KEYS").map_or(1_000_000, |keys| keys.parse().unwrap())
+}
+
+#[test]
+#[ignore = "a measurement: run it alone, in a release-like build"]
+fn bytes_of_resident_memory_for_each_uid_of_dense_sections() {
+    measure_uids(0..uids());
+}
+
+#[test]
+#[ignore = "a measurement: run it alone, in a release-like build"]
+fn bytes_of_resident_memory_for_each_uid_of_dense_sections_asked_for_in_any_order() {
+    // 7 919 is prime and does not divide the number of uids, so that each id comes once.
+    assert!(!uids().is_multiple_of(7_919));
+    measure_uids((0..uids()).map(|n| n * 7_919 % uids()));
+}
+
+#[test]
+#[ignore = "a measurement: run it alone, in a release-like build"]
+fn bytes_of_resident_memory_for_each_uid_of_sparse_sections() {
+    measure_uids((0..uids()).map(|n| n * 10));
 }

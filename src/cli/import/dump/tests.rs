@@ -1,6 +1,7 @@
 //! Dumps as mysqldump and `mysql --batch` write them.
 
 use super::*;
+use crate::cli::import::rows::RowOf;
 use ratchet_client::{Key, api as v1};
 
 fn names() -> Expected {
@@ -20,7 +21,7 @@ fn rows(text: &str, table: &Table) -> Result<Vec<String>, String> {
     let taken = read(text.as_bytes(), table, &names(), |row| {
         rows.push(match row {
             Ok(row) => {
-                let Key::Name(name) = row.key else {
+                let RowOf::Key(Key::Name(name)) = row.of else {
                     panic!("a name")
                 };
                 format!("{}: {} {}", row.line, name.escape_ascii(), row.number)
@@ -74,4 +75,28 @@ fn what_is_no_dump_of_the_table_is_refused() {
     assert!(refused.contains("no INSERT INTO leaf_alloc"), "{refused}");
     let cut = rows("INSERT INTO leaf_alloc VALUES ('a',1", &LEAF).unwrap_err();
     assert!(cut.contains("line 1: ',' or ')' is missing"), "{cut}");
+}
+
+#[test]
+fn a_tag_that_looks_like_a_range_of_ids_is_a_name_or_no_id() {
+    let dump = "INSERT INTO leaf_alloc VALUES ('0-9',7,1,'','');\n";
+    assert_eq!(rows(dump, &LEAF).unwrap(), ["1: 0-9 7"]);
+    let sections = v1::Namespace {
+        name: "small".into(),
+        key_kind: v1::KeyKind::Id.into(),
+        section_size: 10,
+        ..v1::Namespace::default()
+    };
+    let expected = Expected::new(&sections).unwrap();
+    let mut refused = Vec::new();
+    let note = |row: MaybeRow| {
+        refused.push(row.unwrap_err().why);
+        true
+    };
+    read(dump.as_bytes(), &LEAF, &expected, note).unwrap();
+    let why = format!(
+        "key '0-9' is no id; namespace \"small\" takes integers from 0 to {}",
+        u64::MAX
+    );
+    assert_eq!(refused, [why]);
 }

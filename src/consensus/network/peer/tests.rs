@@ -35,6 +35,10 @@ impl Clock for ManualClock {
     fn now(&self) -> Instant {
         Instant::from_nanos(self.0.load(Ordering::SeqCst))
     }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst) / 1_000_000
+    }
 }
 
 /// A transport to a peer that accepts every message. Its answers are held back until the test adds

@@ -33,6 +33,8 @@ fn record(max_seq: u64, lift: u64) -> SectionRecord {
         lift,
         step: 10,
         unused_max: 5,
+        skipped: 3,
+        written_ms: 0,
     }
 }
 
@@ -189,5 +191,7 @@ async fn no_record_in_memory_is_older_than_the_tables_whatever_is_written_during
             }
         }
     }
-    assert!(in_memory > ROUNDS * KEYS / 2, "{in_memory}");
+    // The writes of other terms' entries, in every fourth round, add as many at most. The fill has added the others; how many
+    // depends on how the threads take turns.
+    assert!(in_memory > ROUNDS / 4 * KEYS, "{in_memory}");
 }

@@ -58,7 +58,7 @@ fn table(dir: &TempDir) -> AppliedTable {
 }
 
 fn page(table: &AppliedTable, asked: &PageAsked) -> (Vec<SectionKey>, bool) {
-    let page = read(&table.view(), asked).expect("read");
+    let page = read(&table.view().generation(), asked).expect("read");
     (
         page.sections.into_iter().map(|(key, _)| key).collect(),
         page.more,

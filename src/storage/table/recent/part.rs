@@ -6,14 +6,16 @@ use hashbrown::HashTable;
 
 use crate::sequence::{NamespaceId, SectionId, SectionKey, SectionRecord};
 
-/// How many bytes a record takes: its slot, and its share of an index that is at least 7/16 full, with 5 bytes (a
-/// number and a tag) for each place. The name of a section with a name takes as many bytes more.
-pub const RECORD_BYTES: usize = size_of::<Slot>() + 5 * 16 / 7;
+/// How many bytes a record takes: its slot, whether it was written again, and its share of an index that is at least 7/16
+/// full, with 5 bytes (a number and a tag) for each place. The name of a section with a name takes as many bytes more.
+pub const RECORD_BYTES: usize = size_of::<Slot>() + size_of::<bool>() + 5 * 16 / 7;
 
 /// Some of the records: a ring of slots, and an index of them.
 #[derive(Default)]
 pub struct Part {
     slots: Vec<Slot>,
+    /// For each slot: true if the record was written again since the hand passed it.
+    written_again: Vec<bool>,
     index: HashTable<u32>,
     slots_max: usize,
     /// The slot that gives way next.
@@ -22,16 +24,15 @@ pub struct Part {
     missed: u64,
 }
 
-/// A section's record, but for its floor.
+/// A section's record, but for its floor, and for when it was written.
 pub struct Slot {
     key: SectionKey,
     namespace: NamespaceId,
-    /// True if the record was written again since the hand passed it.
-    written_again: bool,
+    lift: u32,
     max_seq: u64,
-    lift: u64,
     step: u64,
     unused_max: u64,
+    skipped: u64,
 }
 
 impl Part {
@@ -72,10 +73,13 @@ impl Part {
         may_add: bool,
         rehash: impl Fn(&Slot) -> u64,
     ) {
+        let Ok(lift) = u32::try_from(record.lift) else {
+            // A slot has no room for it. There are no clusters with so many leader changes.
+            return self.clear();
+        };
         if let Some(place) = self.place(hash, &id) {
-            let slot = &mut self.slots[place];
-            slot.written_again = true;
-            slot.set(record);
+            self.written_again[place] = true;
+            self.slots[place].set(record, lift);
         } else if may_add && self.slots_max > 0 {
             self.add(hash, id, record, rehash);
         } else {
@@ -91,11 +95,17 @@ impl Part {
         record: SectionRecord,
         rehash: impl Fn(&Slot) -> u64,
     ) {
+        let Ok(lift) = u32::try_from(record.lift) else {
+            return self.clear();
+        };
         let place = self.free_place(&rehash);
-        let slot = Slot::new(id, record);
+        let slot = Slot::new(id, record, lift);
         match self.slots.get_mut(place) {
             Some(old) => *old = slot,
-            None => self.slots.push(slot),
+            None => {
+                self.slots.push(slot);
+                self.written_again.push(false);
+            }
         }
         let slots = &self.slots;
         self.index
@@ -126,11 +136,10 @@ impl Part {
         loop {
             let place = self.hand;
             self.hand = (place + 1) % self.slots.len();
-            let slot = &mut self.slots[place];
-            if std::mem::take(&mut slot.written_again) {
+            if std::mem::take(&mut self.written_again[place]) {
                 continue;
             }
-            let hash = rehash(slot);
+            let hash = rehash(&self.slots[place]);
             if let Ok(entry) = self
                 .index
                 .find_entry(hash, |&other| other as usize == place)
@@ -143,17 +152,17 @@ impl Part {
 }
 
 impl Slot {
-    fn new(SectionId { namespace, key }: SectionId, record: SectionRecord) -> Self {
+    fn new(SectionId { namespace, key }: SectionId, record: SectionRecord, lift: u32) -> Self {
         let mut slot = Slot {
             key,
             namespace,
-            written_again: false,
+            lift,
             max_seq: 0,
-            lift: 0,
             step: 0,
             unused_max: 0,
+            skipped: 0,
         };
-        slot.set(record);
+        slot.set(record, lift);
         slot
     }
 
@@ -162,22 +171,25 @@ impl Slot {
         (self.namespace, &self.key)
     }
 
-    /// The record. Its ceiling stands for its floor.
+    /// The record. Its ceiling stands for its floor, and 0 for the time.
     pub fn record(&self) -> SectionRecord {
         SectionRecord {
             max_seq: self.max_seq,
             floor: self.max_seq,
-            lift: self.lift,
+            lift: self.lift.into(),
             step: self.step,
             unused_max: self.unused_max,
+            skipped: self.skipped,
+            written_ms: 0,
         }
     }
 
-    fn set(&mut self, record: SectionRecord) {
+    fn set(&mut self, record: SectionRecord, lift: u32) {
         self.max_seq = record.max_seq;
-        self.lift = record.lift;
+        self.lift = lift;
         self.step = record.step;
         self.unused_max = record.unused_max;
+        self.skipped = record.skipped;
     }
 
     fn is(&self, id: &SectionId) -> bool {

@@ -21,12 +21,14 @@ fn record(max_seq: u64) -> SectionRecord {
         lift: 1,
         step: 10,
         unused_max: 5,
+        skipped: 3,
+        written_ms: 0,
     }
 }
 
 #[test]
 fn a_record_takes_as_many_bytes_as_the_settings_page_says() {
-    assert_eq!(RECORD_BYTES, 67);
+    assert_eq!(RECORD_BYTES, 68);
 }
 
 #[test]
@@ -36,7 +38,7 @@ fn the_memory_is_bounded_and_holds_the_last_record_of_each_section_or_none() {
     for step in 0..20_000u64 {
         let key = step * step % 1_777;
         table.insert(key, record(step));
-        recent.written(id(key), record(step), 1);
+        recent.written(id(key), record(step), Some(1));
     }
     assert!(recent.len() <= PARTS * 10, "{}", recent.len());
     let found = table.iter().filter(|(key, record)| {
@@ -59,7 +61,7 @@ fn sections_that_are_looked_up_together_have_the_records_that_each_has() {
             lift,
             ..record(key)
         };
-        recent.written(id(key), record, 1);
+        recent.written(id(key), record, Some(1));
     }
     // Some are not here, some come twice, some are too new.
     let ids: Vec<SectionId> = (0..3_000).map(|n| id(n * 7 % 1_500)).collect();
@@ -72,8 +74,8 @@ fn sections_that_are_looked_up_together_have_the_records_that_each_has() {
 fn what_is_written_again_stays_and_what_is_not_gives_way() {
     let recent = RecentRecords::new(PARTS * 10 * RECORD_BYTES);
     for key in 0..100_000 {
-        recent.written(id(key), record(key), 1);
-        recent.written(id(7), record(key), 1);
+        recent.written(id(key), record(key), Some(1));
+        recent.written(id(7), record(key), Some(1));
     }
     assert_eq!(recent.find(&id(7), 2), Some(record(99_999)));
     assert_eq!(recent.find(&id(8), 2), None);
@@ -82,13 +84,13 @@ fn what_is_written_again_stays_and_what_is_not_gives_way() {
 #[test]
 fn the_leaders_own_term_adds_no_record_but_none_becomes_stale() {
     let recent = RecentRecords::new(1 << 20);
-    recent.written(id(1), record(10), 4);
+    recent.written(id(1), record(10), Some(4));
     recent.leading(5);
-    recent.written(id(1), record(20), 5);
-    recent.written(id(2), record(20), 5);
+    recent.written(id(1), record(20), Some(5));
+    recent.written(id(2), record(20), Some(5));
     assert_eq!(recent.find(&id(1), 2), Some(record(20)));
     assert_eq!(recent.find(&id(2), 2), None);
-    recent.written(id(2), record(30), 6);
+    recent.written(id(2), record(30), Some(6));
     assert_eq!(recent.find(&id(2), 2), Some(record(30)));
     assert_eq!(recent.find(&id(2), 1), None, "it lacks its floor");
 }
@@ -106,13 +108,13 @@ fn leading() -> RecentRecords {
 fn a_record_that_was_read_before_a_newer_one_was_written_is_read_again() {
     let recent = leading();
     let before = recent.begin_fill().expect("room");
-    recent.written(id(1), record(20), OWN);
+    recent.written(id(1), record(20), Some(OWN));
     assert_eq!(recent.fill(id(1), record(10), &before), Err(ReadAgain));
     assert_eq!(recent.find(&id(1), 2), None);
     let before = recent.begin_fill().expect("room");
     assert_eq!(recent.fill(id(1), record(20), &before), Ok(()));
     assert_eq!(recent.find(&id(1), 2), Some(record(20)));
-    recent.written(id(1), record(30), OWN);
+    recent.written(id(1), record(30), Some(OWN));
     assert_eq!(recent.find(&id(1), 2), Some(record(30)));
 }
 
@@ -120,7 +122,7 @@ fn a_record_that_was_read_before_a_newer_one_was_written_is_read_again() {
 fn what_was_written_while_a_fill_read_the_table_stays() {
     let recent = leading();
     let before = recent.begin_fill().expect("room");
-    recent.written(id(1), record(20), OWN + 1);
+    recent.written(id(1), record(20), Some(OWN + 1));
     assert_eq!(recent.fill(id(1), record(10), &before), Ok(()));
     assert_eq!(recent.find(&id(1), 2), Some(record(20)));
 }
@@ -138,7 +140,7 @@ fn a_record_of_a_table_that_was_replaced_is_not_added() {
 #[test]
 fn a_fill_takes_no_place_of_another_record_and_ends_when_there_is_none_left() {
     let recent = RecentRecords::new(PARTS * 10 * RECORD_BYTES);
-    recent.written(id(7), record(7), 1);
+    recent.written(id(7), record(7), Some(1));
     let mut keys = 0;
     while let Some(before) = recent.begin_fill() {
         assert_eq!(recent.fill(id(keys), record(1), &before), Ok(()));
@@ -162,4 +164,28 @@ fn a_record_that_gave_way_counts_as_missed() {
     part.write(2, id(2), record(10), true, rehash);
     assert!(part.find(1, &id(1)).is_none() && part.find(2, &id(2)).is_some());
     assert_ne!(part.missed(), missed);
+}
+
+#[test]
+fn the_record_of_a_gapless_key_is_found_whenever_it_was_written_and_that_of_another_key_is_not() {
+    let recent = leading();
+    let gapless = SectionRecord {
+        max_seq: 7,
+        floor: 7,
+        lift: 3,
+        written_ms: 5,
+        ..SectionRecord::default()
+    };
+    recent.written(id(1), gapless, None);
+    let found = recent
+        .find_gapless(&id(1))
+        .map(|record| (record.max_seq, record.floor));
+    assert_eq!(found, Some((7, 7)), "also in the own term");
+    assert_eq!(
+        recent.find(&id(1), 3),
+        None,
+        "a term's memory asks for older ones"
+    );
+    recent.written(id(2), record(10), None);
+    assert_eq!(recent.find_gapless(&id(2)), None);
 }

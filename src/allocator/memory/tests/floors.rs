@@ -1,0 +1,100 @@
+//! Floors of whole sections, beside a table: what a bump for one writes, and what the next term does.
+
+use super::*;
+use crate::{
+    allocator::{pending::RaiseAnswer, raised::RaiseOf},
+    sequence::Chunk,
+};
+
+fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnswer, Option<Place>) {
+    let (answer, need) = memory.raise(uid, RaiseOf::SectionOf(id), at_least);
+    let place = need.map(|(place, need)| {
+        assert_eq!(need, Need::Bump);
+        place
+    });
+    (answer, place)
+}
+
+/// Carries out the bump that the section at `place` needs. Its ceiling was `old`.
+async fn bump(
+    machine: &mut StateMachine,
+    memory: &Memory,
+    uid: &Namespace,
+    (place, old): (Place, u64),
+) {
+    let bump = memory.propose_bump(place, &memory.view().namespaces());
+    let bump = bump.expect("a bump");
+    let section = bump.section.clone();
+    let command = Command::Bump {
+        bumps: vec![bump],
+        lost: vec![],
+        now_ms: 0,
+    };
+    machine.apply_now(memory.term(), [command]).await;
+    let record = memory.view().section(&section).expect("a record");
+    let (new, left) = (record.max_seq, 0);
+    let chunk = Bumped::Chunk(Chunk { old, new, left });
+    assert!(!memory.bump_answered(place, &section, chunk, uid));
+}
+
+#[tokio::test]
+async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, uid) = lifted_twice(&dir, 100).await;
+    let (answer, _) = memory.take(&uid, Key::Id(7), 1);
+    assert_eq!(first_of(&answer), Some(101));
+    let (answer, place) = raise(&memory, &uid, 50, 150);
+    assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
+    for id in [7, 99] {
+        assert_eq!(memory.current(&uid, Key::Id(id)), Some(150));
+    }
+    let (answer, place) = raise(&memory, &uid, 50, 5_000);
+    let RaiseAnswer::Later(mut later) = answer else {
+        panic!("{answer:?}");
+    };
+    let place = place.expect("a bump is needed");
+    bump(&mut machine, &memory, &uid, (place, 200)).await;
+    let raised = later.try_recv().expect("an answer").expect("raised");
+    assert_eq!((raised.floor, raised.passed), (5_000, 4_850));
+    assert_eq!(memory.metrics().skipped(SkipCause::floor), 50 + 4_850);
+    let section = uid.section_of(Key::Id(50));
+    let record = memory.view().section(&section).expect("a record");
+    let progression = uid.config.progression();
+    let books = record.books_at(progression, 2);
+    assert_eq!((record.max_seq, books.left), (5_000, 1));
+    assert_eq!(books.handed_out + books.skipped + books.left, 5_000);
+    // The term ends uncleanly.
+    machine.apply_now(3, [Command::Lift]).await;
+    let books = record.books_at(progression, 3);
+    assert_eq!(books.handed_out + books.skipped + books.left, 5_100);
+    let memory = memory_of(3, machine.view());
+    for id in [7, 50, 99] {
+        let (answer, _) = memory.take(&uid, Key::Id(id), 1);
+        assert_eq!(first_of(&answer), Some(5_001));
+    }
+    assert_eq!(memory.metrics().skipped(SkipCause::leader_change), 1);
+}
+
+#[tokio::test]
+async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_key_was_asked_for()
+{
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, uid) = lifted_twice(&dir, 100).await;
+    let (answer, place) = raise(&memory, &uid, 50, 170);
+    assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
+    memory.gate().close();
+    let section = uid.section_of(Key::Id(50));
+    let trim = Trim {
+        section: section.clone(),
+        used: 170,
+        lost: 0,
+    };
+    assert_eq!(memory.close(), Some(vec![trim.clone()]));
+    let trims = Command::Trim {
+        trims: vec![trim],
+        now_ms: 0,
+    };
+    machine.apply_now(2, [trims]).await;
+    let record = memory.view().section(&section).expect("a record");
+    assert_eq!((record.max_seq, record.floor), (170, 170));
+}

@@ -1,0 +1,149 @@
+//! A shared section that is let go: what calls, records and bumps that come meanwhile get.
+
+use super::*;
+use crate::{
+    allocator::{pending::RaiseAnswer, raised::RaiseOf},
+    sequence::Chunk,
+};
+
+struct World {
+    machine: StateMachine,
+    memory: Memory,
+    users: Namespace,
+    _dir: TempDir,
+}
+
+/// The place of the only section.
+fn place_of(memory: &Memory, users: &Namespace) -> Place {
+    let (_, shard) = memory.shards.find(users, Key::Id(7));
+    let section = SectionPlace::Shared(0);
+    Place { shard, section }
+}
+
+impl World {
+    /// A term whose lift gives (100, 200] of the section of users 0 to 99. Of two of them it took numbers.
+    async fn new() -> World {
+        let dir = TempDir::new().expect("a directory");
+        let (machine, memory, users) = lifted_twice(&dir, 100).await;
+        let (answer, _) = memory.take(&users, Key::Id(7), 5);
+        assert_eq!(first_of(&answer), Some(101));
+        let (answer, _) = memory.take(&users, Key::Id(8), 1);
+        assert_eq!(first_of(&answer), Some(101));
+        World {
+            machine,
+            memory,
+            users,
+            _dir: dir,
+        }
+    }
+
+    /// The first round takes the marks off.
+    fn let_go(&self) -> Vec<Trim> {
+        let all = usize::MAX / 2;
+        assert_eq!(self.memory.let_go(all, all).0.released, []);
+        let released = self.memory.let_go(all, all).0.released;
+        let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
+        let expected = Trim {
+            section,
+            used,
+            lost,
+        };
+        assert_eq!(released, [expected]);
+        released
+    }
+
+    /// The release is committed and applied.
+    async fn apply(&mut self, released: Vec<Trim>) -> Vec<Place> {
+        let release = Command::Release {
+            released: released.clone(),
+            now_ms: 2,
+        };
+        self.machine.apply_now(2, [release]).await;
+        self.memory.released(&released)
+    }
+
+    fn propose_bump(&self, place: Place) -> Option<Bump> {
+        let namespaces = self.memory.view.namespaces();
+        self.memory.propose_bump(place, &namespaces)
+    }
+}
+
+#[tokio::test]
+async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_of_it() {
+    let mut world = World::new().await;
+    let released = world.let_go();
+    let (memory, users) = (&world.memory, &world.users);
+    let place = place_of(memory, users);
+    assert_eq!(memory.current(users, Key::Id(8)), Some(105));
+    let (answer, need) = memory.take(users, Key::Id(8), 1);
+    let Answer::Later(mut taken) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(need, None, "its record is not to be read");
+    let (answer, need) = memory.raise(users, RaiseOf::Key(Key::Id(9)), 300);
+    let RaiseAnswer::Later(mut raised) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(need, None);
+    // Whoever asks all the same gets nothing.
+    assert_eq!(memory.begin_read(place), None);
+    assert_eq!(world.propose_bump(place), None);
+    let wanted = world.apply(released).await;
+    assert_eq!(wanted, [place]);
+    let bump = world.propose_bump(place).expect("a bump");
+    assert_eq!(bump.raise.up_to, 300);
+    let chunk = Bumped::Chunk(Chunk {
+        old: 105,
+        new: 400,
+        left: 0,
+    });
+    let memory = &world.memory;
+    assert!(!memory.bump_answered(place, &bump.section, chunk, &world.users));
+    let taken = taken.try_recv().expect("an answer").accept();
+    assert_eq!(taken.expect("a number").first, 106);
+    let raised = raised.try_recv().expect("an answer");
+    assert_eq!(raised.expect("raised").floor, 300);
+}
+
+#[tokio::test]
+async fn a_record_that_was_read_before_its_section_was_let_go_gives_no_chunk_again() {
+    let mut world = World::new().await;
+    let place = place_of(&world.memory, &world.users);
+    let noted = world.memory.begin_read(place).expect("a section");
+    let record = world.memory.view.section(&noted.0).expect("a record");
+    let released = world.let_go();
+    // Nobody waits for it: nothing is bumped once it has left.
+    assert_eq!(world.apply(released).await, []);
+    let (memory, users) = (&world.memory, &world.users);
+    let (answer, need) = memory.take(users, Key::Id(7), 1);
+    assert_eq!(first_of(&answer), None);
+    assert!(need.is_some());
+    let need = memory.record_read(place, &noted, record, users);
+    assert_eq!(need, Some(Need::Read), "the record is old");
+    let noted = memory.begin_read(place).expect("a section");
+    let record = memory.view.section(&noted.0).expect("a record");
+    let need = memory.record_read(place, &noted, record, users);
+    assert_eq!(need, Some(Need::Bump), "the lift's chunk was used");
+    assert_eq!(memory.current(users, Key::Id(7)), None);
+}
+
+#[tokio::test]
+async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
+    let world = World::new().await;
+    let (memory, users) = (&world.memory, &world.users);
+    let released = world.let_go();
+    let (answer, _) = memory.take(users, Key::Id(8), 1);
+    assert_eq!(first_of(&answer), None);
+    let tracking = memory.shards.begin_tracking();
+    let all = usize::MAX / 2;
+    assert_eq!(memory.let_go(all, all).0.released, []);
+    let place = place_of(memory, users);
+    let mut shard = memory.shards.lock(place.shard);
+    let changes = shard.take_changes(tracking, 100).expect("changes");
+    assert_eq!(changes.sections.len(), 1);
+    assert_eq!(changes.sections[0].section.owned, None);
+    drop(shard);
+    assert_eq!(memory.released(&released), [place]);
+    assert!(memory.gate().close());
+    assert_eq!(memory.close(), Some(vec![]));
+}

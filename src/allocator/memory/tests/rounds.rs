@@ -1,0 +1,37 @@
+//! The hand that lets keys go, and its rounds.
+
+use super::*;
+use crate::allocator::hasher::SHARDS;
+
+#[tokio::test]
+async fn keys_are_let_go_of_all_shards_alike() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let ids: Vec<u64> = (1_000..1_000 + 512 * u64::from(SHARDS)).collect();
+    for entry in bumps_of(&book, &ids) {
+        machine.apply_now(2, [entry]).await;
+    }
+    machine.apply_now(3, [Command::Lift]).await;
+    let memory = memory_of(3, memory.view().clone());
+    for id in &ids {
+        let (answer, _) = memory.take(&book, Key::Id(*id), 1);
+        assert!(first_of(&answer).is_some(), "{id}");
+    }
+    let keys = || -> Vec<usize> {
+        let shards = memory.shards().each();
+        shards.map(|shard| shard.footprint().keys).collect()
+    };
+    let before = keys();
+    let all = usize::MAX / 2;
+    let (swept, at_end) = memory.let_go(all, all);
+    assert_eq!((swept.keys, at_end), (0, true), "the marks are taken off");
+    let (swept, at_end) = memory.let_go(all, ids.len() / 2);
+    assert_eq!((swept.keys, at_end), (ids.len() / 2, false));
+    let most = (before.iter().zip(keys()))
+        .map(|(before, now)| before - now)
+        .max();
+    assert!(most <= Some(256), "{most:?} keys of a shard");
+    let (swept, at_end) = memory.let_go(all, all);
+    assert_eq!((swept.keys, at_end), (ids.len() - ids.len() / 2, true));
+    assert!(keys().iter().all(|keys| *keys == 0));
+}

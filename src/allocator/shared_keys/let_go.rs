@@ -1,0 +1,200 @@
+//! Lets shared sections go that nobody asked for lately, with all their keys.
+//!
+//! The hand goes around the keys' slots, and then around the sections. At the slots it moves the marks of keys in use to
+//! their sections. At the sections it takes the mark off one that is in use, and lets one without a mark go: nobody asked
+//! for it since the hand was there before.
+//!
+//! What is used of a section is the highest number taken by any of its keys, or its floor, if that is higher. The others
+//! rise to it, and what they lose is counted. A section that is let go has no numbers any more. Its pages are dropped at
+//! once. Its keys' slots are removed when the hand goes around the slots: to remove all at once would hold the shard's lock
+//! for long.
+//!
+//! Why a slot may stay meanwhile, also if its section gets numbers again: its key takes none without asking the section
+//! (`stop_fast_path`). The section's next chunk begins at the number that was used of it, or above, since nobody asks for a
+//! chunk before the log says what was used (`shard/leaving.rs`). Wherever the cursor in the slot stands, `Owned::left` raises
+//! it above the floor of that chunk.
+//!
+//! Invariant: a section that is let go is quiet, so that nobody waits for it, and no bump of it is under way. Its number goes
+//! to another section only after the hand went around all slots and found none of its keys.
+
+use std::ops::Range;
+
+use super::{SharedKeys, hand::Turn, used::Usage};
+use crate::{
+    allocator::{hasher::Hasher, own_keys::Swept},
+    sequence::{NamespaceId, Progression, Trim},
+};
+
+/// How many pages of sections that may go are read under one lock, more or less: for some tenths of a millisecond.
+const LOCK_PAGES: usize = 512;
+/// To let sections go, all slots of the shard are read, once for all sections that go under one lock. These are at least
+/// one for every so many slots, so that the reading costs little for each.
+const SLOTS_FOR_SECTION: usize = 16;
+
+impl SharedKeys {
+    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are released in all, or to the end of
+    /// the sections. True at the end: the next call begins at the first slot. Tells `note_gone` the sections that are let
+    /// go or forgotten.
+    pub fn let_go(
+        &mut self,
+        hasher: &Hasher,
+        (slots_max, released_max): (usize, usize),
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        mut note_gone: impl FnMut(u32),
+        swept: &mut Swept,
+    ) -> bool {
+        let end = swept.slots + slots_max;
+        while swept.slots < end && swept.released.len() < released_max {
+            let slots = end - swept.slots;
+            let is_at_end = match self.hand.turn {
+                Turn::Slots | Turn::SlotsOfGone => self.pass_slots(hasher, slots, swept),
+                Turn::Sections => {
+                    let limits = (slots, released_max);
+                    self.pass_sections(limits, &progression_of, &mut note_gone, swept)
+                }
+            };
+            if is_at_end {
+                self.hand.next = 0;
+                self.hand.turn = match self.hand.turn {
+                    Turn::Slots => Turn::Sections,
+                    Turn::Sections if std::mem::take(&mut self.hand.has_let_go) => {
+                        Turn::SlotsOfGone
+                    }
+                    Turn::Sections | Turn::SlotsOfGone => Turn::Slots,
+                };
+                if self.hand.turn == Turn::Slots {
+                    self.shrink(hasher);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Moves the marks of keys in use to their sections, and removes keys of sections that have nothing. True at the end.
+    fn pass_slots(&mut self, hasher: &Hasher, slots_max: usize, swept: &mut Swept) -> bool {
+        for _ in 0..slots_max {
+            let number = self.hand.next;
+            if number >= self.keys.slots() {
+                return true;
+            }
+            self.hand.next += 1;
+            swept.slots += 1;
+            let Some(slot) = self.keys.get_mut(number) else {
+                continue;
+            };
+            let Some(section) = self.sections.get_mut(slot.section) else {
+                continue;
+            };
+            let is_in_use = slot.cursor.take_in_use();
+            section.is_in_use |= is_in_use;
+            if is_in_use || !section.has_nothing() {
+                section.has_slots = true;
+            } else {
+                self.keys.remove(hasher, number);
+                swept.keys += 1;
+            }
+        }
+        false
+    }
+
+    /// Takes marks off sections, and lets sections without a mark go. True at the end.
+    fn pass_sections(
+        &mut self,
+        (slots_max, released_max): (usize, usize),
+        progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
+        note_gone: &mut impl FnMut(u32),
+        swept: &mut Swept,
+    ) -> bool {
+        let sections_max = slots_max.max(self.keys.slots() as usize / SLOTS_FOR_SECTION);
+        let going_max = released_max - swept.released.len();
+        let first = self.hand.next;
+        let (mut goes, mut going, mut pages) = (Vec::new(), 0, 0);
+        while self.hand.next < self.sections.slots()
+            && goes.len() < sections_max
+            && going < going_max
+            && pages < LOCK_PAGES
+        {
+            let number = self.hand.next;
+            self.hand.next += 1;
+            let may_go = self.take_mark(number, note_gone);
+            if let Some(section) = self.sections.get(number).filter(|_| may_go) {
+                going += 1;
+                pages += section.pages.len();
+            }
+            goes.push(may_go);
+        }
+        swept.slots += goes.len();
+        if going > 0 {
+            self.let_sections_go(first, goes, progression_of, note_gone, swept);
+        }
+        self.hand.next >= self.sections.slots()
+    }
+
+    /// Takes the mark off section number `number`. True if it had none, and may be let go. Forgets it if nothing is left of
+    /// it.
+    fn take_mark(&mut self, number: u32, note_gone: &mut impl FnMut(u32)) -> bool {
+        let Some(section) = self.sections.get_mut(number) else {
+            return false;
+        };
+        let was_in_use = std::mem::take(&mut section.is_in_use);
+        let has_slots = std::mem::take(&mut section.has_slots);
+        if was_in_use || !section.queued.is_quiet() {
+            return false;
+        }
+        if !section.has_nothing() || !section.pages.is_empty() {
+            return true;
+        }
+        if !has_slots {
+            self.sections.remove(number);
+            note_gone(number);
+        }
+        false
+    }
+
+    /// Lets those of the sections from number `first` on go that `goes` says, unless one of their keys was asked for
+    /// meanwhile.
+    fn let_sections_go(
+        &mut self,
+        first: u32,
+        mut goes: Vec<bool>,
+        progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
+        note_gone: &mut impl FnMut(u32),
+        swept: &mut Swept,
+    ) {
+        let numbers: Range<u32> = first..first + goes.len() as u32;
+        let usage = |(number, goes): (u32, &bool)| match goes {
+            true => self.usage(number, progression_of),
+            false => None,
+        };
+        let mut usages: Vec<Option<Usage>> = numbers.clone().zip(&goes).map(usage).collect();
+        self.add_keys(first, &mut usages);
+        for ((number, goes), usage) in numbers.zip(&mut goes).zip(usages) {
+            let Some(section) = self.sections.get_mut(number).filter(|_| *goes) else {
+                continue;
+            };
+            if usage.as_ref().is_some_and(|usage| usage.is_in_use) {
+                section.is_in_use = true;
+                *goes = false;
+                continue;
+            }
+            swept.released.extend(usage.map(|usage| Trim {
+                section: section.id.clone(),
+                used: usage.last(),
+                lost: usage.lost(),
+            }));
+            section.queued.section.forget();
+            for page in std::mem::take(&mut section.pages) {
+                swept.keys += self.pages.remove(page);
+            }
+            note_gone(number);
+            swept.shared_sections += 1;
+            self.hand.has_let_go = true;
+        }
+        for slot in self.keys.iter_mut_unnoted() {
+            if goes.get(slot.section.wrapping_sub(first) as usize) == Some(&true) {
+                slot.cursor.stop_fast_path();
+            }
+        }
+    }
+}

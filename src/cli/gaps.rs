@@ -1,0 +1,85 @@
+//! `ratchet gaps`: how many numbers of a namespace were handed out and skipped, day by day.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::{connection::Connection, date::date, exit::CommandError, output};
+use crate::sequence::DAYS_KEPT;
+use ratchet_client::api as v1;
+
+/// `ratchet gaps`.
+#[derive(Debug, Args)]
+pub struct Gaps {
+    /// The namespace, for example "book"
+    namespace: String,
+    /// How many days back, today included
+    #[arg(long, default_value_t = DAYS_KEPT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_KEPT)))]
+    days: u32,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+impl Gaps {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let gaps = client.gaps(self.namespace, self.days).await?;
+        let value = json!({"days": gaps.days.iter().map(to_json).collect::<Vec<_>>()});
+        output::result(self.connection.json, &value, &to_table(&gaps.days))
+    }
+}
+
+fn to_json(day: &v1::GapsOfDay) -> Value {
+    let skipped = day.skipped.iter();
+    let skipped: Map<String, Value> = skipped
+        .map(|skipped| (skipped.cause.clone(), json!(skipped.numbers)))
+        .collect();
+    json!({"day": date(day.day.into()), "handed_out": day.handed_out, "skipped": skipped})
+}
+
+/// A row for each day, and a column for each cause.
+fn to_table(days: &[v1::GapsOfDay]) -> String {
+    let Some(first) = days.first() else {
+        return "nothing was handed out or skipped".to_owned();
+    };
+    let mut head = vec!["DAY".to_owned(), "HANDED OUT".to_owned()];
+    let causes = first.skipped.iter();
+    head.extend(causes.map(|skipped| skipped.cause.to_uppercase().replace('_', " ")));
+    let mut rows = vec![head];
+    rows.extend(days.iter().map(|day| {
+        let mut row = vec![date(day.day.into()), day.handed_out.to_string()];
+        row.extend(
+            day.skipped
+                .iter()
+                .map(|skipped| skipped.numbers.to_string()),
+        );
+        row
+    }));
+    output::table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_a_row_and_a_cause_a_column() {
+        let skipped = |cause: &str, numbers| v1::Skipped {
+            cause: cause.to_owned(),
+            numbers,
+        };
+        let days = [v1::GapsOfDay {
+            day: 20_513,
+            handed_out: 42,
+            skipped: vec![skipped("leader_change", 10_000), skipped("fence", 0)],
+        }];
+        assert_eq!(
+            to_table(&days),
+            "DAY         HANDED OUT  LEADER CHANGE  FENCE\n2026-03-01  42          10000          0"
+        );
+        let value = json!({
+            "day": "2026-03-01", "handed_out": 42, "skipped": {"leader_change": 10_000, "fence": 0},
+        });
+        assert_eq!(to_json(&days[0]), value);
+        assert_eq!(to_table(&[]), "nothing was handed out or skipped");
+    }
+}

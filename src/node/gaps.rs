@@ -1,0 +1,61 @@
+//! The books of a namespace: what was handed out and skipped on each day, told by the leader.
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{NodeContext, leader_search::Attempt, sequence_request::failed};
+use crate::{
+    allocator::{Term, read_books},
+    proto::{peer::administer_reply::Reply, v1},
+    sequence::{DAYS_KEPT, DayBooks},
+};
+
+impl NodeContext {
+    /// What was handed out and skipped of a namespace on the last days.
+    pub(super) async fn gaps(
+        &self,
+        term: &Term,
+        asked: v1::GapsRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let days = match asked.days {
+            0 => DAYS_KEPT,
+            days if days <= DAYS_KEPT => days,
+            days => {
+                return Attempt::Refused(Status::invalid_argument(format!(
+                    "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
+                )));
+            }
+        };
+        let namespace = match self.namespace_named(&asked.namespace) {
+            Ok(namespace) => namespace,
+            Err(status) => return Attempt::Refused(status),
+        };
+        match read_books(term, &namespace, days, deadline).await {
+            Ok(books) => Attempt::Answered(Reply::Gaps(v1::GapsResponse {
+                days: books.into_iter().map(of_day).collect(),
+            })),
+            Err(error) => failed(error, &namespace, term, 0),
+        }
+    }
+}
+
+fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
+    let skipped = [
+        ("leader_change", books.leader_change),
+        ("shared_section", books.shared_section),
+        ("fence", books.fence),
+        ("deadline", books.deadline),
+        ("floor", books.floor),
+    ];
+    v1::GapsOfDay {
+        day,
+        handed_out: books.handed_out,
+        skipped: skipped
+            .map(|(cause, numbers)| v1::Skipped {
+                cause: cause.to_owned(),
+                numbers,
+            })
+            .to_vec(),
+    }
+}

@@ -1,0 +1,127 @@
+//! The books of namespaces: how many numbers were handed out and skipped on each day.
+//!
+//! What an entry does to sections is booked by the state machine, on the day of the entry's time. What the leader alone
+//! sees travels with its entries ([`Lost`]).
+//!
+//! Invariant: a namespace has the books of at most [`DAYS_KEPT`] days, but for days to which a clock was set back.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ids::NamespaceId, progression::Progression, section::SectionRecord};
+
+/// The books of so many days are kept. The log's entries mean something else with another value: a change of it is a change
+/// of format.
+pub const DAYS_KEPT: u32 = 31;
+
+/// The milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
+/// The books of one namespace and one day, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DayBooks {
+    /// At least so many numbers were handed out, as far as the log tells. Numbers that were lost on the way to a caller,
+    /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
+    /// greatest numbers count.
+    pub handed_out: u64,
+    /// At most so many were skipped because a leader ended without giving its chunks back.
+    pub leader_change: u64,
+    /// So many were skipped because a key rose to the greatest number of the section that it shares.
+    pub shared_section: u64,
+    /// So many were taken, and the fence failed.
+    pub fence: u64,
+    /// So many were taken for a message of several keys, whose deadline passed.
+    pub deadline: u64,
+    /// So many were passed over because a floor was raised.
+    pub floor: u64,
+}
+
+/// Numbers of a namespace that were taken, and that nobody got. Only the leader sees that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// Why nobody got them.
+    pub by: LostBy,
+    /// How many they are.
+    pub numbers: u64,
+}
+
+/// Why nobody got numbers that were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LostBy {
+    /// The fence failed.
+    Fence,
+    /// The deadline of a message of several keys passed.
+    Deadline,
+    /// A floor was raised above them.
+    Floor,
+}
+
+/// The day of a moment, in days since 1970.
+pub fn day_of(ms: u64) -> u32 {
+    u32::try_from(ms / DAY_MS).unwrap_or(u32::MAX)
+}
+
+impl DayBooks {
+    /// The books with what `more` has on top.
+    #[must_use]
+    pub fn plus(self, more: DayBooks) -> Self {
+        DayBooks {
+            handed_out: self.handed_out.saturating_add(more.handed_out),
+            leader_change: self.leader_change.saturating_add(more.leader_change),
+            shared_section: self.shared_section.saturating_add(more.shared_section),
+            fence: self.fence.saturating_add(more.fence),
+            deadline: self.deadline.saturating_add(more.deadline),
+            floor: self.floor.saturating_add(more.floor),
+        }
+    }
+
+    /// What became known when a section's record changed from `before` to `after`.
+    pub fn of_change(
+        before: &SectionRecord,
+        after: &SectionRecord,
+        progression: Progression,
+    ) -> DayBooks {
+        let handed_out = |record: &SectionRecord| record.handed_out(progression);
+        DayBooks {
+            handed_out: handed_out(after).saturating_sub(handed_out(before)),
+            leader_change: after.skipped.saturating_sub(before.skipped),
+            ..DayBooks::default()
+        }
+    }
+}
+
+impl From<Lost> for DayBooks {
+    fn from(lost: Lost) -> Self {
+        let mut books = DayBooks::default();
+        match lost.by {
+            LostBy::Fence => books.fence = lost.numbers,
+            LostBy::Deadline => books.deadline = lost.numbers,
+            LostBy::Floor => books.floor = lost.numbers,
+        }
+        books
+    }
+}
+
+/// What one entry books, by namespace.
+#[derive(Debug, Default)]
+pub struct Booked(Vec<(NamespaceId, DayBooks)>);
+
+impl Booked {
+    /// Books `more` of a namespace.
+    pub fn add(&mut self, namespace: NamespaceId, more: DayBooks) {
+        // The sections of an entry mostly belong to few namespaces.
+        let known = self.0.iter_mut().rev().find(|(id, _)| *id == namespace);
+        match known {
+            Some((_, books)) => *books = books.plus(more),
+            None => self.0.push((namespace, more)),
+        }
+    }
+
+    /// What was booked.
+    pub fn into_iter(self) -> impl Iterator<Item = (NamespaceId, DayBooks)> {
+        self.0
+            .into_iter()
+            .filter(|(_, books)| *books != DayBooks::default())
+    }
+}

@@ -1,0 +1,83 @@
+//! The keys of a namespace, or its sections, and numbers at or above all that were handed out of them, as CSV that
+//! `ratchet import` reads.
+//!
+//! Invariant: an answer that ends as HTTP has it is whole. One that breaks off ends with its connection.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use futures::{Stream, StreamExt, stream};
+use tonic::Status;
+
+use super::{
+    problem::{Problem, Problems},
+    request::{Due, InPath, Node, Timeout, in_path},
+};
+use crate::node::{Export, Exported};
+
+/// The row that comes first.
+const HEADER: &[u8] = b"key,number\n";
+/// The row that comes first where ids share sections.
+const HEADER_OF_SECTIONS: &[u8] = b"ids,number\n";
+
+/// Exports a namespace as rows of key and number, as of one moment. The leader alone answers. Where ids share sections, a
+/// row has the first and the last id of a section, with a hyphen between them, in place of the key.
+///
+/// At that moment no number above its row had been handed out of a key. An answer that is not read for 30 seconds, or takes
+/// longer than 15 minutes, breaks off. Names that hold commas, quotes or line ends are quoted.
+#[utoipa::path(get, path = "/v1/namespaces/{namespace}/export", tag = "namespaces",
+    params(("namespace" = String, Path, description = "The namespace's name."), Timeout),
+    responses((status = 200, content_type = "text/csv", body = String), Problems))]
+pub async fn export(
+    State(context): Node,
+    due: Due,
+    path: InPath<String>,
+) -> Result<Response, Problem> {
+    let exporting = async {
+        let namespace = in_path(path)?;
+        let export = context.export(&namespace, due.deadline).await?;
+        let head = [(header::CONTENT_TYPE, "text/csv")];
+        Ok((head, Body::from_stream(rows(export))).into_response())
+    };
+    Problem::of(&context, exporting).await
+}
+
+/// The rows of an export, part by part.
+fn rows(export: Export) -> impl Stream<Item = Result<Bytes, Status>> + Send {
+    let header = match export.has_sections() {
+        false => HEADER,
+        true => HEADER_OF_SECTIONS,
+    };
+    let header = stream::iter([Ok(Bytes::from_static(header))]);
+    let parts = stream::unfold(Some(export), async |export| {
+        let mut export = export?;
+        let part = export.next().await.transpose()?;
+        let rows = part.and_then(csv);
+        let rest = rows.is_ok().then_some(export);
+        Some((rows, rest))
+    });
+    header.chain(parts)
+}
+
+/// Some rows.
+fn csv(part: Vec<(Exported, u64)>) -> Result<Bytes, Status> {
+    let failed = |why: String| Status::internal(format!("a row cannot be written: {why}"));
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    let (mut id, mut digits) = (itoa::Buffer::new(), itoa::Buffer::new());
+    for (exported, number) in part {
+        let number = digits.format(number).as_bytes();
+        let written = match &exported {
+            Exported::Id(key) => rows.write_record([id.format(*key).as_bytes(), number]),
+            Exported::Name(name) => rows.write_record([&name[..], number]),
+            Exported::Section { first, last } => {
+                rows.write_record([format!("{first}-{last}").as_bytes(), number])
+            }
+        };
+        written.map_err(|error| failed(error.to_string()))?;
+    }
+    let rows = rows.into_inner();
+    Ok(rows.map_err(|error| failed(error.to_string()))?.into())
+}
