@@ -104,3 +104,6 @@ impl<'a> Decoded<'a> {
         self.format.date_time(self.parts.time_ms)
     }
 }
+
+#[cfg(test)]
+mod tests;

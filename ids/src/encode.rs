@@ -104,7 +104,7 @@ impl Format {
     ///
     /// # Errors
     /// [`EncodeError`] if the time lies outside of the format, or a part does not fit.
-    pub fn encode(&self, parts: &Parts, fixed: &Fixed) -> Result<u128, EncodeError> {
+    pub fn encode(&self, parts: &Parts, fixed: Fixed) -> Result<u128, EncodeError> {
         let mut absent = [
             (Kind::Worker, "worker", parts.worker),
             (Kind::Random, "random", parts.random),
@@ -188,3 +188,6 @@ pub(crate) fn fitting(field: &Field, value: u64) -> Result<u128, EncodeError> {
     }
     Ok(field.put(value))
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,6 @@ impl fmt::Display for Explanation<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

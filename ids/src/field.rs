@@ -42,7 +42,7 @@ impl Unit {
 /// Writes `bits` or `digits`.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Unit::Bits => "bits",
             Unit::Digits => "digits",
         })

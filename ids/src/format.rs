@@ -14,7 +14,7 @@ use crate::{
     text_form::TextForm,
 };
 
-/// A format of ids. Two are equal if all their ids are.
+/// A format of ids. Two are equal if their full texts are.
 ///
 /// It is written as one line: what widths count, options, and the fields from the most significant one on.
 ///

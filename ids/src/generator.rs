@@ -199,7 +199,7 @@ impl Run {
     /// The ids, in order. `random` is called for each one if the format has a field for it; all its bits should be
     /// random.
     #[inline]
-    pub fn ids(self, fixed: &Fixed, mut random: impl FnMut() -> u64) -> impl Iterator<Item = u128> {
+    pub fn ids(self, fixed: Fixed, mut random: impl FnMut() -> u64) -> impl Iterator<Item = u128> {
         let base = self.base + fixed.0;
         self.counters.map(move |counter| {
             let id = base + self.stride * u128::from(counter);
@@ -210,3 +210,6 @@ impl Run {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,3 +224,6 @@ fn difference(a: u64, b: u64) -> i64 {
     let size = i64::try_from(a.abs_diff(b)).unwrap_or(i64::MAX);
     if a < b { -size } else { size }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl TextForm {
 impl fmt::Display for TextForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = FORMS.into_iter().find(|(_, form)| form == self);
-        f.write_str(found.map_or("", |(name, _)| name))
+        f.pad(found.map_or("", |(name, _)| name))
     }
 }
 
