@@ -1,0 +1,123 @@
+//! A format in words. Pure.
+
+use std::fmt;
+
+use crate::{
+    civil::{DAY_MS, DateTime},
+    field::{Field, Kind},
+    format::{Format, Source},
+};
+
+/// What there is to know of a format, for people.
+#[derive(Debug, Clone, Copy)]
+pub struct Explanation<'a> {
+    format: &'a Format,
+}
+
+impl Format {
+    /// The format in words.
+    pub fn explain(&self) -> Explanation<'_> {
+        Explanation { format: self }
+    }
+}
+
+impl Explanation<'_> {
+    /// What holds for the whole format: what each line is about, and the line.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let format = self.format;
+        let mut facts = vec![
+            ("format", format.to_string()),
+            ("source", self.source().to_owned()),
+            ("ids", self.rate()),
+        ];
+        if let Some(name) = format.name() {
+            facts.insert(0, ("name", name.to_owned()));
+        }
+        if format.source() == Source::Worker {
+            let max = format.workers_max();
+            facts.push(("workers", format!("{max}, 0 to {}", max - 1)));
+        }
+        let parameters: Vec<&str> = format.parameters().collect();
+        if !parameters.is_empty() {
+            facts.push(("parameters", parameters.join(", ")));
+        }
+        facts.push(("size", format!("{} bits", format.bits())));
+        facts.push(("text", format.text_form().to_string()));
+        facts.push(("first", self.first().to_string()));
+        facts.push(("last", self.last().to_string()));
+        facts
+    }
+
+    /// How many ids there are in a second: for each worker, or each key. `None` for a format with a date, which does not
+    /// count the ids of a time.
+    pub fn ids_per_second(&self) -> Option<u128> {
+        match self.format.tick_ms() {
+            DAY_MS => None,
+            tick_ms => Some(u128::from(self.format.capacity()) * u128::from(1_000 / tick_ms)),
+        }
+    }
+
+    /// The first time of an id.
+    pub fn first(&self) -> DateTime {
+        self.format.date_time(self.format.first_ms())
+    }
+
+    /// The last time of an id.
+    pub fn last(&self) -> DateTime {
+        self.format.date_time(self.format.last_ms())
+    }
+
+    fn source(&self) -> &'static str {
+        match self.format.source() {
+            Source::Worker => "whoever holds a worker id",
+            Source::Key => "the leader, for each key",
+            Source::Date => "the leader, for each key, with the day's date",
+        }
+    }
+
+    fn rate(&self) -> String {
+        let capacity = self.format.capacity();
+        match (self.format.source(), self.ids_per_second()) {
+            (Source::Worker, Some(rate)) => format!("{rate} a second for each worker"),
+            (_, Some(rate)) => format!("{rate} a second for each key"),
+            (_, None) => format!("{capacity} for each key, {} apart", self.format.step()),
+        }
+    }
+}
+
+/// What a field holds, in words.
+fn meaning(field: &Field) -> String {
+    match field.kind() {
+        Kind::TimeS => "seconds since the epoch".to_owned(),
+        Kind::TimeMs => "milliseconds since the epoch".to_owned(),
+        Kind::Date => "the date, YYYYMMDD".to_owned(),
+        Kind::Sequence => "counts the ids".to_owned(),
+        Kind::Worker => "who makes the id".to_owned(),
+        Kind::Key => "the id of the key".to_owned(),
+        Kind::Random => "random".to_owned(),
+        Kind::Parameter => "chosen by the caller".to_owned(),
+        Kind::Constant(value) => format!("always {value}"),
+    }
+}
+
+/// Writes the facts, and a table of the fields.
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (about, fact) in self.facts() {
+            writeln!(f, "{about:<12}{fact}")?;
+        }
+        let fields = self.format.fields();
+        let names = fields.iter().map(|field| field.name().len());
+        let width = names.max().unwrap_or(0).max("field".len()) + 2;
+        let unit = self.format.unit();
+        writeln!(f, "\n{:<width$}{unit:<8}{:<21}meaning", "field", "greatest")?;
+        for field in fields {
+            let (name, places, max) = (field.name(), field.width(), field.max());
+            writeln!(f, "{name:<width$}{places:<8}{max:<21}{}", meaning(field))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Makes ids for whoever holds a worker id. Pure.
+//!
+//! The holder owns the times in (`from_ms`, ceiling]: nobody else makes ids of that worker at them. A unit of time, a
+//! millisecond or a second, belongs to the chunk that its first millisecond lies in. So chunks that do not overlap give
+//! ids that differ, and later chunks give greater ids.
+
+use std::ops::Range;
+
+use crate::{
+    encode::{EncodeError, Fixed, fitting},
+    field::Kind,
+    format::Format,
+};
+
+/// Makes ids of one worker. Each id is greater than the one before, as long as its caller chooses the same.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    epoch_ms: u64,
+    tick_ms: u64,
+    /// The first millisecond of the format's last unit of time.
+    last_ms: u64,
+    /// How many ids a unit of time has.
+    capacity: u64,
+    /// What constants and worker add to each id.
+    base: u128,
+    /// What one unit of time adds.
+    time_place: u128,
+    /// What one step of the counter adds.
+    stride: u128,
+    random: Random,
+
+    ceiling_ms: u64,
+    /// The first millisecond of the current unit of time. 0 before the first one.
+    tick_first_ms: u64,
+    /// The first millisecond of the one after it.
+    next_tick_ms: u64,
+    /// The id of the current unit of time whose counter is 0.
+    tick_base: u128,
+    /// The counter of the next id. At [`Generator::capacity`] the unit of time is used up.
+    counter: u64,
+    /// The greatest time in an id of an earlier unit of time.
+    used_before_ms: u64,
+}
+
+/// The field that cannot be guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Random {
+    place: u128,
+    /// How many values it has. 0 if there is no such field.
+    size: u64,
+}
+
+/// Why there is no id now, and when there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotYet {
+    /// From this time on, in milliseconds since 1970.
+    #[error("no id is left until {0} ms after 1970: wait until then")]
+    Until(u64),
+    /// Once the ceiling is higher.
+    #[error("no id is left up to the ceiling of the lease: renew the lease")]
+    Ceiling,
+    /// Never: the format's last time is used up, or has passed.
+    #[error("no id is left in the format: its last time has passed, so use another format")]
+    Ended,
+}
+
+impl Generator {
+    /// Makes ids of `worker` at the times above `from_ms` and up to `ceiling_ms`.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the format has no worker, or not so many.
+    pub fn new(
+        format: &Format,
+        worker: u64,
+        from_ms: u64,
+        ceiling_ms: u64,
+    ) -> Result<Generator, EncodeError> {
+        let field = format.field(Kind::Worker).ok_or(EncodeError::NoWorker)?;
+        let base = format.constants + fitting(field, worker)?;
+        let random = format.field(Kind::Random);
+        let (epoch_ms, tick_ms) = (format.tick_first_ms(0), format.tick_ms());
+        // Nothing is made at the epoch itself.
+        let used = from_ms.saturating_sub(epoch_ms) / tick_ms;
+        let next = used.saturating_add(1).saturating_mul(tick_ms);
+        let capacity = format.capacity();
+        Ok(Generator {
+            epoch_ms,
+            tick_ms,
+            last_ms: format.last_ms() - (tick_ms - 1),
+            capacity,
+            base,
+            time_place: format.time_place(),
+            stride: format.field(Kind::Sequence).map_or(0, |field| field.place),
+            random: Random {
+                place: random.map_or(0, |field| field.place),
+                size: random.map_or(0, |field| field.size),
+            },
+            ceiling_ms,
+            tick_first_ms: 0,
+            next_tick_ms: epoch_ms.saturating_add(next),
+            tick_base: base,
+            counter: capacity,
+            used_before_ms: 0,
+        })
+    }
+
+    /// Raises the ceiling. A lower one is ignored: what was leased stays leased.
+    pub fn extend(&mut self, ceiling_ms: u64) {
+        self.ceiling_ms = self.ceiling_ms.max(ceiling_ms);
+    }
+
+    /// Up to which time ids may be made, in milliseconds since 1970.
+    pub fn ceiling_ms(&self) -> u64 {
+        self.ceiling_ms
+    }
+
+    /// The greatest time in an id that was made, in milliseconds since 1970; 0 if there is none. Of a second it is the
+    /// first millisecond. Whoever goes on above it makes no id twice.
+    pub fn used_ms(&self) -> u64 {
+        match self.counter {
+            0 => self.used_before_ms,
+            _ => self.tick_first_ms,
+        }
+    }
+
+    /// Takes up to `count_max` ids, all of one unit of time: as many as that has left, and at least 1 (none if
+    /// `count_max` is 0). If `now_ms` goes back, the ids go on in the last unit of time.
+    ///
+    /// # Errors
+    /// [`NotYet`] if there is no id at `now_ms`.
+    #[inline]
+    pub fn take(&mut self, now_ms: u64, count_max: u64) -> Result<Run, NotYet> {
+        if now_ms >= self.next_tick_ms {
+            self.enter(now_ms)?;
+        }
+        let left = self.capacity - self.counter;
+        if left == 0 {
+            return Err(self.when());
+        }
+        let first = self.counter;
+        self.counter += left.min(count_max);
+        Ok(Run {
+            base: self.tick_base,
+            stride: self.stride,
+            counters: first..self.counter,
+            random: self.random,
+        })
+    }
+
+    /// Goes to the unit of time that `now_ms`, which lies after the current one, is in.
+    fn enter(&mut self, now_ms: u64) -> Result<(), NotYet> {
+        let tick = (now_ms - self.epoch_ms) / self.tick_ms;
+        let first_ms = self.epoch_ms + tick * self.tick_ms;
+        self.check(first_ms)?;
+        self.used_before_ms = self.used_ms();
+        self.tick_first_ms = first_ms;
+        self.next_tick_ms = first_ms.saturating_add(self.tick_ms);
+        self.tick_base = self.base + u128::from(tick) * self.time_place;
+        self.counter = 0;
+        Ok(())
+    }
+
+    /// When the next unit of time can be used.
+    #[cold]
+    fn when(&self) -> NotYet {
+        match self.check(self.next_tick_ms) {
+            Ok(()) => NotYet::Until(self.next_tick_ms),
+            Err(not_yet) => not_yet,
+        }
+    }
+
+    /// Whether a unit of time may be used, given its first millisecond.
+    fn check(&self, first_ms: u64) -> Result<(), NotYet> {
+        if first_ms > self.last_ms {
+            Err(NotYet::Ended)
+        } else if first_ms > self.ceiling_ms {
+            Err(NotYet::Ceiling)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Ids of one unit of time, without what their caller chooses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    base: u128,
+    stride: u128,
+    counters: Range<u64>,
+    random: Random,
+}
+
+impl Run {
+    /// How many ids there are.
+    pub fn count(&self) -> u64 {
+        self.counters.end - self.counters.start
+    }
+
+    /// The ids, in order. `random` is called for each one if the format has a field for it; all its bits should be
+    /// random.
+    #[inline]
+    pub fn ids(self, fixed: Fixed, mut random: impl FnMut() -> u64) -> impl Iterator<Item = u128> {
+        let base = self.base + fixed.0;
+        self.counters.map(move |counter| {
+            let id = base + self.stride * u128::from(counter);
+            match self.random.size {
+                0 => id,
+                size => id + self.random.place * u128::from(random() % size),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

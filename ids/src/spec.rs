@@ -1,0 +1,67 @@
+//! What the text of a format says. Pure.
+
+use std::fmt;
+
+use crate::{
+    civil::{DateTime, Offset},
+    field::{Field, Kind, Unit},
+    text_form::TextForm,
+};
+
+/// What the text of a format says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spec {
+    pub unit: Unit,
+    /// Milliseconds since 1970.
+    pub epoch_ms: u64,
+    pub offset: Offset,
+    pub text: TextForm,
+    /// The distance of order numbers, in formats with a date; otherwise 1.
+    pub step: u64,
+    /// The most significant one first.
+    pub fields: Vec<Field>,
+}
+
+impl Spec {
+    /// The field of a kind, other than those that a format may have many of.
+    pub fn field(&self, kind: Kind) -> Option<&Field> {
+        self.fields.iter().find(|field| field.kind == kind)
+    }
+
+    /// How long one unit of the time is, in milliseconds: 1, 1000, or a day.
+    pub fn tick_ms(&self) -> u64 {
+        let mut ticks = self.fields.iter().filter_map(|field| field.kind.tick_ms());
+        ticks.next().unwrap_or(1)
+    }
+
+    /// The width of all fields together.
+    pub fn width(&self) -> u32 {
+        self.fields.iter().map(|field| field.width).sum()
+    }
+}
+
+/// Writes the full text. Options that have their default are left out.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.unit)?;
+        let epoch = DateTime::new(self.epoch_ms, self.offset);
+        match self.epoch_ms {
+            0 => {}
+            _ if epoch.is_midnight() => write!(f, " epoch={}", epoch.date())?,
+            ms => write!(f, " epoch={ms}")?,
+        }
+        if self.offset != Offset::default() {
+            write!(f, " offset={}", self.offset)?;
+        }
+        if self.text != TextForm::default() {
+            write!(f, " text={}", self.text)?;
+        }
+        if self.step != 1 {
+            write!(f, " step={}", self.step)?;
+        }
+        for field in &self.fields {
+            write!(f, " {field}")?;
+        }
+        Ok(())
+    }
+}
