@@ -41,13 +41,18 @@ fn generate() -> Result<(), Box<dyn Error>> {
         [
             "ratchet/v1/sequencer.proto",
             "ratchet/v1/admin.proto",
+            "ratchet/v1/ids.proto",
             "ratchet/peer/v1/peer.proto",
         ],
         ["proto", API],
     )?;
     // What the reflection service shows: the public API alone.
     let reflected = protox::compile(
-        ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto"],
+        [
+            "ratchet/v1/sequencer.proto",
+            "ratchet/v1/admin.proto",
+            "ratchet/v1/ids.proto",
+        ],
         [API],
     )?;
     let out = PathBuf::from(env::var("OUT_DIR")?);

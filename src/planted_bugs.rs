@@ -51,6 +51,8 @@ pub enum Bug {
     RaiseBeforeCommit,
     /// After the floor of a section was raised, its keys take what was granted to them before.
     SectionFloorLeavesFastPath,
+    /// A worker id is leased again before the time up to which its last holder may use it has passed, and from now on.
+    WorkerReusedBeforeCeiling,
 }
 
 /// True if this process has `bug`.
@@ -73,7 +75,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 20] = [
+    const NAMES: [(&str, Bug); 21] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -105,6 +107,10 @@ mod chosen {
         (
             "section-floor-leaves-fast-path",
             Bug::SectionFloorLeavesFastPath,
+        ),
+        (
+            "worker-reused-before-ceiling",
+            Bug::WorkerReusedBeforeCeiling,
         ),
     ];
 

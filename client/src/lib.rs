@@ -101,6 +101,7 @@ mod route_watches;
 mod segment;
 mod server_pool;
 mod unary_call;
+mod workers;
 
 pub use builder::Builder;
 pub use client::Client;

@@ -24,6 +24,7 @@ mod recover;
 mod settings;
 mod start;
 mod status;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -66,6 +67,8 @@ enum Subcommands {
     Gaps(gaps::Gaps),
     /// Create, show, list, change and delete namespaces
     Namespace(namespace::Namespace),
+    /// Show who holds which worker id of a namespace
+    Worker(worker::Worker),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(status::Status),
     /// Transfer the leadership to another node; no number is skipped if it takes the memory
@@ -94,6 +97,7 @@ impl Subcommands {
             Subcommands::Explain(explain) => explain.connection.json,
             Subcommands::Gaps(gaps) => gaps.connection.json,
             Subcommands::Namespace(namespace) => namespace.wants_json(),
+            Subcommands::Worker(worker) => worker.wants_json(),
             Subcommands::Status(status) => status.connection.json,
             Subcommands::Transfer(transfer) => transfer.connection.json,
             Subcommands::Node(node) => node.wants_json(),
@@ -114,6 +118,7 @@ impl Subcommands {
             Subcommands::Explain(explain) => explain.run().await,
             Subcommands::Gaps(gaps) => gaps.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
+            Subcommands::Worker(worker) => worker.run().await,
             Subcommands::Status(status) => status.run().await,
             Subcommands::Transfer(transfer) => transfer.run().await,
             Subcommands::Node(node) => node.run().await,

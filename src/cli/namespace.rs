@@ -82,6 +82,10 @@ struct Create {
     /// How many keys may get numbers, in whole sections; a key beyond is refused [default: any number]
     #[arg(long)]
     keys_max: Option<u64>,
+    /// The format of its ids: the name of one, such as snowflake, or its fields; needs increment 1, section size 1, and not
+    /// gapless [default: plain numbers]
+    #[arg(long)]
+    format: Option<String>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -203,6 +207,7 @@ impl Create {
             description: self.description,
             count_max: self.count_max,
             keys_max: self.keys_max,
+            format: self.format,
         };
         let client = self.connection.client()?;
         show(&self.connection, client.create_namespace(request).await?)
@@ -237,12 +242,17 @@ impl Delete {
         let client = self.connection.client()?;
         let name = self.name.clone();
         let deleted = (client.delete_namespace(self.name, self.confirm, self.forget)).await?;
-        let value = json!({"name": name, "floor": deleted.floor});
-        let text = match deleted.floor {
-            Some(floor) => format!(
-                "deleted {name}; a namespace that is created under that name begins above {floor}\n"
-            ),
-            None => format!("deleted {name}; nothing of it is remembered\n"),
+        let value = json!({
+            "name": name, "floor": deleted.floor, "ids_after_ms": deleted.ids_after_ms,
+        });
+        let again = format!("deleted {name}; a namespace that is created under that name");
+        let text = match (deleted.floor, deleted.ids_after_ms) {
+            (Some(floor), None) => format!("{again} begins above {floor}\n"),
+            (Some(floor), Some(ids)) => {
+                format!("{again} begins above {floor}, and its ids have times after {ids} ms\n")
+            }
+            (None, Some(ids)) => format!("{again} has ids with times after {ids} ms\n"),
+            (None, None) => format!("deleted {name}; nothing of it is remembered\n"),
         };
         output::result(self.connection.json, &value, &text)
     }

@@ -104,6 +104,11 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
             namespace.margin_steps,
             namespace.start
         ));
+        if let Some(ids_after_ms) = namespace.ids_after_ms {
+            line(format!(
+                "  its ids have times after {ids_after_ms} ms; whoever held a worker id leases one again"
+            ));
+        }
         if namespace.exhausted > 0 {
             line(format!(
                 "  {} of its sections have no numbers left below its max; raise it: ratchet namespace \
@@ -114,7 +119,8 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
     }
     line(
         "no number repeats if, after the end of this copy, no section got more numbers than it is \
-         raised by, no namespace was created, and none got a greater step. For keys in sections that are not in \
+         raised by, no namespace was created, and none got a greater step; and no id repeats if the clocks of the lost nodes \
+         were at most 50 s ahead of this machine's. For keys in sections that are not in \
          this copy, current answers none until their next number"
             .to_owned(),
     );

@@ -175,6 +175,14 @@ metrics! {
         take_seconds: Histogram,
         /// Requests that were answered with the numbers that an earlier request with their id got.
         requests_repeated: Counter,
+        /// Worker ids leased by this node as leader.
+        worker_leases: Counter,
+        /// Leases of worker ids renewed by this node as leader.
+        worker_renewals: Counter,
+        /// Leases and renewals that this node as leader refused: no worker id was free, or the lease was lost.
+        worker_leases_refused: Counter,
+        /// Log entries that leased, renewed or released worker ids.
+        worker_entries: Counter,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
 

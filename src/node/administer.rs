@@ -115,6 +115,13 @@ impl NodeContext {
             Request::ListKeys(list) => return self.list_keys(leading, list, deadline).await,
             Request::Gaps(gaps) => return self.gaps(leading, gaps, deadline).await,
             Request::Explain(explain) => return self.explain(leading, explain, deadline).await,
+            Request::LeaseWorker(lease) => {
+                return self.lease_worker(leading, lease, deadline).await;
+            }
+            Request::ReleaseWorker(release) => {
+                return self.release_worker(leading, release, deadline).await;
+            }
+            Request::ListWorkers(list) => self.list_workers(list, deadline).await,
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,
             Request::UpdateNamespace(update) => self.update_namespace(term, update).await,
             Request::DeleteNamespace(delete) => self.delete_namespace(term, delete).await,

@@ -10,10 +10,12 @@ use super::{
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
+    ids_time::IdsTime,
     introductions::{Introductions, door_address},
     recent_activity::Activity,
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
+    worker_desk::WorkerDesk,
 };
 use crate::{
     allocator::Term,
@@ -53,6 +55,10 @@ pub struct NodeContext {
     pub(super) awaited_answer: AwaitedAnswer,
     /// The memory that a leader that hands over has sent to this node.
     pub(super) inheritance: HeldInheritance,
+    /// The time that ids are stamped with.
+    pub(super) ids_time: IdsTime,
+    /// Where worker ids are leased.
+    pub(super) worker_desk: WorkerDesk,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) introductions: Introductions,
@@ -76,7 +82,10 @@ impl NodeContext {
         };
         let client_address = advertised(&config.advertise, addresses.client);
         let door = |at: SocketAddr| door_address(&client_address, addresses.client, at);
+        let ids_time = IdsTime::new(seams.clock.clone());
         NodeContext {
+            worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
+            ids_time,
             resp_address: addresses.resp.map(door).unwrap_or_default(),
             http_address: addresses.http.map(door).unwrap_or_default(),
             client_address,

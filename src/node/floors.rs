@@ -255,6 +255,10 @@ impl SequenceRequest for CurrentMany {
         &self.namespace
     }
 
+    fn only_reads(&self) -> bool {
+        true
+    }
+
     fn known(&self) -> KnownRoute {
         self.known
     }

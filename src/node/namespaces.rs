@@ -8,6 +8,7 @@ use tonic::Status;
 use super::{
     NodeContext,
     error::proposal_failed,
+    formats::for_new_namespace,
     leader_search::{Failure, Origin},
 };
 use crate::{
@@ -58,7 +59,7 @@ impl NodeContext {
         check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
         check_section_size(create.section_size).map_err(invalid)?;
         check_description(Some(&create.description)).map_err(invalid)?;
-        let config = namespace_config(create)?;
+        let config = namespace_config(create, self.ids_time.now_ms())?;
         self.change_namespace(term, Command::create_namespace(config))
             .await
     }
@@ -113,9 +114,13 @@ impl NodeContext {
         let delete = Command::DeleteNamespace { name, forget };
         let deleted = self.group.propose(term, delete).await;
         match deleted.map_err(proposal_failed)? {
-            Outcome::NamespaceDeleted(Ok(floor)) => {
+            Outcome::NamespaceDeleted(Ok(left)) => {
+                let floor = left.map(|tombstone| tombstone.floor);
+                let leased = left.map(|tombstone| tombstone.leased);
+                let leased = leased.filter(|leased| !leased.is_none());
                 Ok(Reply::DeletedNamespace(v1::DeleteNamespaceResponse {
-                    floor,
+                    floor: floor.filter(|floor| *floor > 0),
+                    ids_after_ms: leased.map(|leased| leased.ceiling_ms),
                 }))
             }
             Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused)),
@@ -173,13 +178,19 @@ fn refusal(refused: &NamespaceRefused) -> Status {
     }
 }
 
-fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfig, Status> {
+fn namespace_config(
+    create: v1::CreateNamespaceRequest,
+    now_ms: u64,
+) -> Result<NamespaceConfig, Status> {
     let defaults = NamespaceConfig::new(create.name.clone());
+    let key_kind = match create.key_kind() {
+        v1::KeyKind::Unspecified | v1::KeyKind::Id => KeyKind::Id,
+        v1::KeyKind::Name => KeyKind::Name,
+    };
+    let format = create.format.as_deref();
+    let format = format.map(|format| for_new_namespace(format, key_kind, now_ms));
     let config = NamespaceConfig {
-        key_kind: match create.key_kind() {
-            v1::KeyKind::Unspecified | v1::KeyKind::Id => KeyKind::Id,
-            v1::KeyKind::Name => KeyKind::Name,
-        },
+        key_kind,
         step: create.step.unwrap_or(defaults.step),
         step_min: create.step_min,
         step_max: create.step_max,
@@ -191,6 +202,7 @@ fn namespace_config(create: v1::CreateNamespaceRequest) -> Result<NamespaceConfi
         description: create.description,
         count_max: create.count_max,
         keys_max: create.keys_max,
+        format: format.transpose()?,
         name: create.name,
     };
     config.check().map_err(invalid)?;
@@ -221,5 +233,6 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         step_min,
         step_max,
         gapless: config.gapless,
+        format: config.format.clone(),
     }
 }

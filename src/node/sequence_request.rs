@@ -46,6 +46,11 @@ pub trait SequenceRequest: Send + Sync {
         0
     }
 
+    /// True if it takes no number and raises no floor.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
     /// carried out.
     fn has_id(&self) -> bool {
@@ -147,6 +152,10 @@ impl SequenceRequest for Current {
 
     fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    fn only_reads(&self) -> bool {
+        true
     }
 
     fn known(&self) -> KnownRoute {

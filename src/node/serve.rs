@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
+    formats::hands_out_ids,
     leader_search::{Attempt, Failure, ForLeader, Origin},
     request::Answered,
     sequence_request::{SequenceRequest, outcome_unknown},
@@ -95,6 +96,11 @@ impl<Q: SequenceRequest> ForLeader for Q {
                 "namespace {name:?} does not exist; create it with: ratchet namespace create {name}"
             )));
         };
+        if let Some(format) = &namespace.config.format
+            && !self.only_reads()
+        {
+            return Attempt::Refused(hands_out_ids(namespace, format));
+        }
         let answered = self.answer(term, namespace, deadline).await;
         answered.map(|answer| {
             node.show_first_answer();

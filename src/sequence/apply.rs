@@ -16,12 +16,11 @@ use super::{
     request_id::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
     take::{Take, Taken},
+    worker_leases::{self, WorkerTable},
 };
 
 /// The replicated table as one log entry sees it. Reads see the entry's own writes.
-pub trait Table:
-    NamespaceTable + RequestTable<ReadError = <Self as NamespaceTable>::Error>
-{
+pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>::Error> {
     /// The ledger, or the default if nothing was written to it.
     ///
     /// # Errors
@@ -122,6 +121,9 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             let taken = taken.map(|take| apply_take(table, entry, remembering, take));
             taken.collect::<Result<_, _>>().map(Outcome::Took)
         }),
+        Command::Workers { asks, now_ms } => {
+            worker_leases::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use super::{
     request_id::Remembering,
     section::{Chunk, Raise},
     take::{Take, Taken},
+    tombstone::Tombstone,
+    workers::{WorkerAnswer, WorkerAsk},
 };
 
 /// A log entry's payload.
@@ -97,6 +99,13 @@ pub enum Command {
         /// Whether a namespace that is created under the name again may hand out the same numbers.
         forget: bool,
     },
+    /// Lease, renew and release worker ids.
+    Workers {
+        /// What is asked, in the order in which it is done.
+        asks: Vec<WorkerAsk>,
+        /// As in a bump.
+        now_ms: u64,
+    },
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -133,6 +142,9 @@ impl fmt::Display for Command {
             Command::Release { released, .. } => write!(f, "release {} sections", released.len()),
             Command::Take { takes, .. } => {
                 write!(f, "take numbers of {} gapless keys", takes.len())
+            }
+            Command::Workers { asks, .. } => {
+                write!(f, "lease, renew or release {} worker ids", asks.len())
             }
         }
     }
@@ -181,8 +193,10 @@ pub enum Outcome {
     Released(u64),
     /// An answer for each take, in order.
     Took(Vec<Taken>),
-    /// The namespace is deleted. The floor of its tombstone, if it left one.
-    NamespaceDeleted(Result<Option<u64>, NamespaceRefused>),
+    /// The namespace is deleted. The tombstone that it left, if any.
+    NamespaceDeleted(Result<Option<Tombstone>, NamespaceRefused>),
+    /// An answer for each ask, in order.
+    Workers(Vec<WorkerAnswer>),
 }
 
 /// The answer to one bump.
@@ -224,7 +238,7 @@ pub enum NamespaceRefused {
     TooMany(u64),
     /// Keys have numbers, and the change could disorder them.
     #[error(
-        "namespace {name:?} has handed out numbers, so these cannot change any more: {reasons}; create another \
+        "namespace {name:?} has handed out numbers or worker ids, so these cannot change any more: {reasons}; create another \
          namespace instead"
     )]
     Fixed {
@@ -249,14 +263,14 @@ pub enum NamespaceRefused {
     },
     /// The namespace was deleted before, and its tombstone stays.
     #[error(
-        "namespace {name:?} does not exist; one of that name was deleted and may have handed out numbers up to \
-         {floor}: to forget them, add --forget"
+        "namespace {name:?} does not exist; one of that name was deleted and may have handed out {tombstone}: to forget \
+         them, add --forget"
     )]
     DeletedBefore {
         /// The namespace's name.
         name: String,
-        /// The tombstone's floor.
-        floor: u64,
+        /// Its tombstone.
+        tombstone: Tombstone,
     },
     /// 2^32 namespaces were created.
     #[error("the ids of namespaces are used up: 2^32 were created; give keys a prefix instead")]

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Bump, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
     Outcome, QueuedId, Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord,
-    Table, Tombstone, Trim, apply,
+    Table, Tombstone, Trim, WorkerRecord, WorkerTable, apply,
 };
 
 /// A table in memory.
@@ -24,6 +24,7 @@ pub struct MemoryTable {
     pub book: RequestBook,
     pub places: BTreeMap<u64, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId), Remembered>,
+    pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
 }
 
 /// A command that was proposed at no known time.
@@ -110,6 +111,7 @@ impl NamespaceTable for MemoryTable {
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), Infallible> {
         self.sections.retain(|section, _| section.namespace != id);
         self.days.retain(|of, _| of.0 != id);
+        self.workers.retain(|of, _| of.0 != id);
         self.totals.remove(&id);
         self.namespaces.remove(&id);
         Ok(())
@@ -131,6 +133,15 @@ impl NamespaceTable for MemoryTable {
             Some(tombstone) => self.tombstones.insert(name.to_owned(), tombstone),
             None => self.tombstones.remove(name),
         };
+    }
+}
+
+impl WorkerTable for MemoryTable {
+    fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, Infallible> {
+        Ok(self.workers.get(&(id, worker)).cloned())
+    }
+    fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
+        self.workers.insert((id, worker), record);
     }
 }
 

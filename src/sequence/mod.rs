@@ -1,12 +1,13 @@
-//! The domain: namespaces, keys, sections, ranges, and what a log entry does to them. Pure: no I/O, no
+//! The domain: namespaces, keys, sections, ranges, worker ids, and what a log entry does to them. Pure: no I/O, no
 //! async, no clock, and nothing else of this crate.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
-//! tenure that raised it, which never go below what was handed out.
+//! tenure that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
+//! its holder may lower to what it used.
 //!
-//! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id` and `section` come
-//! next, then `day_books`, `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then
-//! `command`, and last `namespace_life`, `apply` and `written_key`.
+//! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id`, `section` and `workers`
+//! come next, then `day_books`, `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then
+//! `command`, and last `namespace_life`, `worker_leases`, `apply` and `written_key`.
 
 mod apply;
 mod command;
@@ -25,6 +26,8 @@ mod request_id;
 mod section;
 mod take;
 mod tombstone;
+mod worker_leases;
+mod workers;
 mod written_key;
 
 pub use apply::{Table, apply};
@@ -39,7 +42,7 @@ pub use namespace::{
 pub use namespace_change::NamespaceChange;
 pub use namespace_life::NamespaceTable;
 pub use namespace_limits::{
-    STEP_MAX, check_description, check_limits, check_section_size, check_steps,
+    STEP_MAX, check_description, check_format, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
 pub use request_id::{
@@ -49,4 +52,8 @@ pub use request_id::{
 pub use section::{Chunk, Exhausted, Raise, SectionBooks, SectionRecord};
 pub use take::{Take, Taken};
 pub use tombstone::{NamespaceTotals, Tombstone};
+pub use worker_leases::WorkerTable;
+pub use workers::{
+    AHEAD_MAX_MS, LeaseFloor, WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
+};
 pub use written_key::{InvalidWrittenKey, WrittenKey};

@@ -6,6 +6,7 @@ use super::{
     ids::{NamespaceId, SectionId, SectionKey},
     key::{Key, KeyKind},
     progression::{NUMBER_MAX, Progression},
+    workers::LeaseFloor,
 };
 
 /// The greatest length of a namespace's name, in characters.
@@ -42,6 +43,8 @@ pub struct NamespaceConfig {
     pub count_max: Option<u64>,
     /// How many keys may get numbers, in whole sections. `None`: any number of them.
     pub keys_max: Option<u64>,
+    /// The format of the ids that it hands out, written in full. It never changes. `None`: it hands out plain numbers.
+    pub format: Option<String>,
 }
 
 /// A namespace as the cluster knows it.
@@ -56,6 +59,8 @@ pub struct Namespace {
     /// Numbers up to here may have been handed out by a deleted namespace of this name. 0 if there was none, or it was
     /// forgotten.
     pub floor: u64,
+    /// What no lease of a worker id went beyond that a deleted namespace of this name gave.
+    pub lease_floor: LeaseFloor,
 }
 
 /// Why a namespace's configuration is refused.
@@ -114,6 +119,19 @@ pub enum InvalidNamespace {
         /// The value that was given.
         value: u64,
     },
+    /// The ids have a format, and another field does not fit that.
+    #[error(
+        "{field} is {value}, but the ids of a namespace with a format are made of its fields; leave {field} out"
+    )]
+    DoesNotFitFormat {
+        /// The field's name.
+        field: &'static str,
+        /// The value that was given.
+        value: String,
+    },
+    /// The format is refused. The text says why.
+    #[error("{0}")]
+    Format(String),
     /// The description is too long.
     #[error("the description has {0} characters; it may have at most 256")]
     LongDescription(usize),
@@ -161,6 +179,7 @@ impl NamespaceConfig {
             description: String::new(),
             count_max: None,
             keys_max: None,
+            format: None,
         }
     }
 
@@ -202,7 +221,23 @@ impl NamespaceConfig {
         if self.key_kind == KeyKind::Name && self.section_size != 1 {
             return Err(InvalidNamespace::SectionedNames(self.section_size));
         }
+        self.check_beside_format()?;
         self.check_gapless()
+    }
+
+    /// Whether the format is one is checked before a namespace is proposed (`namespace_limits`): a later release may know
+    /// other formats.
+    fn check_beside_format(&self) -> Result<(), InvalidNamespace> {
+        if self.format.is_none() {
+            return Ok(());
+        }
+        let unfit = |field, value| Err(InvalidNamespace::DoesNotFitFormat { field, value });
+        match (self.gapless, self.section_size, self.increment) {
+            (true, _, _) => unfit("gapless", "true".to_owned()),
+            (_, 2.., _) => unfit("section_size", self.section_size.to_string()),
+            (_, _, 2..) => unfit("increment", self.increment.to_string()),
+            (false, 0 | 1, 0 | 1) => Ok(()),
+        }
     }
 
     fn check_gapless(&self) -> Result<(), InvalidNamespace> {
@@ -252,6 +287,7 @@ impl Namespace {
             config,
             max_ever,
             floor: 0,
+            lease_floor: LeaseFloor::default(),
         }
     }
 
@@ -303,86 +339,4 @@ pub(super) fn in_range(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_empty_long_or_has_a_slash_is_refused() {
-        assert_eq!(check_name(""), Err(InvalidNamespace::EmptyName));
-        assert_eq!(
-            check_name(&"x".repeat(65)),
-            Err(InvalidNamespace::LongName(65))
-        );
-        assert_eq!(
-            check_name("a/b"),
-            Err(InvalidNamespace::BadCharacter("a/b".into(), '/'))
-        );
-        assert_eq!(check_name("message-box.v2_x"), Ok(()));
-    }
-
-    #[test]
-    fn a_configuration_that_cannot_work_is_refused_and_the_error_names_the_field_and_its_value() {
-        let good = NamespaceConfig::new("book");
-        assert_eq!(good.check(), Ok(()));
-        let refused = |change: fn(&mut NamespaceConfig)| {
-            let mut config = good.clone();
-            change(&mut config);
-            config.check().unwrap_err().to_string()
-        };
-        assert!(refused(|c| c.step = 0).contains("step is 0"));
-        assert!(refused(|c| c.step_min = Some(10_001)).contains("step_min is 10001"));
-        assert!(refused(|c| c.step_max = Some(9_999)).contains("step_max is 9999"));
-        assert!(refused(|c| c.step_max = Some(1 << 63)).contains("step_max is"));
-        assert!(
-            refused(|c| (c.step_max, c.increment) = (Some(1 << 40), 1 << 40))
-                .contains("number space")
-        );
-        assert!(refused(|c| c.increment = 0).contains("increment is 0"));
-        assert!(refused(|c| c.start = 0).contains("start is 0"));
-        assert!(refused(|c| c.max = u64::MAX).contains("max is"));
-        assert!(refused(|c| (c.start, c.max) = (11, 10)).contains("start is 11"));
-        assert!(refused(|c| c.section_size = 0).contains("section_size is 0"));
-        assert!(refused(|c| (c.step, c.increment) = (1 << 40, 1 << 40)).contains("number space"));
-        assert!(
-            refused(|c| (c.key_kind, c.section_size) = (KeyKind::Name, 2))
-                .contains("section_size is 2")
-        );
-        let gapless = refused(|c| (c.gapless, c.section_size) = (true, 2));
-        assert!(gapless.contains("section_size is 2, but a gapless namespace"));
-        let gapless = refused(|c| (c.gapless, c.step_min) = (true, Some(7)));
-        assert!(gapless.contains("step_min is 7, but a gapless namespace"));
-        let gapless = refused(|c| (c.gapless, c.step_max) = (true, Some(10_000)));
-        assert!(gapless.contains("step_max is 10000, but a gapless namespace"));
-    }
-
-    /// Steps count numbers, not distances: a step of 1 makes one number available, whatever the increment.
-    #[test]
-    fn a_step_that_is_smaller_than_the_increment_works() {
-        let chapters = NamespaceConfig {
-            step: 1,
-            increment: 100,
-            start: 100,
-            ..NamespaceConfig::new("chapter")
-        };
-        assert_eq!(chapters.check(), Ok(()));
-        let record = crate::sequence::SectionRecord::default();
-        let raise = crate::sequence::Raise {
-            numbers: 1,
-            unused_max: 1,
-            step: 1,
-            up_to: 0,
-        };
-        let (_, chunk) = record.bump(chapters.progression(), 1, raise).unwrap();
-        assert_eq!((chunk.old, chunk.new), (0, 100));
-    }
-
-    #[test]
-    fn ids_share_a_section_with_their_neighbours_within_section_size() {
-        let config = NamespaceConfig::fresh_cluster()[1].clone();
-        let uid = Namespace::new(NamespaceId(2), config);
-        let section = |id| uid.section_of(Key::Id(id)).key;
-        assert_eq!(section(0), section(99_999));
-        assert_ne!(section(99_999), section(100_000));
-        assert_eq!(section(u64::from(u32::MAX)), SectionKey::Id(42_949));
-    }
-}
+mod tests;

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{key::KeyKind, namespace::NamespaceConfig};
+use super::{
+    key::KeyKind,
+    namespace::{InvalidNamespace, NamespaceConfig},
+};
 
 /// A change of a namespace. `None` leaves a field as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,7 +50,24 @@ impl NamespaceChange {
             section_size: self.section_size.unwrap_or(config.section_size),
             key_kind: self.key_kind.unwrap_or(config.key_kind),
             gapless: config.gapless,
+            format: config.format,
             name: config.name,
+        }
+    }
+}
+
+impl NamespaceChange {
+    /// Refuses another kind of keys for ids with a format. Which kind fits was checked when the namespace was created.
+    ///
+    /// # Errors
+    /// [`InvalidNamespace::DoesNotFitFormat`].
+    pub fn check_keys_of(&self, config: &NamespaceConfig) -> Result<(), InvalidNamespace> {
+        match self.key_kind.filter(|kind| *kind != config.key_kind) {
+            Some(kind) if config.format.is_some() => Err(InvalidNamespace::DoesNotFitFormat {
+                field: "key_kind",
+                value: kind.to_string(),
+            }),
+            Some(_) | None => Ok(()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The life of namespaces in the replicated table: founding, creation, change, deletion, creation again.
 //!
 //! A namespace that is deleted leaves a [`Tombstone`] under its name. A namespace that is created under the name again
-//! begins above it, so that the numbers of one (name, key) go up through it.
+//! begins above it, so that the numbers of one (name, key) go up through it, and so do the times of one (name, worker id).
 //!
 //! Invariant: an id of a namespace is used once. What a leader holds of a namespace that is gone, or was replaced, is
 //! found by nobody who comes later: its keys stand under the old id.
@@ -12,6 +12,7 @@ use super::{
     namespace::{Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
     tombstone::{NamespaceTotals, Tombstone},
+    workers::LeaseFloor,
 };
 
 /// The namespaces of the replicated table as one log entry sees them. Reads see the entry's own writes.
@@ -27,7 +28,7 @@ pub trait NamespaceTable {
     fn namespace_count(&self) -> usize;
     /// Writes a namespace.
     fn put_namespace(&mut self, namespace: Namespace);
-    /// Removes a namespace, its totals and the records of all its sections.
+    /// Removes a namespace, its totals, its books, and the records of all its sections and worker ids.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
@@ -91,15 +92,16 @@ pub fn create<T: NamespaceTable>(
     }
     let tombstone = table.tombstone(&config.name)?;
     let floor = tombstone.map_or(0, |tombstone| tombstone.floor);
+    let leased = tombstone.map_or(LeaseFloor::default(), |tombstone| tombstone.leased);
     let config = match above(config.clone(), floor) {
         Ok(config) => config,
         Err(refused) => return Ok(Err(refused)),
     };
     table.put_tombstone(&config.name, None);
-    insert(table, config, floor)
+    insert(table, config, floor, leased)
 }
 
-/// Changes a namespace. What would disorder numbers is changed only while no section has a record, and then by a
+/// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
 /// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
 /// no namespace, and no chunk of the old layout is used under the new one.
 pub fn update<T: NamespaceTable>(
@@ -111,7 +113,8 @@ pub fn update<T: NamespaceTable>(
         return Ok(Err(NamespaceRefused::NotFound(name.to_owned())));
     };
     let config = change.applied_to(old.config.clone());
-    if let Err(invalid) = config.check() {
+    let checked = config.check();
+    if let Err(invalid) = checked.and_then(|()| change.check_keys_of(&old.config)) {
         return Ok(Err(invalid.into()));
     }
     let Some(reasons) = old.config.why_fixed(&config) else {
@@ -124,7 +127,7 @@ pub fn update<T: NamespaceTable>(
         table.put_namespace(namespace.clone());
         return Ok(Ok(namespace));
     };
-    if table.totals(old.id)?.sections > 0 {
+    if !table.totals(old.id)?.is_unused() {
         return Ok(Err(NamespaceRefused::Fixed {
             name: name.to_owned(),
             reasons,
@@ -133,28 +136,28 @@ pub fn update<T: NamespaceTable>(
     match above(config, old.floor) {
         Ok(config) => {
             table.remove_namespace(old.id)?;
-            insert(table, config, old.floor)
+            insert(table, config, old.floor, old.lease_floor)
         }
         Err(refused) => Ok(Err(refused)),
     }
 }
 
-/// Deletes a namespace. Unless it is to be forgotten, its tombstone stays. Returns the tombstone's floor; `None` if
-/// there is no tombstone. With `forget`, a tombstone alone is removed as well.
+/// Deletes a namespace. Unless it is to be forgotten, its tombstone stays. Returns the tombstone; `None` if there is none.
+/// With `forget`, a tombstone alone is removed as well.
 pub fn delete<T: NamespaceTable>(
     table: &mut T,
     name: &str,
     forget: bool,
-) -> Refusable<Option<u64>, T::Error> {
+) -> Refusable<Option<Tombstone>, T::Error> {
     let Some(namespace) = table.namespace_named(name).cloned() else {
         return Ok(match (table.tombstone(name)?, forget) {
             (Some(_), true) => {
                 table.put_tombstone(name, None);
                 Ok(None)
             }
-            (Some(Tombstone { floor, .. }), false) => Err(NamespaceRefused::DeletedBefore {
+            (Some(tombstone), false) => Err(NamespaceRefused::DeletedBefore {
                 name: name.to_owned(),
-                floor,
+                tombstone,
             }),
             (None, _) => Err(NamespaceRefused::NotFound(name.to_owned())),
         });
@@ -163,7 +166,7 @@ pub fn delete<T: NamespaceTable>(
     let tombstone = tombstone.filter(|_| !forget);
     table.remove_namespace(namespace.id)?;
     table.put_tombstone(name, tombstone);
-    Ok(Ok(tombstone.map(|tombstone| tombstone.floor)))
+    Ok(Ok(tombstone))
 }
 
 /// The configuration with its first number above `floor`.
@@ -184,6 +187,7 @@ fn insert<T: NamespaceTable>(
     table: &mut T,
     config: NamespaceConfig,
     floor: u64,
+    lease_floor: LeaseFloor,
 ) -> Refusable<Namespace, T::Error> {
     let id = table.next_namespace_id()?.unwrap_or(NamespaceId(1));
     let Some(next) = id.0.checked_add(1) else {
@@ -192,6 +196,7 @@ fn insert<T: NamespaceTable>(
     table.put_next_namespace_id(NamespaceId(next));
     let namespace = Namespace {
         floor,
+        lease_floor,
         ..Namespace::new(id, config)
     };
     table.put_namespace(namespace.clone());

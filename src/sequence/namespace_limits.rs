@@ -1,7 +1,10 @@
 //! What of a namespace is refused before it is proposed. The state machine accepts it: replicas may be of different
 //! releases, so they must not apply a bound that may change.
 
+use ratchet_ids::{Format, Source};
+
 use super::{
+    key::KeyKind,
     namespace::{InvalidNamespace, in_range},
     progression::NUMBER_MAX,
 };
@@ -83,6 +86,23 @@ pub fn check_description(description: Option<&str>) -> Result<(), InvalidNamespa
     }
 }
 
+/// The format that `text` writes or names. A namespace keeps it in full, so that it stays what it is.
+///
+/// # Errors
+/// [`InvalidNamespace::Format`] if it is none; [`InvalidNamespace::DoesNotFitFormat`] if keys of this kind
+/// do not fit it: ids that any holder of a worker id makes know no keys.
+pub fn check_format(text: &str, key_kind: KeyKind) -> Result<Format, InvalidNamespace> {
+    let format =
+        Format::parse(text).map_err(|invalid| InvalidNamespace::Format(invalid.to_string()))?;
+    match (format.source(), key_kind) {
+        (Source::Worker, KeyKind::Name) => Err(InvalidNamespace::DoesNotFitFormat {
+            field: "key_kind",
+            value: key_kind.to_string(),
+        }),
+        _ => Ok(format),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +155,19 @@ mod tests {
         assert_eq!(check_description(Some(&"é".repeat(256))), Ok(()));
         let control = check_description(Some("two\nlines")).unwrap_err();
         assert!(control.to_string().contains("'\\n'"), "{control}");
+    }
+
+    #[test]
+    fn a_format_that_is_none_or_does_not_fit_the_keys_is_refused_and_a_name_stands_for_its_full_text()
+     {
+        let format = check_format("snowflake", KeyKind::Id).unwrap();
+        let full = format.to_string();
+        assert!(full.starts_with("bits "), "{full}");
+        assert_eq!(check_format(&full, KeyKind::Id).as_ref(), Ok(&format));
+        let refused = |text: &str, kind| check_format(text, kind).unwrap_err().to_string();
+        let unknown = refused("snowflakes", KeyKind::Id);
+        assert!(unknown.contains("snowflakes"), "{unknown}");
+        let names = refused("snowflake", KeyKind::Name);
+        assert!(names.starts_with("key_kind is name"), "{names}");
     }
 }

@@ -1,14 +1,17 @@
 //! What is known of all sections of a namespace together, and what a namespace leaves when it is deleted.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     namespace::Namespace,
     section::{LIFTS_LIVE, SectionRecord},
+    workers::{LeaseFloor, WorkerRecord},
 };
 use crate::planted_bugs::{Bug, is_planted};
 
-/// What is known of all sections of a namespace together. Kept whenever a section's record is written.
+/// What is known of all sections and worker ids of a namespace together. Kept whenever a record of them is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NamespaceTotals {
     /// How many sections have a record.
@@ -17,15 +20,19 @@ pub struct NamespaceTotals {
     pub ceiling_max: u64,
     /// The greatest step that a record ever had.
     pub step_max: u64,
+    /// What no lease of a worker id went beyond.
+    pub leased: LeaseFloor,
 }
 
-/// What a deleted namespace leaves under its name.
+/// What a deleted namespace leaves under its name: no number and no lease of a worker id lay above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// No number above this one was handed out under the name.
+    /// No number above this one was handed out under the name. 0 if none was.
     pub floor: u64,
     /// How far the greatest step of a section reached. `ratchet recover` counts its margin in it.
     pub step_width: u64,
+    /// No lease of a worker id went beyond this under the name.
+    pub leased: LeaseFloor,
 }
 
 impl NamespaceTotals {
@@ -36,6 +43,16 @@ impl NamespaceTotals {
         self.step_max = self.step_max.max(after.step);
     }
 
+    /// Notes that a lease of a worker id is written.
+    pub fn note_lease(&mut self, lease: &WorkerRecord) {
+        self.leased = self.leased.max(lease.floor());
+    }
+
+    /// True if nothing was handed out: no number, and no worker id.
+    pub fn is_unused(&self) -> bool {
+        self.sections == 0 && self.leased.is_none()
+    }
+
     /// True if a namespace with `keys_max` and `section_size` has as many sections as it may have.
     pub fn is_full(&self, keys_max: u64, section_size: u64) -> bool {
         self.sections.saturating_mul(section_size) >= keys_max
@@ -43,7 +60,7 @@ impl NamespaceTotals {
 }
 
 impl Tombstone {
-    /// What `namespace` leaves when it is deleted. `None` if no number was ever handed out under its name.
+    /// What `namespace` leaves when it is deleted. `None` if no number and no worker id was ever handed out under its name.
     ///
     /// Nobody logged what the lifts after a record gave: a lift writes no section. A leader may have handed out those
     /// numbers, so they count for every section, as if each had the greatest ceiling and the greatest step.
@@ -67,6 +84,26 @@ impl Tombstone {
             0 => namespace.floor,
             _ => namespace.floor.max(ceiling),
         };
-        (floor > 0).then_some(Tombstone { floor, step_width })
+        let leased = namespace.lease_floor.max(totals.leased);
+        (floor > 0 || !leased.is_none()).then_some(Tombstone {
+            floor,
+            step_width,
+            leased,
+        })
+    }
+}
+
+impl fmt::Display for Tombstone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tombstone { floor, leased, .. } = self;
+        match (floor, leased.is_none()) {
+            (floor, true) => write!(f, "numbers up to {floor}"),
+            (0, false) => write!(f, "ids with times up to {} ms", leased.ceiling_ms),
+            (floor, false) => write!(
+                f,
+                "numbers up to {floor}, and ids with times up to {} ms",
+                leased.ceiling_ms
+            ),
+        }
     }
 }

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, errors::to_client};
+use super::administer::administer;
 use crate::{
-    node::{NodeContext, Origin},
+    node::NodeContext,
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{self, admin_server::Admin},
@@ -25,23 +24,6 @@ impl AdminService {
     pub fn new(context: Arc<NodeContext>) -> Self {
         AdminService { context }
     }
-
-    async fn administer<Q, A>(
-        &self,
-        request: Request<Q>,
-        wrap: impl FnOnce(Q) -> Administer,
-        unwrap: impl FnOnce(Reply) -> Option<A>,
-    ) -> Result<Response<A>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.context.config);
-        let reply = self
-            .context
-            .administer(wrap(request.into_inner()), Origin::Client, deadline)
-            .await
-            .map_err(to_client)?;
-        unwrap(reply)
-            .map(Response::new)
-            .ok_or_else(|| Status::internal("the leader's reply does not match the request"))
-    }
 }
 
 /// Defines the methods. Each wraps its request, passes it on, and unwraps the one kind of reply that fits.
@@ -53,7 +35,7 @@ macro_rules! methods {
                 &self,
                 request: Request<v1::$request>,
             ) -> Result<Response<v1::$answer>, Status> {
-                self.administer(request, Administer::$wrap, |reply| {
+                administer(&self.context, request, Administer::$wrap, |reply| {
                     let Reply::$reply(answer) = reply else { return None };
                     Some(answer)
                 })

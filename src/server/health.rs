@@ -14,7 +14,12 @@ use crate::node::NodeContext;
 
 /// The services whose health can be asked for. The empty name means the whole node. They share one state: all
 /// are ready, or none.
-const SERVICES: [&str; 3] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin"];
+const SERVICES: [&str; 4] = [
+    "",
+    "ratchet.v1.Sequencer",
+    "ratchet.v1.Admin",
+    "ratchet.v1.Ids",
+];
 
 /// The service `grpc.health.v1.Health`.
 pub struct HealthService {

@@ -7,7 +7,7 @@
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
 //! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
-//!    `NextMany`, `admin.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
+//!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
 //! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
@@ -19,6 +19,7 @@
 
 mod accept;
 mod admin;
+mod administer;
 mod calls;
 mod connections;
 mod deadline;
@@ -31,6 +32,7 @@ pub mod fuzzing;
 mod health;
 mod http;
 mod http1;
+mod ids;
 mod listeners;
 mod metrics;
 mod patient_write;
@@ -57,6 +59,7 @@ use accept::Limits;
 use admin::AdminService;
 use connections::{Protocol, serve};
 use health::HealthService;
+use ids::IdsService;
 use listeners::Listeners;
 pub use peer::PeerService;
 use sequencer::SequencerService;
@@ -69,7 +72,7 @@ use crate::{
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
-        v1::{admin_server::AdminServer, sequencer_server::SequencerServer},
+        v1::{admin_server::AdminServer, ids_server::IdsServer, sequencer_server::SequencerServer},
     },
 };
 
@@ -183,11 +186,13 @@ impl Server {
         let (context, stop) = (&self.context, &self.stop);
         let sequencer = SequencerService::new(context.clone(), stop.clone());
         let admin = AdminService::new(context.clone());
+        let ids = IdsService::new(context.clone());
         let health = HealthService::new(context.clone(), stop.clone());
         Ok(Routes::new(
             SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
         .add_service(AdminServer::new(admin).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
+        .add_service(IdsServer::new(ids).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
         .add_service(HealthServer::new(health))
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?))

@@ -25,7 +25,7 @@ use crate::{random, sequence::NodeId, version};
 /// The marker's file.
 const MARKER: &str = "NODE";
 /// The version of the format of the whole directory.
-const FORMAT_VERSION: u32 = 5;
+const FORMAT_VERSION: u32 = 6;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,6 +19,7 @@
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
 //! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
+//! | `applied` | 1, generation, `w`, namespace, worker id | the last lease of a worker id |
 //! | `applied` | 2, generation, namespace | nothing; the space of the deleted namespace is not free yet |
 //!
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
@@ -175,6 +176,18 @@ pub fn days_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([generation, b"g"].concat(), [generation, b"h"].concat())
 }
 
+/// The key of a worker id in the generation with this prefix.
+pub fn worker_key(generation: &[u8], id: NamespaceId, worker: u32) -> Vec<u8> {
+    [generation, b"w", &id.0.to_be_bytes(), &worker.to_be_bytes()].concat()
+}
+
+/// The range of the keys of a namespace's worker ids in the generation with this prefix; its end is exclusive.
+pub fn workers_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
+    // No namespace has that many worker ids.
+    let end = worker_key(generation, id, u32::MAX);
+    (worker_key(generation, id, 0), end)
+}
+
 /// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
 pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([generation, b"s"].concat(), [generation, b"t"].concat())
@@ -251,6 +264,11 @@ pub fn is_section(key: &[u8]) -> bool {
 /// True if the key, without its generation's prefix, is that of a namespace's totals.
 pub fn is_totals(key: &[u8]) -> bool {
     key.starts_with(b"t")
+}
+
+/// True if the key, without its generation's prefix, is that of a worker id.
+pub fn is_worker(key: &[u8]) -> bool {
+    key.starts_with(b"w")
 }
 
 /// True if the key, without its generation's prefix, is a tombstone's.

@@ -73,5 +73,6 @@ pub use snapshot::{
 pub use store::{DiskUsage, Store};
 pub use table::{
     AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, read_days, read_page,
+    read_workers,
 };
 pub use writer::DiskHealth;

@@ -2,8 +2,9 @@
 //!
 //! Entries that the lost nodes committed after this copy ends are lost, and raised ceilings with them.
 //! Therefore all ceilings are raised by a margin. So is the `start` of each namespace, for sections that
-//! this copy does not know. The log is emptied, this node becomes the only voter, and a new incarnation
-//! keeps messages of the lost nodes out.
+//! this copy does not know. Leases of worker ids may be lost as well. Therefore no lease goes on, and the next ones lie above
+//! what this machine's clock shows, by more than a lease ever reaches ahead. The log is emptied, this node becomes the only
+//! voter, and a new incarnation keeps messages of the lost nodes out.
 //!
 //! Steps: read the copy (`survivor`), plan (`margin`), write the raised table beside the one in use
 //! (`raised_table`), switch (`switch`), write the marker.
@@ -30,7 +31,10 @@ use super::{
     options::StoreOptions,
     recovery_record::{Pending, Recovery},
 };
-use crate::{clock::BootClock, sequence::SetId};
+use crate::{
+    clock::{BootClock, Clock},
+    sequence::SetId,
+};
 use survivor::Survivor;
 
 pub use margin::Margin;
@@ -80,12 +84,7 @@ pub fn recover(
     let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
     let survivor = Survivor::read(&db, set, identity)?;
     survivor.check_founded()?;
-    let plan = margin.plan(
-        &survivor.namespaces,
-        &survivor.greatest_steps,
-        &survivor.tombstones,
-        dir,
-    )?;
+    let plan = margin.plan(&survivor.known, BootClock.wall_ms(), dir)?;
     let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
     if dry_run {
         return Ok(recovery);

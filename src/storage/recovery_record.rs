@@ -47,6 +47,9 @@ pub struct RaisedNamespace {
     pub exhausted: u64,
     /// The first number of keys in sections that this copy does not know.
     pub start: u64,
+    /// Ids that holders of worker ids make have times after this one, in milliseconds since 1970: leases may be lost.
+    /// `None` if its ids have no format.
+    pub ids_after_ms: Option<u64>,
 }
 
 /// A recovery that was written but for the marker.

@@ -12,6 +12,7 @@ mod page;
 mod recent;
 mod request_changes;
 mod view;
+mod workers;
 
 pub use change::TableChange;
 pub use days::read_days;
@@ -21,3 +22,4 @@ pub use meta::AppliedMeta;
 pub use namespaces::Namespaces;
 pub use page::{Page, PageAsked, read_page};
 pub use view::AppliedView;
+pub use workers::read_workers;

@@ -1,6 +1,7 @@
 //! Namespaces as `ratchet namespace` shows them.
 
 use ratchet_client::api as v1;
+use ratchet_ids::Format;
 use serde_json::{Value, json};
 
 use crate::cli::output;
@@ -23,6 +24,17 @@ fn steps(namespace: &v1::Namespace) -> String {
 /// A limit, if there is one.
 fn limit(limit: Option<u64>) -> String {
     limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+/// The name of a format that has one, or its fields; "-" for plain numbers.
+fn format_name(namespace: &v1::Namespace) -> String {
+    let Some(format) = &namespace.format else {
+        return "-".to_owned();
+    };
+    // Whatever this release does not know is shown as it is.
+    let known = Format::parse(format).ok();
+    let name = known.as_ref().and_then(Format::name);
+    name.unwrap_or(format).to_owned()
 }
 
 fn kind_name(namespace: &v1::Namespace) -> &'static str {
@@ -48,6 +60,7 @@ pub fn to_json(namespace: &v1::Namespace) -> Value {
         "description": namespace.description,
         "count_max": namespace.count_max,
         "keys_max": namespace.keys_max,
+        "format": namespace.format,
     })
 }
 
@@ -64,6 +77,7 @@ pub fn to_table(namespaces: &[v1::Namespace]) -> String {
         "GAPLESS",
         "COUNT MAX",
         "KEYS MAX",
+        "FORMAT",
         "DESCRIPTION",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -79,6 +93,7 @@ pub fn to_table(namespaces: &[v1::Namespace]) -> String {
             if namespace.gapless { "yes" } else { "no" }.to_owned(),
             limit(namespace.count_max),
             limit(namespace.keys_max),
+            format_name(namespace),
             namespace.description.clone(),
         ]
     }));

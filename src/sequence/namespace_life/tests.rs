@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::sequence::{
     Bump, Bumped, Chunk, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-    NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim,
+    NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim, WorkerAct,
+    WorkerAnswer, WorkerAsk, WorkerRecord,
     memory_table::{MemoryTable, bumps, run, settles, trims},
 };
 
@@ -60,7 +61,31 @@ fn update(table: &mut MemoryTable, change: NamespaceChange) -> Result<Namespace,
 fn delete(table: &mut MemoryTable, forget: bool) -> Result<Option<u64>, NamespaceRefused> {
     let name = "book".to_owned();
     match run(table, 1, Command::DeleteNamespace { name, forget }) {
-        Outcome::NamespaceDeleted(deleted) => deleted,
+        Outcome::NamespaceDeleted(deleted) => {
+            deleted.map(|tombstone| tombstone.map(|tombstone| tombstone.floor))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Leases worker id 3 for ten seconds.
+fn lease(table: &mut MemoryTable, namespace: NamespaceId, now_ms: u64) -> Option<WorkerRecord> {
+    let act = WorkerAct::Lease {
+        holder: "a".to_owned(),
+        up_to_ms: now_ms + 10_000,
+    };
+    let ask = WorkerAsk {
+        namespace,
+        worker: 3,
+        act,
+    };
+    let asks = vec![ask];
+    match run(table, 1, Command::Workers { asks, now_ms }) {
+        Outcome::Workers(answers) => match &answers[..] {
+            [WorkerAnswer::Leased(lease)] => Some(lease.clone()),
+            [WorkerAnswer::NoNamespace] => None,
+            other => panic!("{other:?}"),
+        },
         other => panic!("{other:?}"),
     }
 }
@@ -227,6 +252,64 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     let settle = settles(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
+}
+
+#[test]
+fn what_leased_a_worker_id_and_no_number_is_in_use_and_leaves_a_tombstone() {
+    let mut table = founded();
+    let ids = NamespaceConfig {
+        format: Some("snowflake".into()),
+        ..NamespaceConfig::new("book")
+    };
+    delete(&mut table, true).unwrap();
+    let old = create(&mut table, ids.clone()).unwrap();
+    assert_eq!(lease(&mut table, old.id, 1_000).unwrap().token, 1);
+    let increment = NamespaceChange {
+        start: Some(5),
+        ..NamespaceChange::default()
+    };
+    let refused = update(&mut table, increment).unwrap_err().to_string();
+    assert!(
+        refused.contains("or worker ids") && refused.contains("start ("),
+        "{refused}"
+    );
+    // No number was handed out, so the floor of numbers is 0, but the tombstone is there.
+    assert_eq!(delete(&mut table, false), Ok(Some(0)));
+    assert!(table.workers.is_empty() && table.totals.is_empty());
+    assert_eq!(lease(&mut table, old.id, 2_000), None);
+    let refused = delete(&mut table, false).unwrap_err().to_string();
+    assert!(
+        refused.contains("ids with times up to 11000 ms"),
+        "{refused}"
+    );
+    // Created again, without a format between, and unused: the times stay behind.
+    create(&mut table, NamespaceConfig::new("book")).unwrap();
+    let unused = NamespaceChange {
+        start: Some(5),
+        ..NamespaceChange::default()
+    };
+    update(&mut table, unused).unwrap();
+    assert_eq!(delete(&mut table, false), Ok(Some(0)));
+    let again = create(&mut table, ids).unwrap();
+    let lease = lease(&mut table, again.id, 2_000).unwrap();
+    assert_eq!((lease.token, lease.from_ms), (2, 11_000));
+}
+
+#[test]
+fn keys_of_ids_with_a_format_stay_of_their_kind() {
+    let mut table = founded();
+    delete(&mut table, false).unwrap();
+    let ids = NamespaceConfig {
+        format: Some("snowflake".into()),
+        ..NamespaceConfig::new("book")
+    };
+    create(&mut table, ids).unwrap();
+    let names = NamespaceChange {
+        key_kind: Some(KeyKind::Name),
+        ..NamespaceChange::default()
+    };
+    let refused = update(&mut table, names).unwrap_err().to_string();
+    assert!(refused.starts_with("key_kind is name"), "{refused}");
 }
 
 /// What happens to a namespace.

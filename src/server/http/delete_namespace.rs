@@ -35,6 +35,8 @@ pub struct Deletion {
 pub struct Deleted {
     /// A namespace that is created under the name again begins above this number; null: at its start.
     floor: Option<Number>,
+    /// Its ids have later times than this one, in milliseconds since 1970; null: no worker id was ever leased.
+    ids_after_ms: Option<u64>,
 }
 
 /// Deletes a namespace and all its keys.
@@ -58,6 +60,7 @@ pub async fn delete(
         match administer(&context, due, request).await? {
             Reply::DeletedNamespace(deleted) => Ok(Json(Deleted {
                 floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
+                ids_after_ms: deleted.ids_after_ms,
             })),
             _ => Err(another_reply()),
         }

@@ -71,6 +71,8 @@ pub struct Namespace {
     count_max: Option<Number>,
     /// How many keys may get numbers, in whole sections; null: any number.
     keys_max: Option<Number>,
+    /// The format of its ids, written in full; null: it hands out plain numbers.
+    format: Option<String>,
 }
 
 /// What a namespace is created with. What is left out is as `ratchet namespace create` has it.
@@ -106,6 +108,8 @@ pub struct Create {
     count_max: Option<Given>,
     /// How many keys may get numbers, in whole sections.
     keys_max: Option<Given>,
+    /// The format of its ids: the name of one, such as snowflake, or its fields.
+    format: Option<String>,
 }
 
 /// What is changed of a namespace.
@@ -211,6 +215,7 @@ pub async fn create(
             description: given.description,
             count_max: number("count_max", given.count_max)?,
             keys_max: number("keys_max", given.keys_max)?,
+            format: given.format,
         });
         let created = namespace(&context, due, request, form).await?;
         Ok((StatusCode::CREATED, created))
@@ -292,6 +297,7 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         description: namespace.description,
         count_max: namespace.count_max.map(number),
         keys_max: namespace.keys_max.map(number),
+        format: namespace.format,
         name: namespace.name,
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    sequence::{NUMBER_MAX, NamespaceConfig, NamespaceId, Tombstone},
+    sequence::{AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, Tombstone},
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
 };
 
@@ -20,6 +20,22 @@ pub struct Margin {
     pub steps_by_namespace: BTreeMap<String, u64>,
 }
 
+/// How many leases of a worker id the lost nodes may have given after the copy's end. No worker id gets that many.
+const TOKENS: u64 = 1 << 32;
+
+/// What the surviving copy knows of namespaces, with the entries that were not applied yet.
+#[derive(Default)]
+pub struct Known {
+    /// The namespaces.
+    pub namespaces: Namespaces,
+    /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
+    pub greatest_steps: BTreeMap<NamespaceId, u64>,
+    /// What no lease of a worker id of each namespace went beyond.
+    pub leased: BTreeMap<NamespaceId, LeaseFloor>,
+    /// The tombstones of deleted namespaces.
+    pub tombstones: BTreeMap<String, Tombstone>,
+}
+
 /// What the raised table will hold.
 pub struct RaisePlan {
     /// The namespaces, with `start` raised.
@@ -31,36 +47,35 @@ pub struct RaisePlan {
 }
 
 impl Margin {
-    /// Decides by how much the `start` and the ceilings of each namespace are raised, and each tombstone. `dir` is for
-    /// the text of errors.
+    /// Decides by how much the `start` and the ceilings of each namespace are raised, and each tombstone. `now_ms` is the
+    /// time of day. `dir` is for the text of errors.
     ///
     /// # Errors
     /// [`StoreError::Refused`] if a named namespace does not exist, or a margin ends above a namespace's greatest
     /// number.
-    pub fn plan(
-        &self,
-        namespaces: &Namespaces,
-        greatest_steps: &BTreeMap<NamespaceId, u64>,
-        tombstones: &BTreeMap<String, Tombstone>,
-        dir: &Path,
-    ) -> Result<RaisePlan, StoreError> {
-        self.check_names(namespaces, dir)?;
+    pub fn plan(&self, known: &Known, now_ms: u64, dir: &Path) -> Result<RaisePlan, StoreError> {
+        self.check_names(&known.namespaces, dir)?;
         let mut plan = RaisePlan {
-            namespaces: namespaces.clone(),
+            namespaces: known.namespaces.clone(),
             raised: BTreeMap::new(),
-            tombstones: tombstones.clone(),
+            tombstones: known.tombstones.clone(),
         };
-        for mut namespace in namespaces.iter().cloned() {
-            let greatest_step = greatest_steps.get(&namespace.id).copied();
-            let raised = self.raise(&mut namespace.config, greatest_step)?;
-            plan.raised.insert(namespace.id, raised);
+        for mut namespace in known.namespaces.iter().cloned() {
+            let greatest_step = known.greatest_steps.get(&namespace.id).copied();
+            let mut raised = self.raise(&mut namespace.config, greatest_step)?;
             // So that neither a change of `start` nor a deletion undoes it.
             namespace.floor = namespace.floor.max(namespace.config.start - 1);
+            let leased = known.leased.get(&namespace.id).copied().unwrap_or_default();
+            namespace.lease_floor = above_lost_leases(namespace.lease_floor.max(leased), now_ms);
+            let has_format = namespace.config.format.is_some();
+            raised.ids_after_ms = has_format.then_some(namespace.lease_floor.ceiling_ms);
+            plan.raised.insert(namespace.id, raised);
             plan.namespaces.put(namespace);
         }
         for tombstone in plan.tombstones.values_mut() {
             let margin = self.default_steps.saturating_mul(tombstone.step_width);
             tombstone.floor = tombstone.floor.saturating_add(margin).min(NUMBER_MAX);
+            tombstone.leased = above_lost_leases(tombstone.leased, now_ms);
         }
         Ok(plan)
     }
@@ -108,6 +123,16 @@ impl Margin {
             sections: 0,
             exhausted: 0,
             start: config.start,
+            ids_after_ms: None,
         })
     }
+}
+
+/// What no lease of worker ids went beyond, the lost ones included. They were given before now, by clocks near this one,
+/// and reached at most [`AHEAD_MAX_MS`] ahead.
+fn above_lost_leases(known: LeaseFloor, now_ms: u64) -> LeaseFloor {
+    known.max(LeaseFloor {
+        ceiling_ms: now_ms.saturating_add(AHEAD_MAX_MS),
+        token: known.token.saturating_add(TOKENS),
+    })
 }

@@ -27,6 +27,9 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Writes the raised table beside the one in use. A dry run writes nothing and only counts.
 ///
+/// It has no worker ids: a lease that this copy knows may have been followed by one that is lost, so none may be renewed.
+/// Holders lease again, and the floors of the namespaces keep them above all earlier leases.
+///
 /// # Errors
 /// [`StoreError::Damaged`] if a record is damaged or a section has no namespace; other errors if the
 /// database fails.
@@ -208,7 +211,8 @@ fn apply_unapplied(
                 Command::CreateNamespace { .. }
                 | Command::UpdateNamespace { .. }
                 | Command::FoundNamespaces(_)
-                | Command::DeleteNamespace { .. } => Ok(()),
+                | Command::DeleteNamespace { .. }
+                | Command::Workers { .. } => Ok(()),
                 Command::Trim { trims, .. }
                 | Command::Release {
                     released: trims, ..

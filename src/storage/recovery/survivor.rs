@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use openraft::{EntryPayload, entry::RaftEntry};
 use rocksdb::{Direction, IteratorMode};
 
+use super::margin::Known;
 use crate::{
-    sequence::{Ledger, NamespaceId, NamespaceTable, SetId, Tombstone, apply},
+    sequence::{LeaseFloor, Ledger, NamespaceId, NamespaceTable, SetId, Tombstone, apply},
     storage::{
         database::Database,
         error::StoreError,
@@ -36,17 +37,12 @@ pub struct Survivor<'a> {
     pub membership: Membership,
     /// The ledger of the table.
     pub ledger: Ledger,
-    /// The namespaces with the changes that were not applied yet.
-    pub namespaces: Namespaces,
+    /// What it knows of namespaces, with the changes that were not applied yet.
+    pub known: Known,
     /// The namespaces as the table has them.
     pub namespaces_before: Namespaces,
     /// The id of the next namespace. `None` if the cluster was not founded yet.
     pub next_namespace_id: Option<NamespaceId>,
-    /// The tombstones of deleted namespaces, with the changes that were not applied yet.
-    pub tombstones: BTreeMap<String, Tombstone>,
-    /// The greatest step that a section of each namespace may have had, by all versions of its
-    /// configuration in table and log.
-    pub greatest_steps: BTreeMap<NamespaceId, u64>,
 }
 
 impl<'a> Survivor<'a> {
@@ -66,11 +62,9 @@ impl<'a> Survivor<'a> {
             vote: db.get(Family::HardState, &vote_key(set))?,
             membership: table.membership.membership().clone(),
             ledger: ledger.unwrap_or_default(),
-            namespaces: generation.read_namespaces()?,
-            namespaces_before: Namespaces::default(),
+            known: Known::default(),
+            namespaces_before: generation.read_namespaces()?,
             next_namespace_id: None,
-            tombstones: BTreeMap::new(),
-            greatest_steps: BTreeMap::new(),
             last,
             db,
             set,
@@ -86,8 +80,7 @@ impl<'a> Survivor<'a> {
     /// Takes membership, namespaces and tombstones from the entries that were not applied yet, because they may
     /// have been committed. Nothing is written.
     fn take_unapplied(&mut self) -> Result<(), StoreError> {
-        let namespaces = Arc::new(std::mem::take(&mut self.namespaces));
-        self.namespaces_before = Namespaces::clone(&namespaces);
+        let namespaces = Arc::new(self.namespaces_before.clone());
         let prefix = self.generation().prefix();
         let mut tail = TableChange::new(self.db.clone(), prefix, namespaces);
         let mut membership = None;
@@ -107,10 +100,13 @@ impl<'a> Survivor<'a> {
             }
             Ok(())
         })?;
-        self.namespaces = Namespaces::clone(tail.namespaces());
         self.next_namespace_id = tail.next_namespace_id()?;
-        self.tombstones = self.read_tombstones(tail.tombstones())?;
-        self.greatest_steps = steps;
+        self.known = Known {
+            tombstones: self.read_tombstones(tail.tombstones())?,
+            leased: leased(&mut tail)?,
+            namespaces: Namespaces::clone(tail.namespaces()),
+            greatest_steps: steps,
+        };
         if let Some(membership) = membership {
             self.membership = membership;
         }
@@ -201,6 +197,13 @@ impl<'a> Survivor<'a> {
     pub fn next_generation(&self) -> Generation {
         Generation::new(self.db, self.set, self.table.generation + 1)
     }
+}
+
+/// What no lease of a worker id of each namespace went beyond.
+fn leased(table: &mut TableChange) -> Result<BTreeMap<NamespaceId, LeaseFloor>, StoreError> {
+    let ids: Vec<NamespaceId> = table.namespaces().iter().map(|one| one.id).collect();
+    let leased = ids.into_iter().map(|id| Ok((id, table.totals(id)?.leased)));
+    leased.collect()
 }
 
 /// Raises `steps` to the greatest step that each of the namespaces allows.

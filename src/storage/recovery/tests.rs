@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+mod leases;
+
 const SET: SetId = 1;
 /// The term of all entries up to the first lift.
 const LOG_TERM: u64 = 3;
@@ -116,12 +118,7 @@ fn database(dir: &Path) -> Result<Database, StoreError> {
 
 fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreError> {
     let dir = survivor.db.dir();
-    steps(margin_steps).plan(
-        &survivor.namespaces,
-        &survivor.greatest_steps,
-        &survivor.tombstones,
-        dir,
-    )
+    steps(margin_steps).plan(&survivor.known, BootClock.wall_ms(), dir)
 }
 
 fn steps(steps: u64) -> Margin {

@@ -8,11 +8,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::format::Encoder;
 use crate::{
     planted_bugs::{Bug, is_planted},
-    sequence::{NamespaceTotals, SectionRecord, Tombstone},
+    sequence::{NamespaceTotals, SectionRecord, Tombstone, WorkerRecord},
     storage::{
         blocking::BlockingExecutor,
         error::StoreError,
-        layout::{Family, is_section, is_tombstone, is_totals},
+        layout::{Family, is_section, is_tombstone, is_totals, is_worker},
         raft_types::SnapshotMeta,
         table::Generation,
     },
@@ -146,6 +146,8 @@ fn read(
             db.decode::<NamespaceTotals>(Family::Applied, &key, &value)?;
         } else if is_tombstone(name) {
             db.decode::<Tombstone>(Family::Applied, &key, &value)?;
+        } else if is_worker(name) {
+            db.decode::<WorkerRecord>(Family::Applied, &key, &value)?;
         }
         if let Some(part) = encoder.record(name, &value)?
             && !take(part)

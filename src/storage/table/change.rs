@@ -13,13 +13,13 @@ use serde::Serialize;
 
 use super::{
     day_changes::DayChanges, namespace_records::NamespaceRecords, namespaces::Namespaces,
-    recent::RecentRecords, request_changes::RequestChanges,
+    recent::RecentRecords, request_changes::RequestChanges, workers::WorkerChanges,
 };
 use crate::{
     sequence::{
         DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, QueuedId,
         Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table,
-        Tombstone,
+        Tombstone, WorkerRecord, WorkerTable,
     },
     storage::{
         codec,
@@ -40,6 +40,7 @@ pub struct TableChange {
     ledger: Option<Ledger>,
     requests: RequestChanges,
     days: DayChanges,
+    workers: WorkerChanges,
     namespaces: NamespaceRecords,
     /// Records of the table that need not be read from it.
     recent_records: Option<Arc<RecentRecords>>,
@@ -57,6 +58,7 @@ impl TableChange {
         TableChange {
             requests: RequestChanges::new(db.clone(), prefix.clone()),
             days: DayChanges::new(db.clone(), prefix.clone()),
+            workers: WorkerChanges::new(db.clone(), prefix.clone()),
             namespaces: NamespaceRecords::new(db.clone(), prefix.clone(), namespaces),
             db,
             prefix,
@@ -150,6 +152,7 @@ impl TableChange {
         }
         self.requests.write(&mut self.batch)?;
         self.days.write(&mut self.batch)?;
+        self.workers.write(&mut self.batch)?;
         self.read_ahead = HashMap::new();
         let sections = std::mem::take(&mut self.sections);
         let applied = self.db.family(Family::Applied)?;
@@ -254,6 +257,7 @@ impl NamespaceTable for TableChange {
 
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
         self.days.remove_before(id, u32::MAX);
+        self.workers.remove(id);
         self.sections.retain(|section, _| section.namespace != id);
         self.namespaces.remove(id)
     }
@@ -276,6 +280,16 @@ impl NamespaceTable for TableChange {
 
     fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>) {
         self.namespaces.put_tombstone(name, tombstone);
+    }
+}
+
+impl WorkerTable for TableChange {
+    fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, StoreError> {
+        self.workers.find(id, worker)
+    }
+
+    fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
+        self.workers.put(id, worker, record);
     }
 }
 

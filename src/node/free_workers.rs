@@ -1,0 +1,129 @@
+//! Which worker id a new lease gets. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sequence::WorkerRecord;
+
+/// The worker ids of a namespace that are free, as one log entry gives them away.
+pub struct FreeWorkers {
+    /// By the ceilings of their last leases; 0 if there was none.
+    free: BTreeSet<(u64, u32)>,
+    /// Those that were leased before, by their last holder, in the order of their ceilings.
+    by_holder: BTreeMap<String, BTreeSet<(u64, u32)>>,
+    /// The least ceiling of the others.
+    held_until_ms: Option<u64>,
+}
+
+impl FreeWorkers {
+    /// Those of the worker ids from 0 up to `workers` that are free at `now_ms`, but for the `busy` ones. `last` has the last
+    /// lease of each.
+    pub fn new(
+        workers: u32,
+        last: &BTreeMap<u32, WorkerRecord>,
+        busy: &BTreeSet<u32>,
+        now_ms: u64,
+    ) -> Self {
+        let mut found = FreeWorkers {
+            free: BTreeSet::new(),
+            by_holder: BTreeMap::new(),
+            held_until_ms: None,
+        };
+        for worker in (0..workers).filter(|worker| !busy.contains(worker)) {
+            match last.get(&worker) {
+                None => drop(found.free.insert((0, worker))),
+                Some(lease) if lease.is_free(now_ms) => {
+                    let place = (lease.ceiling_ms, worker);
+                    found.free.insert(place);
+                    let of_holder = found.by_holder.entry(lease.holder.clone());
+                    of_holder.or_default().insert(place);
+                }
+                Some(lease) => {
+                    let until_ms = found.held_until_ms.unwrap_or(u64::MAX);
+                    found.held_until_ms = Some(until_ms.min(lease.ceiling_ms));
+                }
+            }
+        }
+        found
+    }
+
+    /// Gives a worker id away: the one that this holder had last, or one that was never leased, or whose last lease ended
+    /// first.
+    ///
+    /// # Errors
+    /// The least ceiling of those that are held, if none is free and it is known.
+    pub fn choose(&mut self, holder: &str) -> Result<u32, Option<u64>> {
+        let own = self.by_holder.get_mut(holder).and_then(|own| {
+            // Others may have got them meanwhile.
+            while let Some(place) = own.pop_last() {
+                if self.free.remove(&place) {
+                    return Some(place);
+                }
+            }
+            None
+        });
+        let chosen = own.or_else(|| self.free.pop_first());
+        chosen.map(|(_, worker)| worker).ok_or(self.held_until_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(holder: &str, ceiling_ms: u64) -> WorkerRecord {
+        WorkerRecord {
+            holder: holder.to_owned(),
+            token: 1,
+            from_ms: 0,
+            ceiling_ms,
+            written_ms: 0,
+        }
+    }
+
+    /// Four worker ids, of which number 2 was never leased, at the time 100.
+    fn four(busy: &[u32]) -> FreeWorkers {
+        let last = [
+            (0, lease("a", 40)),
+            (1, lease("b", 30)),
+            (3, lease("c", 200)),
+        ];
+        let busy = busy.iter().copied().collect();
+        FreeWorkers::new(4, &last.into(), &busy, 100)
+    }
+
+    #[test]
+    fn a_holder_gets_the_worker_id_that_it_had_last_and_another_one_what_was_never_leased_or_ended_first()
+     {
+        let mut free = four(&[]);
+        assert_eq!(free.choose("b"), Ok(1));
+        assert_eq!(free.choose("new"), Ok(2));
+        assert_eq!(free.choose("b"), Ok(0));
+        assert_eq!(free.choose("a"), Err(Some(200)));
+        let mut free = four(&[]);
+        let chosen = [(); 3].map(|()| free.choose("new"));
+        assert_eq!(chosen, [Ok(2), Ok(1), Ok(0)]);
+    }
+
+    #[test]
+    fn of_several_that_a_holder_had_it_gets_the_last_one() {
+        let last = BTreeMap::from([
+            (0, lease("a", 40)),
+            (1, lease("a", 60)),
+            (2, lease("a", 50)),
+        ]);
+        let mut free = FreeWorkers::new(3, &last, &BTreeSet::new(), 100);
+        assert_eq!([(); 3].map(|()| free.choose("a")), [Ok(1), Ok(2), Ok(0)]);
+    }
+
+    #[test]
+    fn one_that_is_held_at_its_ceiling_or_busy_is_given_to_nobody_also_not_to_its_holder() {
+        let last = BTreeMap::from([(0, lease("a", 100))]);
+        let mut held = FreeWorkers::new(1, &last, &BTreeSet::new(), 100);
+        assert_eq!(held.choose("a"), Err(Some(100)));
+        let mut free = FreeWorkers::new(1, &last, &BTreeSet::new(), 101);
+        assert_eq!(free.choose("a"), Ok(0));
+        let mut busy = four(&[0, 1, 2]);
+        assert_eq!(busy.choose("b"), Err(Some(200)));
+        assert_eq!(four(&[0, 1, 2, 3]).choose("b"), Err(None));
+    }
+}

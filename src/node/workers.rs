@@ -1,0 +1,223 @@
+//! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader.
+
+use tokio::time::{Instant, timeout_at};
+use tonic::Status;
+
+use super::{
+    NodeContext,
+    formats::{WorkerIds, worker_ids},
+    leader_search::Attempt,
+    worker_desk::{Served, Wanted},
+};
+use crate::{
+    allocator::Term,
+    proto::{busy, peer::administer_reply::Reply, v1},
+    sequence::{WorkerAnswer, WorkerRecord},
+    storage::read_workers,
+};
+
+/// The longest name of a holder, in characters.
+const HOLDER_CHARS_MAX: usize = 64;
+
+impl NodeContext {
+    /// Leases a worker id, or renews a lease.
+    pub(super) async fn lease_worker(
+        &self,
+        term: &Term,
+        asked: v1::LeaseWorkerRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
+            check_holder(&asked.holder)?;
+            let wanted = match asked.renew {
+                Some(held) => Wanted::Renew {
+                    worker: check_worker(held.worker, &ids)?,
+                    token: held.token,
+                },
+                None => Wanted::Lease {
+                    holder: asked.holder,
+                    workers: ids.workers,
+                },
+            };
+            Ok((ids, wanted))
+        });
+        let (ids, wanted) = match wanted {
+            Ok(wanted) => wanted,
+            Err(status) => return Attempt::Refused(status),
+        };
+        let is_renewal = asked.renew.is_some();
+        let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+        if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
+            match is_renewal {
+                true => self.metrics.worker_renewals.inc(),
+                false => self.metrics.worker_leases.inc(),
+            };
+            return Attempt::Answered(Reply::WorkerLease(self.granted(worker, lease, ids.format)));
+        }
+        if let Ok(Served::NoneFree { .. } | Served::Done(_, WorkerAnswer::Lost)) = served {
+            self.metrics.worker_leases_refused.inc();
+        }
+        not_served(served, &ids, asked.renew.map_or(0, |held| held.token))
+    }
+
+    /// Gives a worker id back.
+    pub(super) async fn release_worker(
+        &self,
+        term: &Term,
+        asked: v1::ReleaseWorkerRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
+            let held = asked.held.ok_or_else(|| {
+                Status::invalid_argument("held is missing; give worker and token of the lease")
+            })?;
+            let wanted = Wanted::Release {
+                worker: check_worker(held.worker, &ids)?,
+                token: held.token,
+                used_ms: asked.used_ms,
+            };
+            Ok((ids, wanted))
+        });
+        let (ids, wanted) = match wanted {
+            Ok(wanted) => wanted,
+            Err(status) => return Attempt::Refused(status),
+        };
+        let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+        let released = match served {
+            Ok(Served::Done(_, WorkerAnswer::Released)) => true,
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
+            served => return not_served(served, &ids, 0),
+        };
+        Attempt::Answered(Reply::ReleasedWorker(v1::ReleaseWorkerResponse {
+            released,
+        }))
+    }
+
+    /// Lists the worker ids of a namespace.
+    ///
+    /// # Errors
+    /// NOT_FOUND, FAILED_PRECONDITION if the format has no worker, DEADLINE_EXCEEDED, INTERNAL.
+    pub(super) async fn list_workers(
+        &self,
+        asked: v1::ListWorkersRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Status> {
+        let ids = self.worker_ids(&asked.namespace)?;
+        let reading = timeout_at(deadline, read_workers(self.group.view(), ids.namespace));
+        let workers = reading.await.map_err(|_| {
+            Status::deadline_exceeded("the worker ids were not read before the deadline")
+        })?;
+        let workers = workers.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Reply::Workers(v1::ListWorkersResponse {
+            workers: workers.into_iter().map(listed).collect(),
+            workers_max: ids.workers,
+            now_ms: self.ids_time.now_ms(),
+        }))
+    }
+
+    fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Status> {
+        self.namespace_named(namespace).and_then(worker_ids)
+    }
+
+    /// Has the desk do what is wanted.
+    ///
+    /// # Errors
+    /// DEADLINE_EXCEEDED if it is not known in time.
+    async fn ask_for_worker(
+        &self,
+        term: &Term,
+        ids: &WorkerIds,
+        wanted: Wanted,
+        deadline: Instant,
+    ) -> Result<Served, Status> {
+        let asking = self.worker_desk.ask(term.lease(), ids.namespace, wanted);
+        timeout_at(deadline, asking).await.map_err(|_| {
+            Status::deadline_exceeded(format!(
+                "namespace {:?}: whether the worker id was leased, renewed or released is unknown; it is safe to ask \
+                 again, because a lease that nobody was told of is nobody's",
+                ids.name
+            ))
+        })
+    }
+
+    fn granted(&self, worker: u32, lease: WorkerRecord, format: String) -> v1::WorkerLease {
+        v1::WorkerLease {
+            worker,
+            token: lease.token,
+            from_ms: lease.from_ms,
+            ceiling_ms: lease.ceiling_ms,
+            now_ms: self.ids_time.now_ms(),
+            format,
+        }
+    }
+}
+
+/// Why a caller did not get what it wanted.
+fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> Attempt<Reply> {
+    let name = &ids.name;
+    Attempt::Refused(match served {
+        Err(status) => status,
+        Ok(Served::NoneFree { in_ms }) => busy(
+            in_ms,
+            format!(
+                "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",
+                ids.workers,
+                in_ms.div_ceil(1_000)
+            ),
+        ),
+        Ok(Served::Done(worker, WorkerAnswer::Lost)) => Status::failed_precondition(format!(
+            "the lease with token {token} of worker id {worker} of namespace {name:?} was lost: the worker id was leased \
+             again, or the namespace was created again or recovered; make no further id under it, and lease a worker \
+             id again"
+        )),
+        Ok(Served::Unreadable(why)) => Status::internal(why),
+        // Whoever asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
+        Ok(
+            Served::Done(
+                _,
+                WorkerAnswer::NoNamespace
+                | WorkerAnswer::Held { .. }
+                | WorkerAnswer::Leased(_)
+                | WorkerAnswer::Released,
+            )
+            | Served::Unknown,
+        ) => return Attempt::Unanswered,
+    })
+}
+
+fn check_holder(holder: &str) -> Result<(), Status> {
+    let length = holder.chars().count();
+    if !(1..=HOLDER_CHARS_MAX).contains(&length) {
+        return Err(Status::invalid_argument(format!(
+            "holder has {length} characters; give 1 to {HOLDER_CHARS_MAX}, for example the name of the host"
+        )));
+    }
+    match holder.chars().find(|c| c.is_control()) {
+        Some(c) => Err(Status::invalid_argument(format!(
+            "holder is {holder:?}, which holds the control character {c:?}; write it on one line"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Status> {
+    match worker < ids.workers {
+        true => Ok(worker),
+        false => Err(Status::invalid_argument(format!(
+            "worker is {worker}; namespace {:?} has the worker ids from 0 to {}",
+            ids.name,
+            ids.workers - 1
+        ))),
+    }
+}
+
+fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
+    v1::Worker {
+        worker,
+        holder: lease.holder,
+        token: lease.token,
+        from_ms: lease.from_ms,
+        ceiling_ms: lease.ceiling_ms,
+        written_ms: lease.written_ms,
+    }
+}

@@ -1,0 +1,32 @@
+//! Has the leader carry out what a gRPC call asks for.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+use super::{deadline::budget_of, errors::to_client};
+use crate::{
+    node::{NodeContext, Origin},
+    proto::peer::{administer_reply::Reply, administer_request::Request as Administer},
+};
+
+/// Passes a request on, and unwraps the one kind of reply that fits.
+///
+/// # Errors
+/// As [`NodeContext::administer`], within the caller's timeout.
+pub async fn administer<Q, A>(
+    context: &Arc<NodeContext>,
+    request: Request<Q>,
+    wrap: impl FnOnce(Q) -> Administer,
+    unwrap: impl FnOnce(Reply) -> Option<A>,
+) -> Result<Response<A>, Status> {
+    let deadline = Instant::now() + budget_of(&request, &context.config);
+    let reply = context
+        .administer(wrap(request.into_inner()), Origin::Client, deadline)
+        .await
+        .map_err(to_client)?;
+    unwrap(reply)
+        .map(Response::new)
+        .ok_or_else(|| Status::internal("the leader's reply does not match the request"))
+}
