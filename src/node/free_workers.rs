@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequence::WorkerRecord;
 
+/// The ceiling of the last lease of a worker id, if there was one, and the worker id.
+type Place = (Option<u64>, u32);
+
 /// The worker ids of a namespace that are free, as one log entry gives them away.
 pub struct FreeWorkers {
-    /// By the ceilings of their last leases; 0 if there was none.
-    free: BTreeSet<(u64, u32)>,
-    /// Those that were leased before, by their last holder, in the order of their ceilings.
-    by_holder: BTreeMap<String, BTreeSet<(u64, u32)>>,
+    /// In the order in which they are given away.
+    free: BTreeSet<Place>,
+    /// Those that were leased before, by their last holder.
+    by_holder: BTreeMap<String, BTreeSet<Place>>,
     /// The least ceiling of the others.
     held_until_ms: Option<u64>,
 }
@@ -30,9 +33,9 @@ impl FreeWorkers {
         };
         for worker in (0..workers).filter(|worker| !busy.contains(worker)) {
             match last.get(&worker) {
-                None => drop(found.free.insert((0, worker))),
+                None => drop(found.free.insert((None, worker))),
                 Some(lease) if lease.is_free(now_ms) => {
-                    let place = (lease.ceiling_ms, worker);
+                    let place = (Some(lease.ceiling_ms), worker);
                     found.free.insert(place);
                     let of_holder = found.by_holder.entry(lease.holder.clone());
                     of_holder.or_default().insert(place);

@@ -31,6 +31,7 @@ mod observed;
 mod power;
 mod trace;
 mod transport;
+mod workers;
 mod workload;
 
 mod run;
@@ -149,6 +150,7 @@ fn many_seeds() {
         "section raised",
         "handover to hit",
         "namespace deleted",
+        "worker leased",
         "message twice",
         "message lost",
     ] {

@@ -22,6 +22,7 @@ use crate::{
     network::{Network, Weather},
     observed::{Report, no_panic, observe},
     trace::Trace,
+    workers::{self, Chunks},
     workload::{self, Client, Record},
 };
 
@@ -159,12 +160,18 @@ fn start_clients(
         .map(|_| StdRng::seed_from_u64(rng.random()))
         .collect();
     let recreating = StdRng::seed_from_u64(rng.random());
+    let holding: Vec<_> = (0..rng.random_range(2..5))
+        .map(|_| StdRng::seed_from_u64(rng.random()))
+        .collect();
+    let recreating_ids = StdRng::seed_from_u64(rng.random());
+    let recreates_ids = rng.random_bool(0.5);
     let stop = Arc::new(AtomicBool::new(false));
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
         tokio::spawn(async move {
             workload::create_namespaces(&preparing, step).await;
             gapless::create(&preparing).await;
+            workers::create(&preparing).await;
         });
         tokio::spawn(workload::recreate(
             world.clone(),
@@ -187,6 +194,22 @@ fn start_clients(
             ))
         });
         let invoicing: Vec<_> = invoicing.collect();
+        let chunks = Arc::new(Chunks::default());
+        let holding = holding.into_iter().zip(0..).map(|(rng, holder)| {
+            let (world, record) = (world.clone(), record.clone());
+            tokio::spawn(workers::keep_holding(
+                world,
+                record,
+                chunks.clone(),
+                holder,
+                rng,
+            ))
+        });
+        let holding: Vec<_> = holding.collect();
+        if recreates_ids {
+            let (world, record) = (world.clone(), record.clone());
+            tokio::spawn(workers::recreate(world, record, recreating_ids));
+        }
         healed.notified().await;
         stop.store(true, Ordering::Relaxed);
         operators.await?;
@@ -200,6 +223,9 @@ fn start_clients(
             let judged = tokio::time::timeout(HEALING_MAX, judging).await;
             asked = judged.unwrap_or_else(|_| Err("a gapless request is not answered".to_owned()));
         }
+        if asked.is_ok() {
+            asked = joined(holding).await;
+        }
         *verdict.lock().expect("a verdict") = Some(asked);
         Ok(())
     });
@@ -211,10 +237,19 @@ async fn judge_invoices(
     callers: Vec<tokio::task::JoinHandle<Result<(), String>>>,
     invoices: &Invoices,
 ) -> Result<(), String> {
+    joined(callers).await?;
+    invoices.check(world).await
+}
+
+/// Waits for callers to end.
+///
+/// # Errors
+/// What one of them found wrong.
+async fn joined(callers: Vec<tokio::task::JoinHandle<Result<(), String>>>) -> Result<(), String> {
     for caller in callers {
         caller.await.map_err(|error| error.to_string())??;
     }
-    invoices.check(world).await
+    Ok(())
 }
 
 fn judge(record: &Record) -> Result<(), String> {
