@@ -25,26 +25,66 @@ pub struct Fixed(pub(crate) u128);
 
 /// Why an id cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what each one is")]
 pub enum EncodeError {
+    /// A value does not fit its field. A field that the format does not have holds 0 alone.
     #[error("{field} {value} does not fit: the greatest value is {max}")]
-    TooLarge { field: String, value: u64, max: u64 },
+    TooLarge {
+        /// The field's name.
+        field: String,
+        /// The value.
+        value: u64,
+        /// The greatest one that fits.
+        max: u64,
+    },
+    /// The time lies before [`Format::first_ms`].
     #[error(
         "the time {time} is before the format's first one, {first}: check the clock, or the format's epoch"
     )]
-    BeforeEpoch { time: DateTime, first: DateTime },
+    BeforeEpoch {
+        /// The time.
+        time: DateTime,
+        /// The first time.
+        first: DateTime,
+    },
+    /// The time lies after [`Format::last_ms`].
     #[error("the time {time} is after the format's last one, {last}: ids need another format")]
-    Ended { time: DateTime, last: DateTime },
+    Ended {
+        /// The time.
+        time: DateTime,
+        /// The last time.
+        last: DateTime,
+    },
+    /// A parameter has no value.
     #[error("the parameter {name} is missing: give it a value from 0 to {max}")]
-    MissingParameter { name: String, max: u64 },
+    MissingParameter {
+        /// The parameter's name.
+        name: String,
+        /// The greatest value.
+        max: u64,
+    },
+    /// The format has no such parameter.
     #[error("there is no parameter {name:?}: the format's parameters are {known:?}")]
-    UnknownParameter { name: String, known: Vec<String> },
+    UnknownParameter {
+        /// The parameter's name.
+        name: String,
+        /// The names of the format's parameters.
+        known: Vec<String>,
+    },
+    /// A parameter is given twice.
     #[error("the parameter {name} is given twice: give it once")]
-    RepeatedParameter { name: String },
+    RepeatedParameter {
+        /// The parameter's name.
+        name: String,
+    },
+    /// The format has a field for the key, and there is none, or it has no id.
     #[error(
         "the key has no id, and the format has a field for it: use a key with an id from 0 to {max}"
     )]
-    MissingKey { max: u64 },
+    MissingKey {
+        /// The greatest value.
+        max: u64,
+    },
+    /// The format has no worker.
     #[error(
         "the format has no worker, so its ids are made by the leader alone: ask a node for them"
     )]

@@ -144,7 +144,7 @@ impl Steady {
         self.left_ns = difference_ms.saturating_mul(MS_NS);
         if self.is_ahead && (difference_ms > STEP_MS || was_at_half_speed) {
             self.shift = HALF_SHIFT;
-        } else if !self.is_ahead && difference_ms > STEP_MS {
+        } else if difference_ms > STEP_MS {
             self.from.ms = reference_ms;
             self.left_ns = 0;
         }

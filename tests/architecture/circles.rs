@@ -12,10 +12,11 @@ use crate::{
 };
 
 /// Where the sources of each package are, and the name of its library, if it has one.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("src", "ratchet"),
     ("client/src", "ratchet_client"),
     ("bench/src", ""),
+    ("ids/src", "ratchet_ids"),
     ("jepsen/src", "ratchet_jepsen"),
 ];
 

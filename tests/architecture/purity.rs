@@ -1,6 +1,6 @@
 //! Pure files do no I/O, wait for nothing, log nothing and read no clock.
 //!
-//! Pure are all files of `src/sequence/`, and each file whose first paragraph says "Pure." or "Pure: ...".
+//! Pure are all files of `src/sequence/` and `ids/src/`, and each file whose first paragraph says "Pure." or "Pure: ...".
 
 use crate::{
     files::{File, assert_none, files},
@@ -42,7 +42,10 @@ fn is_pure(file: &File) -> bool {
     let doc = file.text.lines().map_while(|line| line.strip_prefix("//!"));
     let first: Vec<&str> = doc.take_while(|line| !line.is_empty()).collect();
     let mut words = first.iter().flat_map(|line| line.split_whitespace());
-    file.path.starts_with("src/sequence/") || words.any(|word| ["Pure.", "Pure:"].contains(&word))
+    let is_pure_place = ["src/sequence/", "ids/src/"]
+        .iter()
+        .any(|place| file.path.starts_with(place));
+    is_pure_place || words.any(|word| ["Pure.", "Pure:"].contains(&word))
 }
 
 fn is_plain_value(path: &[&str]) -> bool {
@@ -73,7 +76,7 @@ fn violations(file: &File) -> Vec<String> {
 }
 
 fn pure_files() -> Vec<File> {
-    let all = ["src", "client/src", "bench/src", "jepsen/src"];
+    let all = ["src", "client/src", "bench/src", "ids/src", "jepsen/src"];
     let all = all.into_iter().flat_map(|dir| files(dir, "rs"));
     all.filter(|file| is_pure(file) && !file.is_test())
         .collect()
@@ -117,6 +120,7 @@ fn libraries_and_clocks_in_a_pure_file_are_violations() {
 fn a_file_is_pure_by_its_first_paragraph_or_its_place() {
     let pure = |path: &str, text: &str| is_pure(&File::new(path, text));
     assert!(pure("src/sequence/key.rs", "//! Keys."));
+    assert!(pure("ids/src/format.rs", "//! Formats."));
     assert!(pure(
         "src/a.rs",
         "//! Arithmetic, of\n//! two lines. Pure.\n//!\n//! More."
