@@ -101,7 +101,7 @@ async fn namespaces_are_created_shown_and_changed() {
     let expected = json!({
         "name": "chat", "key_kind": "name", "step": "5", "step_min": "5", "step_max": "5", "increment": "100",
         "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false, "description": "", "count_max": null,
-        "keys_max": null,
+        "keys_max": null, "format": null,
     });
     assert_eq!(created, expected);
     assert_eq!(

@@ -231,7 +231,7 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
         );
     }
     let again = client.lease_worker("orders", "b").await.expect("a lease");
-    assert_eq!((again.worker, again.token), (1, 2));
+    assert_eq!(again.worker, 1);
 
     let deleted = client.delete_namespace("orders".into(), "orders".into(), false);
     let deleted = deleted.await.expect("deleted");
@@ -260,7 +260,9 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
     assert_eq!(forgotten.await.expect("deleted").ids_after_ms, None);
     create_orders(&client, "snowflake").await;
     let first = client.lease_worker("orders", "b").await.expect("a lease");
-    assert_eq!((first.token, first.from_ms), (1, 0));
+    assert_eq!(first.from_ms, 0);
+    // Whoever holds a lease that was forgotten cannot renew this one.
+    assert!(first.token > later.token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -358,18 +360,13 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
     assert_refused(unknown.await, bad, &["snowfall"]);
     let names = create(|r| r.set_key_kind(ratchet_client::api::KeyKind::Name));
     assert_refused(names.await, bad, &["key_kind is name"]);
-    create(|r| r.format = Some("rongcloud".to_owned()))
-        .await
-        .expect("created");
-    assert_refused(lease("parcels", "a".into()).await, no, &["have no worker"]);
+    let without_worker = create(|r| r.format = Some("rongcloud".to_owned()));
+    assert_refused(without_worker.await, bad, &["has no worker field"]);
 
     let server = cluster.places[&1].listen.to_string();
     let shown = run(&["namespace", "list", "--server", &server]);
     let shown = String::from_utf8(shown.stdout).expect("text");
-    assert!(
-        shown.contains("snowflake") && shown.contains("rongcloud"),
-        "{shown}"
-    );
+    assert!(shown.contains("snowflake"), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

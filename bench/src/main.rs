@@ -16,6 +16,7 @@ mod format;
 mod http;
 mod http_connection;
 mod idle;
+mod ids;
 mod load;
 mod memory;
 mod options;
@@ -37,6 +38,7 @@ use clap::{Parser, Subcommand};
 
 use event::{FailoverOptions, HandoverOptions};
 use idle::IdleOptions;
+use ids::IdsOptions;
 use memory::MemoryOptions;
 use run::RunOptions;
 
@@ -59,6 +61,8 @@ enum Command {
     Idle(Box<IdleOptions>),
     /// Bound the leader's memory, ask for many more keys than fit, and measure what callers of other keys notice
     Memory(Box<MemoryOptions>),
+    /// Measure how fast the Rust client makes ids of a format, and what their times cost
+    Ids(IdsOptions),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
     Echo,
@@ -68,6 +72,10 @@ enum Command {
 async fn main() -> ExitCode {
     let (json, done) = match Cli::parse().command {
         Command::Run(options) => {
+            let json = options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Ids(options) => {
             let json = options.json;
             (json, output::print(json, options.run()).await)
         }

@@ -182,6 +182,12 @@ fn check(asked: &Asked) {
         .any(|end| path.ends_with(end))
     {
         // A page depends on the rest of the query, and an explanation has counts.
+    } else if path.ends_with("/ids:next") {
+        let ids = body["ids"].as_array().map_or(&[][..], Vec::as_slice);
+        assert!(
+            !ids.is_empty() && ids.iter().all(Value::is_string),
+            "{to}: {body}"
+        );
     } else if asked.method == Method::POST && path != "/v1/namespaces" && is_plain {
         check_ranges(&body, as_strings, &to);
     } else if asked.method == Method::GET {

@@ -27,6 +27,7 @@ mod explain;
 mod field;
 mod format;
 mod generator;
+mod holder;
 mod invalid_format;
 mod parse;
 mod print;
@@ -44,6 +45,7 @@ pub use self::{
     field::{Field, Kind, Unit},
     format::{Format, Source},
     generator::{Generator, NotYet, Run},
+    holder::{Ask, Grant, HeldWorker, Holder, Wait},
     invalid_format::{InvalidFormat, NAME_BYTES_MAX, TEXT_BYTES_MAX},
     print::Printed,
     steady_time::{Observed, SteadyTime},

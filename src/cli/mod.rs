@@ -14,6 +14,7 @@ mod date;
 mod exit;
 mod export;
 mod gaps;
+mod id;
 mod import;
 mod keys;
 mod namespace;
@@ -65,6 +66,8 @@ enum Subcommands {
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
     Gaps(gaps::Gaps),
+    /// Make ids of a namespace that has a format, take ids apart, and tell what formats are made of
+    Id(id::Id),
     /// Create, show, list, change and delete namespaces
     Namespace(namespace::Namespace),
     /// Show who holds which worker id of a namespace
@@ -96,6 +99,7 @@ impl Subcommands {
             Subcommands::Keys(keys) => keys.connection.json,
             Subcommands::Explain(explain) => explain.connection.json,
             Subcommands::Gaps(gaps) => gaps.connection.json,
+            Subcommands::Id(id) => id.wants_json(),
             Subcommands::Namespace(namespace) => namespace.wants_json(),
             Subcommands::Worker(worker) => worker.wants_json(),
             Subcommands::Status(status) => status.connection.json,
@@ -117,6 +121,7 @@ impl Subcommands {
             Subcommands::Keys(keys) => keys.run().await,
             Subcommands::Explain(explain) => explain.run().await,
             Subcommands::Gaps(gaps) => gaps.run().await,
+            Subcommands::Id(id) => id.run().await,
             Subcommands::Namespace(namespace) => namespace.run().await,
             Subcommands::Worker(worker) => worker.run().await,
             Subcommands::Status(status) => status.run().await,

@@ -183,6 +183,13 @@ metrics! {
         worker_leases_refused: Counter,
         /// Log entries that leased, renewed or released worker ids.
         worker_entries: Counter,
+        /// Ids that this node made.
+        ids: Counter,
+        /// Requests for ids that had to wait for a later time or a lease.
+        id_waits: Counter,
+        /// Corrections of the time of ids by more than a second: one for the node's own view, and one for each namespace whose
+        /// ids it makes.
+        clock_steps: Counter,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
 

@@ -13,7 +13,10 @@ use super::{
     drop_in_tables,
     settings::{TIME_MS_MAX, for_each_setting},
 };
-use crate::{allocator::MemoryLimits, sequence::NodeId};
+use crate::{
+    allocator::MemoryLimits,
+    sequence::{NodeId, check_name},
+};
 
 macro_rules! config {
     ($(
@@ -192,6 +195,16 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses a setting whose clients ask over HTTP, if this node does not serve that.
+    fn check_http_for(&self, field: &str, is_set: bool) -> Result<(), ConfigError> {
+        match is_set && self.http_listen.is_none() {
+            false => Ok(()),
+            true => Err(error(format!(
+                "{field} is set, but http_listen is off, where its clients ask: set http_listen to an address"
+            ))),
+        }
+    }
+
     /// Checks what clients of other id generators may ask for.
     fn check_drop_ins(&self) -> Result<(), ConfigError> {
         let tables = [
@@ -201,11 +214,14 @@ impl Config {
         ];
         for (field, table) in tables {
             drop_in_tables::check_keys(field, table).map_err(error)?;
-            if !table.is_empty() && self.http_listen.is_none() {
-                return Err(error(format!(
-                    "{field} is set, but http_listen is off, where its clients ask: set http_listen to an address"
-                )));
-            }
+            self.check_http_for(field, !table.is_empty())?;
+        }
+        let snowflake = &self.leaf_snowflake;
+        if !snowflake.is_empty() {
+            self.check_http_for("leaf_snowflake", true)?;
+            check_name(snowflake).map_err(|invalid| {
+                error(format!("leaf_snowflake names no namespace: {invalid}"))
+            })?;
         }
         drop_in_tables::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(error)?;
         if !self.tinyid_types.is_empty() && self.tinyid_segment > self.count_max {

@@ -10,6 +10,7 @@ use super::{
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     held_inheritance::HeldInheritance,
+    id_sources::IdSources,
     ids_time::IdsTime,
     introductions::{Introductions, door_address},
     recent_activity::Activity,
@@ -55,7 +56,9 @@ pub struct NodeContext {
     pub(super) awaited_answer: AwaitedAnswer,
     /// The memory that a leader that hands over has sent to this node.
     pub(super) inheritance: HeldInheritance,
-    /// The time that ids are stamped with.
+    /// The worker ids that this node holds.
+    pub(super) id_sources: IdSources,
+    /// The time by which worker ids are leased.
     pub(super) ids_time: IdsTime,
     /// Where worker ids are leased.
     pub(super) worker_desk: WorkerDesk,
@@ -82,9 +85,10 @@ impl NodeContext {
         };
         let client_address = advertised(&config.advertise, addresses.client);
         let door = |at: SocketAddr| door_address(&client_address, addresses.client, at);
-        let ids_time = IdsTime::new(seams.clock.clone());
+        let ids_time = IdsTime::new(seams.clock.clone(), metrics.clone());
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
+            id_sources: IdSources::default(),
             ids_time,
             resp_address: addresses.resp.map(door).unwrap_or_default(),
             http_address: addresses.http.map(door).unwrap_or_default(),

@@ -30,7 +30,16 @@ pub fn for_new_namespace(text: &str, key_kind: KeyKind, now_ms: u64) -> Result<S
     let format = check_format(text, key_kind);
     let format = format.map_err(|invalid: InvalidNamespace| refused(invalid.to_string()))?;
     (format.check_epoch(now_ms)).map_err(|invalid| refused(invalid.to_string()))?;
-    Ok(format.to_string())
+    if format.source() != Source::Worker {
+        return Err(refused(format!(
+            "format {text:?} has no worker field, and this release makes ids in namespaces with one alone; choose a format \
+             with worker:WIDTH, such as snowflake"
+        )));
+    }
+    let full = format.to_string();
+    // Written in full it may be too long.
+    Format::parse(&full).map_err(|invalid| refused(invalid.to_string()))?;
+    Ok(full)
 }
 
 /// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.
@@ -46,17 +55,31 @@ pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Status {
 /// The worker ids of a namespace.
 ///
 /// # Errors
-/// FAILED_PRECONDITION if it has no format, or one without a worker.
+/// As [`worker_format`].
 pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
-    let Namespace { id, config, .. } = namespace;
-    let name = config.name;
-    let Some(text) = config.format else {
+    let format = worker_format(&namespace)?;
+    Ok(WorkerIds {
+        namespace: namespace.id,
+        name: namespace.config.name,
+        workers: u32::try_from(format.workers_max())
+            .map_or(WORKERS_MAX, |workers| workers.min(WORKERS_MAX)),
+        format: format.to_string(),
+    })
+}
+
+/// The format of a namespace whose ids are made by whoever holds a worker id.
+///
+/// # Errors
+/// FAILED_PRECONDITION if it has no format, or one without a worker.
+pub fn worker_format(namespace: &Namespace) -> Result<Format, Status> {
+    let name = &namespace.config.name;
+    let Some(text) = &namespace.config.format else {
         return Err(Status::failed_precondition(format!(
             "namespace {name:?} hands out plain numbers and has no worker ids; create one whose ids have a format: \
              ratchet namespace create NAME --format snowflake"
         )));
     };
-    let format = Format::parse(&text).map_err(|invalid| {
+    let format = Format::parse(text).map_err(|invalid| {
         Status::failed_precondition(format!(
             "release {} does not know the format of namespace {name:?}: {invalid}; install the release that created the \
              namespace on all nodes",
@@ -64,15 +87,10 @@ pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
         ))
     })?;
     match format.source() {
-        Source::Worker => Ok(WorkerIds {
-            namespace: id,
-            name,
-            workers: u32::try_from(format.workers_max())
-                .map_or(WORKERS_MAX, |workers| workers.min(WORKERS_MAX)),
-            format: text,
-        }),
+        Source::Worker => Ok(format),
         Source::Key | Source::Date => Err(Status::failed_precondition(format!(
-            "the ids of namespace {name:?} have no worker; ask the cluster for ids: ratchet id next {name}"
+            "the format of namespace {name:?} has no worker, and this release makes no ids of such formats; create a \
+             namespace with another one, such as snowflake"
         ))),
     }
 }

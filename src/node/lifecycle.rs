@@ -101,6 +101,8 @@ impl Node {
         node.run("stopping with raft", until_stopped(stopping.boxed()));
         let forming = formation::form(context.clone());
         node.run("formation", until_stopped(forming.boxed()));
+        let idle = context.clone().let_idle_workers_go();
+        node.run("giving idle worker ids back", until_stopped(idle.boxed()));
         let greeting = context.clone().greet_members();
         node.run("greeting the members", until_stopped(greeting.boxed()));
         Ok(node)
@@ -141,6 +143,7 @@ impl Node {
         self.context.leaving.cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + self.context.handover_max();
+        self.context.give_workers_back().await;
         if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
             tracing::info!(
                 reason = status.message(),

@@ -127,6 +127,9 @@ macro_rules! for_each_setting {
             /// are not served
             "RATCHET_LEAF_TAGS" [] =>
                 leaf_tags: BTreeMap<String, String> as TextTable = BTreeMap::new();
+            /// The namespace whose ids clients of Leaf's snowflake service get, whichever key they ask for. Its format should
+            /// be snowflake, for /decodeSnowflakeId; without it, they are not served
+            "RATCHET_LEAF_SNOWFLAKE" [] => leaf_snowflake: String as String = String::new();
             /// The values of bizType that clients of Tinyid ask for, and the key of each:
             /// "bizType=namespace:key,..."; without any, they are not served
             "RATCHET_TINYID_TYPES" [] =>

@@ -143,7 +143,9 @@ impl WorkerRecord {
         };
         Ok(WorkerRecord {
             holder: holder.to_owned(),
-            token: from.token.saturating_add(1),
+            // Beyond the time, so that no token comes again where all that was known of earlier leases is forgotten, or was
+            // lost: whoever holds one of those cannot take this lease for its own.
+            token: from.token.saturating_add(1).max(now_ms),
             from_ms: from.ceiling_ms,
             ceiling_ms: from.ceiling_ms.max(up_to_ms),
             written_ms: now_ms,
@@ -199,7 +201,7 @@ mod tests {
         let first = lease(None, 1_010, 1_000).unwrap();
         assert_eq!(
             (first.token, first.from_ms, first.ceiling_ms),
-            (1, 0, 1_010)
+            (1_000, 0, 1_010)
         );
         for now_ms in [0, 1_009, 1_010] {
             let held = WorkerAnswer::Held {
@@ -211,7 +213,7 @@ mod tests {
         let second = lease(Some(&first), 1_021, 1_011).unwrap();
         assert_eq!(
             (second.token, second.from_ms, second.ceiling_ms),
-            (2, 1_010, 1_021)
+            (1_011, 1_010, 1_021)
         );
     }
 
@@ -224,22 +226,25 @@ mod tests {
         let empty = WorkerRecord::lease(None, floor, "a", 1_010, 1_000).unwrap();
         assert_eq!(
             (empty.from_ms, empty.ceiling_ms, empty.token),
-            (5_000, 5_000, 8)
+            (5_000, 5_000, 1_000)
         );
-        let renewed = empty.renew(8, 5_010, 5_000).unwrap();
+        let renewed = empty.renew(1_000, 5_010, 5_000).unwrap();
         assert_eq!((renewed.from_ms, renewed.ceiling_ms), (5_000, 5_010));
     }
 
     #[test]
     fn a_renewal_never_lowers_the_ceiling_and_needs_the_last_token_but_no_clock() {
         let first = lease(None, 1_010, 1_000).unwrap();
-        let renewed = first.clone().renew(1, 1_005, 999).unwrap();
+        let renewed = first.clone().renew(1_000, 1_005, 999).unwrap();
         assert_eq!(renewed.ceiling_ms, 1_010);
         // Its ceiling has long passed, and nobody has leased the worker id since.
-        assert_eq!(renewed.renew(1, 9_010, 9_000).unwrap().ceiling_ms, 9_010);
+        assert_eq!(
+            renewed.renew(1_000, 9_010, 9_000).unwrap().ceiling_ms,
+            9_010
+        );
         let second = lease(Some(&first), 1_030, 1_020).unwrap();
-        assert_eq!(second.clone().renew(1, 1_030, 1_020), None);
-        assert_eq!(second.release(1, 0, 1_020), None);
+        assert_eq!(second.clone().renew(1_000, 1_030, 1_020), None);
+        assert_eq!(second.release(1_000, 0, 1_020), None);
     }
 
     #[test]
@@ -249,12 +254,28 @@ mod tests {
         let released = |used_ms| {
             second
                 .clone()
-                .release(2, used_ms, 1_021)
+                .release(1_020, used_ms, 1_021)
                 .unwrap()
                 .ceiling_ms
         };
         assert_eq!(released(0), 1_010);
         assert_eq!(released(1_025), 1_025);
         assert_eq!(released(u64::MAX), 1_030);
+    }
+
+    #[test]
+    fn a_token_does_not_come_again_where_earlier_leases_were_forgotten() {
+        let forgotten = lease(None, 1_010, 1_000).unwrap();
+        let next = lease(None, 2_010, 2_000).unwrap();
+        assert!(next.token > forgotten.token);
+        assert_eq!(next.renew(forgotten.token, 3_000, 2_000), None);
+        // Under a clock that stands still they grow as well.
+        let again = lease(Some(&forgotten), 1_021, 1_011).unwrap();
+        let floor = LeaseFloor {
+            token: again.token,
+            ..LeaseFloor::default()
+        };
+        let later = WorkerRecord::lease(None, floor, "a", 1_021, 1_000).unwrap();
+        assert_eq!(later.token, again.token + 1);
     }
 }

@@ -21,6 +21,7 @@ mod floors;
 mod foreign_page;
 mod gaps;
 mod html;
+mod ids;
 mod keys;
 mod members;
 mod namespaces;
@@ -94,6 +95,10 @@ fn api() -> Router<Arc<NodeContext>> {
                 .post(floors::of_namespace),
         )
         .route("/v1/namespaces/{namespace}/gaps", read(gaps::gaps))
+        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next))
+        .route("/v1/formats", read(ids::formats))
+        .route("/v1/formats/{format}", read(ids::explain))
+        .route("/v1/formats/{format}/ids/{id}", read(ids::decode))
         .route("/v1/namespaces/{namespace}/keys", read(keys::list))
         .route("/v1/namespaces/{namespace}/export", read(export::export))
         .route(

@@ -1,17 +1,19 @@
-//! `ratchet.v1.Ids`: worker ids. Each method passes its request to the node, which has the leader carry it out.
+//! `ratchet.v1.Ids`: ids, which this node makes, and worker ids, which the leader leases.
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
 
-use super::administer::administer;
+use super::{administer::administer, made_ids};
 use crate::{
     node::NodeContext,
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{
-            LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, ReleaseWorkerRequest,
-            ReleaseWorkerResponse, WorkerLease, ids_server::Ids,
+            LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, NextIdsRequest,
+            NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, WorkerLease,
+            ids_server::Ids,
         },
     },
 };
@@ -19,17 +21,38 @@ use crate::{
 /// The service `ratchet.v1.Ids`.
 pub struct IdsService {
     context: Arc<NodeContext>,
+    stop: CancellationToken,
 }
 
 impl IdsService {
-    /// Creates the service of the node that `context` belongs to.
-    pub fn new(context: Arc<NodeContext>) -> Self {
-        IdsService { context }
+    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
+    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
+        IdsService { context, stop }
     }
 }
 
 #[tonic::async_trait]
 impl Ids for IdsService {
+    async fn next(
+        &self,
+        request: Request<NextIdsRequest>,
+    ) -> Result<Response<NextIdsResponse>, Status> {
+        made_ids::next(&self.context, request)
+            .await
+            .map(Response::new)
+    }
+
+    type NextManyStream = made_ids::Answers;
+
+    async fn next_many(
+        &self,
+        messages: Request<Streaming<NextIdsRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
+        let (context, stop) = (self.context.clone(), self.stop.clone());
+        let answers = made_ids::next_many(context, stop, messages.into_inner());
+        Ok(Response::new(answers))
+    }
+
     async fn lease_worker(
         &self,
         request: Request<LeaseWorkerRequest>,

@@ -34,6 +34,7 @@ mod http;
 mod http1;
 mod ids;
 mod listeners;
+mod made_ids;
 mod metrics;
 mod patient_write;
 mod peer;
@@ -186,7 +187,7 @@ impl Server {
         let (context, stop) = (&self.context, &self.stop);
         let sequencer = SequencerService::new(context.clone(), stop.clone());
         let admin = AdminService::new(context.clone());
-        let ids = IdsService::new(context.clone());
+        let ids = IdsService::new(context.clone(), stop.clone());
         let health = HealthService::new(context.clone(), stop.clone());
         Ok(Routes::new(
             SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),

@@ -12,6 +12,7 @@ mod cluster;
 mod connection;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod ids;
 mod info;
 mod key;
 mod reader;

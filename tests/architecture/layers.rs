@@ -42,7 +42,8 @@ const WIRE: [&str; 6] = [
 const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
     ("openraft", &["consensus", "storage"]),
     ("rocksdb", &["storage"]),
-    ("ratchet_client", &["cli"]),
+    // The node makes ids as a client does.
+    ("ratchet_client", &["cli", "node/id_sources", "node/ids"]),
     ("crate::proto", &WIRE),
     ("prost", &WIRE),
     ("tonic_prost", &WIRE),

@@ -263,7 +263,7 @@ fn what_leased_a_worker_id_and_no_number_is_in_use_and_leaves_a_tombstone() {
     };
     delete(&mut table, true).unwrap();
     let old = create(&mut table, ids.clone()).unwrap();
-    assert_eq!(lease(&mut table, old.id, 1_000).unwrap().token, 1);
+    assert_eq!(lease(&mut table, old.id, 1_000).unwrap().token, 1_000);
     let increment = NamespaceChange {
         start: Some(5),
         ..NamespaceChange::default()
@@ -292,7 +292,7 @@ fn what_leased_a_worker_id_and_no_number_is_in_use_and_leaves_a_tombstone() {
     assert_eq!(delete(&mut table, false), Ok(Some(0)));
     let again = create(&mut table, ids).unwrap();
     let lease = lease(&mut table, again.id, 2_000).unwrap();
-    assert_eq!((lease.token, lease.from_ms), (2, 11_000));
+    assert_eq!((lease.token, lease.from_ms), (2_000, 11_000));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn one_entry_answers_each_ask_in_its_order_and_later_ones_see_what_earlier_ones_
     let mut table = MemoryTable::default();
     let id = create(&mut table, Some("snowflake"));
     let act = WorkerAct::Release {
-        token: 1,
+        token: 1_000,
         used_ms: 900,
     };
     let release = WorkerAsk {
@@ -88,7 +88,7 @@ fn one_entry_answers_each_ask_in_its_order_and_later_ones_see_what_earlier_ones_
             _ => None,
         })
         .collect();
-    let expected = [("a", 1, 0), ("b", 1, 0), ("c", 2, 900)];
+    let expected = [("a", 1_000, 0), ("b", 1_000, 0), ("c", 1_001, 900)];
     assert_eq!(leases, expected.map(|(a, b, c)| (a.to_owned(), b, c)));
 }
 

@@ -36,6 +36,12 @@ pub fn routes(config: &Config) -> Routes {
         let next = get(leaf::next).post(leaf::next);
         routes = routes.route("/api/segment/get/{tag}", without_head(next));
     }
+    if !config.leaf_snowflake.is_empty() {
+        let next = get(leaf::next_id).post(leaf::next_id);
+        routes = routes
+            .route("/api/snowflake/get/{key}", without_head(next))
+            .route("/decodeSnowflakeId", get(leaf::decode));
+    }
     if !config.tinyid_types.is_empty() {
         for (path, both) in [
             ("nextId", get(tinyid::next_id).post(tinyid::next_id)),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    delete_namespace, export, floors, gaps, keys, members, namespaces, number::Form, numbers,
+    delete_namespace, export, floors, gaps, ids, keys, members, namespaces, number::Form, numbers,
     status,
 };
 
@@ -26,6 +26,10 @@ use super::{
         numbers::next,
         numbers::next_many,
         numbers::current,
+        ids::next,
+        ids::formats,
+        ids::explain,
+        ids::decode,
         floors::raise,
         floors::raise_many,
         floors::current_many,
@@ -48,6 +52,7 @@ use super::{
     components(schemas(Form)),
     tags(
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
+        (name = "ids", description = "Ids with a shape, made of fields such as a time, a worker and a counter"),
         (name = "namespaces", description = "Families of sequences with one configuration"),
         (name = "cluster", description = "The members of the cluster, and which one leads"),
     )

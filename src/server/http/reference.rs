@@ -166,7 +166,7 @@ mod tests {
                 operations += 1;
             }
         }
-        assert_eq!(operations, 21);
+        assert_eq!(operations, 25);
         for (name, _) in members(&api["components"]["schemas"]) {
             assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    cluster, info,
+    cluster, ids, info,
     key::{last_numbers, written_key},
     reader::Command,
     refused::Refused,
@@ -65,6 +65,10 @@ impl Session {
             Ok(Asked::Numbers(key, count)) => {
                 return self.run.add(command, key, count, deadline, replies).await;
             }
+            Ok(Asked::Id(namespace)) => {
+                self.finish(deadline, replies).await;
+                ids::next(&self.context, namespace, deadline, replies).await
+            }
             Ok(Asked::Other(action)) => {
                 self.finish(deadline, replies).await;
                 self.answer_other(action, command, deadline, replies).await
@@ -100,7 +104,11 @@ impl Session {
             other => return Ok(Asked::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
-        Ok(Asked::Numbers(key, count))
+        match ids::namespace_of(&self.context, key) {
+            Some(_) if entry.action == Action::IncrBy => Err(ids::one_at_a_time()),
+            Some(namespace) => Ok(Asked::Id(namespace)),
+            None => Ok(Asked::Numbers(key, count)),
+        }
     }
 
     /// How many numbers INCRBY asks for.
@@ -259,6 +267,8 @@ impl Session {
 enum Asked<'a> {
     /// So many numbers of a key.
     Numbers(WrittenKey<'a>, u64),
+    /// An id of this namespace.
+    Id(&'a str),
     Other(Action),
 }
 

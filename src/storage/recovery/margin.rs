@@ -132,7 +132,8 @@ impl Margin {
 /// and reached at most [`AHEAD_MAX_MS`] ahead.
 fn above_lost_leases(known: LeaseFloor, now_ms: u64) -> LeaseFloor {
     known.max(LeaseFloor {
-        ceiling_ms: now_ms.saturating_add(AHEAD_MAX_MS),
+        // Lost renewals may have raised a known ceiling, too.
+        ceiling_ms: known.ceiling_ms.max(now_ms).saturating_add(AHEAD_MAX_MS),
         token: known.token.saturating_add(TOKENS),
     })
 }

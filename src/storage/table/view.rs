@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
@@ -37,6 +37,8 @@ pub struct AppliedView {
     /// The greatest generation that was given to the table or to a snapshot since the table was opened.
     last_generation: Arc<AtomicU32>,
     namespaces: Arc<ArcSwap<Namespaces>>,
+    /// The namespaces have changed.
+    namespaces_changed: Arc<Notify>,
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     readers: Arc<Semaphore>,
@@ -57,6 +59,7 @@ impl AppliedView {
             generation: Arc::new(AtomicU32::new(number)),
             last_generation: Arc::new(AtomicU32::new(number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
+            namespaces_changed: Arc::new(Notify::new()),
             recent_records: Arc::new(RecentRecords::new(recent_records_bytes)),
             blocking,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
@@ -116,6 +119,7 @@ impl AppliedView {
     /// Shows these namespaces to readers from now on.
     pub(in crate::storage) fn show_namespaces(&self, namespaces: Arc<Namespaces>) {
         self.namespaces.store(namespaces);
+        self.namespaces_changed.notify_waiters();
     }
 
     /// Shows the records of `generation` to readers from now on.
@@ -134,6 +138,20 @@ impl AppliedView {
     /// The namespaces as of the last applied batch of entries, or of the one that is being written.
     pub fn namespaces(&self) -> arc_swap::Guard<Arc<Namespaces>> {
         self.namespaces.load()
+    }
+
+    /// Waits until `are_so` holds for the namespaces.
+    pub async fn until_namespaces(&self, are_so: impl Fn(&Namespaces) -> bool) {
+        loop {
+            let changed = self.namespaces_changed.notified();
+            tokio::pin!(changed);
+            // Before the look, so that no change after it is missed.
+            changed.as_mut().enable();
+            if are_so(&self.namespaces()) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// The records of sections in memory.

@@ -1,28 +1,119 @@
-//! Clients of Leaf: `GET /api/segment/get/{tag}`, answered with the number as plain text. Whatever fails is status 500
-//! with a text that is no number.
+//! Clients of Leaf: `GET /api/segment/get/{tag}` and `GET /api/snowflake/get/{key}`, answered with the number as plain
+//! text. Whatever fails is status 500 with a text that is no number.
+
+use std::collections::BTreeMap;
 
 use axum::{
+    Json,
     extract::State,
-    http::StatusCode,
+    http::{StatusCode, Uri},
     response::{IntoResponse, Response},
 };
+use ratchet_ids::Format;
+use serde::Serialize;
+use tonic::Status;
 
-use super::mapped::Mapped;
-use crate::server::http::{
-    request::{Due, InPath, Node, in_path},
-    serve::answer,
-    uncacheable::uncacheable,
+use super::{mapped::Mapped, parameters::Parameters};
+use crate::{
+    node::{NextIds, NodeContext},
+    server::{
+        errors::to_client,
+        http::{
+            problem::Problem,
+            request::{Due, InPath, Node, in_path},
+            serve::answer,
+            uncacheable::uncacheable,
+        },
+        written::shown,
+    },
 };
+
+/// The setting that names the namespace of snowflake ids.
+const SNOWFLAKE: &str = "leaf_snowflake";
 
 /// The next number of a tag.
 pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Response {
     let taken = async {
         let tag = in_path(path)?;
         let mapped = Mapped::find("leaf_tags", &context.config.leaf_tags, &tag)?;
-        mapped.next(&context, 1, due).await
+        mapped.next_number(&context, due).await
     };
-    uncacheable(match answer(&context, due, taken).await {
-        Ok(range) => range.first.to_string().into_response(),
+    as_text(answer(&context, due, taken).await)
+}
+
+/// The next snowflake id. Leaf ignores the key, too.
+pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
+    let made = async {
+        let request = NextIds {
+            namespace: context.config.leaf_snowflake.clone(),
+            count: 1,
+            parameters: Vec::new(),
+        };
+        let made = context.next_ids(&request, due.deadline).await;
+        let made = made.map_err(to_client)?;
+        let id = made.ids.first().copied().unwrap_or_default();
+        u64::try_from(id).map_err(|_| {
+            Status::failed_precondition(format!(
+                "ids of namespace {:?} have more than 64 bits, and Leaf's clients read a number; let {SNOWFLAKE} name a \
+                 namespace whose format is snowflake",
+                context.config.leaf_snowflake
+            ))
+        })
+    };
+    as_text(answer(&context, due, made).await)
+}
+
+/// What is in a snowflake id.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Decoded {
+    timestamp: String,
+    worker_id: String,
+    sequence_id: String,
+}
+
+/// `GET /decodeSnowflakeId?snowflakeId=N`, of the format of the namespace that is set. Leaf shows an error as 200, too.
+pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
+    let decoding = async {
+        let parameters = Parameters::of(&uri);
+        let id = parameters.one("snowflakeId")?.unwrap_or_default();
+        let format = format_of(&context)?;
+        let decoded = format.decode(&id).map_err(|error| {
+            Status::invalid_argument(format!("'{}': {error}", shown(id.as_bytes())))
+        })?;
+        let parts = decoded.parts();
+        // As Leaf writes it, in UTC.
+        let time = decoded.date_time().to_string().replace('T', " ");
+        Ok(Decoded {
+            timestamp: format!("{}({})", parts.time_ms, time.trim_end_matches('Z')),
+            worker_id: parts.worker.to_string(),
+            sequence_id: parts.sequence.to_string(),
+        })
+    };
+    uncacheable(match Problem::of(&context, decoding).await {
+        Ok(decoded) => Json(decoded).into_response(),
+        Err(problem) => Json(BTreeMap::from([("errorMsg", problem.detail())])).into_response(),
+    })
+}
+
+/// The format of the namespace of snowflake ids.
+fn format_of(context: &NodeContext) -> Result<Format, Status> {
+    let name = &context.config.leaf_snowflake;
+    let namespaces = context.group.view().namespaces();
+    let namespace = namespaces.by_name(name);
+    let text = namespace.and_then(|namespace| namespace.config.format.as_deref());
+    let format = text.and_then(|text| Format::parse(text).ok());
+    format.ok_or_else(|| {
+        Status::failed_precondition(format!(
+            "{SNOWFLAKE} names {name:?}, which is no namespace with a format; create it with: ratchet namespace create \
+             {name} --format snowflake"
+        ))
+    })
+}
+
+fn as_text(answer: Result<u64, Problem>) -> Response {
+    uncacheable(match answer {
+        Ok(number) => number.to_string().into_response(),
         Err(problem) => {
             let text = problem.detail().to_owned();
             (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()

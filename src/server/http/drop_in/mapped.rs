@@ -6,9 +6,10 @@ use tonic::{Code, Status};
 
 use super::warnings::WARNINGS;
 use crate::{
-    node::{KnownRoute, Next, NodeContext},
+    node::{KnownRoute, Next, NextIds, NodeContext},
     sequence::{Range, WrittenKey},
     server::{
+        errors::to_client,
         http::{
             request::Due,
             serve::{key, serve},
@@ -50,6 +51,44 @@ impl<'a> Mapped<'a> {
         Ok(Mapped { setting, name, key })
     }
 
+    /// The next number of the key, or the next id if its namespace has a format. The key then says what the parameters
+    /// are: `type=1,database=0`, or anything without `=` if there are none.
+    ///
+    /// # Errors
+    /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or the parameters do not fit the format.
+    pub async fn next_number(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
+        let has_format = {
+            let namespaces = context.group.view().namespaces();
+            let namespace = namespaces.by_name(self.key.namespace);
+            namespace.is_some_and(|namespace| namespace.config.format.is_some())
+        };
+        match has_format {
+            true => self.next_id(context, due).await,
+            false => self.next(context, 1, due).await.map(|range| range.first),
+        }
+    }
+
+    async fn next_id(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
+        let making = async {
+            let request = NextIds {
+                namespace: self.key.namespace.to_owned(),
+                count: 1,
+                parameters: parameters(self.key.key)?,
+            };
+            let made = context.next_ids(&request, due.deadline).await;
+            let made = made.map_err(to_client)?;
+            let id = made.ids.first().copied().unwrap_or_default();
+            u64::try_from(id).map_err(|_| {
+                Status::failed_precondition(format!(
+                    "ids of namespace {:?} have more than 64 bits, and these clients read a number; let {} name a \
+                     namespace whose ids fit, such as one with --format snowflake",
+                    self.key.namespace, self.setting
+                ))
+            })
+        };
+        making.await.map_err(|status| self.blamed(status))
+    }
+
     /// Takes the next `count` numbers of the key.
     ///
     /// # Errors
@@ -72,13 +111,18 @@ impl<'a> Mapped<'a> {
             };
             serve(context, request, due).await
         };
-        taking.await.map_err(|status| match status.code() {
+        taking.await.map_err(|status| self.blamed(status))
+    }
+
+    /// The status, and a warning if the operator has to do something.
+    fn blamed(self, status: Status) -> Status {
+        match status.code() {
             Code::InvalidArgument | Code::NotFound => {
                 self.warn_operator(Status::failed_precondition(status.message()))
             }
-            Code::OutOfRange => self.warn_operator(status),
+            Code::OutOfRange | Code::FailedPrecondition => self.warn_operator(status),
             _ => status,
-        })
+        }
     }
 
     /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `status`.
@@ -94,5 +138,40 @@ impl<'a> Mapped<'a> {
             );
         });
         status
+    }
+}
+
+/// The parameters in a key, `type=1,database=0`. None if there is no `=` in it.
+fn parameters(key: &[u8]) -> Result<Vec<(String, u64)>, Status> {
+    let written = String::from_utf8_lossy(key);
+    if !written.contains('=') {
+        return Ok(Vec::new());
+    }
+    let parameters = written.split(',').map(|one| {
+        let parts = one.split_once('=');
+        let value = parts.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+        value.ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "'{}' gives no parameters of a format; write name=value,name=value",
+                shown(key)
+            ))
+        })
+    });
+    parameters.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_the_parameters_of_a_format() {
+        let given = parameters(b"type=1,database=0").unwrap();
+        assert_eq!(given, [("type".to_owned(), 1), ("database".to_owned(), 0)]);
+        assert_eq!(parameters(b"1").unwrap(), []);
+        for none in ["type=", "type=1,", "type=1,2", "type=-1"] {
+            let why = parameters(none.as_bytes()).unwrap_err();
+            assert!(why.message().contains(none), "{why}");
+        }
     }
 }

@@ -58,13 +58,13 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         let parameters = Parameters::of(uri);
         let of_type = parameters.one(TYPE)?.unwrap_or_default();
         let mapped = Mapped::find("yuewen_types", &context.config.yuewen_types, &of_type)?;
-        mapped.next(context, 1, due).await
+        mapped.next_number(context, due).await
     };
     uncacheable(match answer(context, due, taken).await {
-        Ok(range) => Json(Taken {
+        Ok(number) => Json(Taken {
             error: 0,
             error_message: "success",
-            result: range.first,
+            result: number,
         })
         .into_response(),
         Err(problem) => failed(&problem),

@@ -1,0 +1,172 @@
+//! `ratchet id`: ids with a shape.
+
+use clap::{Args, Subcommand};
+use ratchet_ids::{Format, Source};
+use serde_json::{Map, Value, json};
+
+use super::{connection::Connection, exit::CommandError, output};
+
+/// `ratchet id`.
+#[derive(Debug, Args)]
+pub struct Id {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make the next ids of a namespace that has a format
+    Next(Next),
+    /// Take an id apart: show its time and its other fields
+    Decode {
+        /// The format: the name of a built-in one, or its text
+        format: String,
+        /// The id, as it is written
+        id: String,
+        #[command(flatten)]
+        shown: Shown,
+    },
+    /// Tell what a format is made of, how many ids it has in a second, and when it ends
+    Explain {
+        /// The format: the name of a built-in one, or its text
+        format: String,
+        #[command(flatten)]
+        shown: Shown,
+    },
+    /// List the built-in formats
+    Formats {
+        #[command(flatten)]
+        shown: Shown,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Shown {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Next {
+    /// The namespace, for example "orders"
+    namespace: String,
+    /// How many ids to make
+    #[arg(long, default_value_t = 1)]
+    count: u32,
+    /// A parameter of the format, for example type=3. Give one for each
+    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
+    parameters: Vec<(String, u64)>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+fn parameter(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').and_then(|(name, value)| {
+        let value = value.parse().ok()?;
+        (!name.is_empty()).then(|| (name.to_owned(), value))
+    });
+    parts.ok_or_else(|| format!("{text:?} is no parameter; write NAME=VALUE, as in type=3"))
+}
+
+impl Id {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.command {
+            Command::Next(next) => next.connection.json,
+            Command::Decode { shown, .. }
+            | Command::Explain { shown, .. }
+            | Command::Formats { shown } => shown.json,
+        }
+    }
+
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        match self.command {
+            Command::Next(next) => next.run().await,
+            Command::Decode { format, id, shown } => decode(&format, &id, shown.json),
+            Command::Explain { format, shown } => explain(&parsed(&format)?, shown.json),
+            Command::Formats { shown } => formats(shown.json),
+        }
+    }
+}
+
+impl Next {
+    async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let parameters = self.parameters.iter();
+        let parameters: Vec<_> = parameters
+            .map(|(name, value)| (&name[..], *value))
+            .collect();
+        let made = client.next_ids(&self.namespace, self.count, &parameters);
+        let texts = made.await?;
+        let value = json!({ "ids": texts });
+        output::result(self.connection.json, &value, &texts.join("\n"))
+    }
+}
+
+fn parsed(format: &str) -> Result<Format, CommandError> {
+    Format::parse(format).map_err(|invalid| CommandError::refused(invalid.to_string()))
+}
+
+fn decode(format: &str, id: &str, json: bool) -> Result<(), CommandError> {
+    let format = parsed(format)?;
+    let decoded = format.decode(id);
+    let decoded = decoded.map_err(|error| CommandError::refused(format!("{id:?}: {error}")))?;
+    let fields: Map<String, Value> = decoded
+        .fields()
+        .map(|(field, value)| (field.name().to_owned(), json!(value)))
+        .collect();
+    let time = decoded.date_time().to_string();
+    let value = json!({"time": time, "time_ms": decoded.parts().time_ms, "fields": fields});
+    let mut rows = vec![vec!["time".to_owned(), time]];
+    rows.extend(
+        (decoded.fields()).map(|(field, value)| vec![field.name().to_owned(), value.to_string()]),
+    );
+    output::result(json, &value, &output::table(&rows))
+}
+
+fn explain(format: &Format, json: bool) -> Result<(), CommandError> {
+    let explanation = format.explain();
+    let fields = format.fields().iter();
+    let fields: Vec<Value> = fields
+        .map(|field| json!({"name": field.name(), "width": field.width(), "max": field.max()}))
+        .collect();
+    let source = match format.source() {
+        Source::Worker => "worker",
+        Source::Key => "key",
+        Source::Date => "date",
+    };
+    let value = json!({
+        "name": format.name(),
+        "format": format.to_string(),
+        "source": source,
+        "fields": fields,
+        "ids_per_second": explanation.ids_per_second().and_then(|rate| u64::try_from(rate).ok()),
+        "workers": format.workers_max(),
+        "first": explanation.first().to_string(),
+        "last": explanation.last().to_string(),
+    });
+    output::result(json, &value, explanation.to_string().trim_end())
+}
+
+fn formats(json: bool) -> Result<(), CommandError> {
+    let all = Format::built_in().map(|(name, text)| json!({"name": name, "format": text}));
+    let value = json!({"formats": all.collect::<Vec<_>>()});
+    let rows: Vec<Vec<String>> = Format::built_in()
+        .map(|(name, text)| vec![name.to_owned(), text.to_owned()])
+        .collect();
+    output::result(json, &value, &output::table(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_a_name_and_a_value_or_refused_with_what_to_write() {
+        assert_eq!(parameter("type=3"), Ok(("type".to_owned(), 3)));
+        for none in ["type", "=3", "type=", "type=-1", "type=x"] {
+            let why = parameter(none).unwrap_err();
+            assert!(why.contains(none) && why.contains("NAME=VALUE"), "{why}");
+        }
+    }
+}

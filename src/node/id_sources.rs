@@ -1,0 +1,217 @@
+//! The worker ids that this node holds: one for each namespace whose ids are asked for here.
+//!
+//! Invariant: a source belongs to the id of a namespace, not to its name. One that is created again under the name has a
+//! source of its own.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
+use ratchet_client::{IdSource, Lessor, NotLeased};
+use ratchet_ids::{Ask, Format, Grant, HeldWorker, Observed};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use crate::{
+    clock::Clock,
+    metrics::Metrics,
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request},
+        retry_after_ms, v1,
+    },
+    sequence::NamespaceId,
+};
+
+/// A worker id is given back if no id was asked for in this time.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The worker ids that this node holds.
+#[derive(Default)]
+pub struct IdSources {
+    all: Mutex<All>,
+}
+
+#[derive(Default)]
+struct All {
+    by_namespace: BTreeMap<NamespaceId, Kept>,
+    is_closed: bool,
+}
+
+/// Makes ids of a namespace at this node.
+#[derive(Clone)]
+pub struct Source {
+    /// The namespace's format.
+    pub format: Arc<Format>,
+    /// What makes the ids.
+    pub ids: IdSource<Leader>,
+}
+
+struct Kept {
+    source: Source,
+    asked_at: Instant,
+}
+
+impl IdSources {
+    /// The source of a namespace; `make` makes one if there is none.
+    ///
+    /// # Errors
+    /// Those of `make`, and UNAVAILABLE if the node stops.
+    pub fn of(
+        &self,
+        namespace: NamespaceId,
+        make: impl FnOnce() -> Result<Source, Status>,
+    ) -> Result<Source, Status> {
+        let mut all = self.all.lock();
+        if all.is_closed {
+            return Err(Status::unavailable(
+                "this node stops, and makes no ids any more; ask another one",
+            ));
+        }
+        let asked_at = Instant::now();
+        if let Some(kept) = all.by_namespace.get_mut(&namespace) {
+            kept.asked_at = asked_at;
+            return Ok(kept.source.clone());
+        }
+        let source = make()?;
+        let kept = Kept {
+            source: source.clone(),
+            asked_at,
+        };
+        all.by_namespace.insert(namespace, kept);
+        Ok(source)
+    }
+
+    /// Gives the worker ids back that nobody needs.
+    pub fn let_idle_go(&self) {
+        let is_idle = |_: &NamespaceId, kept: &mut Kept| kept.asked_at.elapsed() >= IDLE_MAX;
+        let mut all = self.all.lock();
+        let idle: Vec<_> = all.by_namespace.extract_if(.., is_idle).collect();
+        drop(all);
+        // The last clone of a source that is dropped gives the worker id back.
+        drop(idle);
+    }
+
+    /// Gives all worker ids back, and makes no source any more.
+    pub async fn close(&self) {
+        let all = {
+            let mut all = self.all.lock();
+            all.is_closed = true;
+            std::mem::take(&mut all.by_namespace)
+        };
+        let giving = all.values().map(|kept| kept.source.ids.give_back());
+        join_all(giving).await;
+    }
+}
+
+/// Carries a request to the leader.
+pub type Administer =
+    Box<dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
+
+/// Has the leader lease worker ids to this node.
+pub struct Leader {
+    /// How it is asked.
+    pub administer: Administer,
+    /// The node's clock.
+    pub clock: Arc<dyn Clock>,
+    /// The node's metrics.
+    pub metrics: Arc<Metrics>,
+    /// Who asks, for the list of workers.
+    pub holder: String,
+    /// The namespace's name.
+    pub namespace: String,
+    /// The format of the ids, in full.
+    pub format: String,
+}
+
+impl Lessor for Leader {
+    type Error = Status;
+
+    fn mono_ns(&self) -> u64 {
+        self.clock.now().as_nanos()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Status>> {
+        let renew = match ask {
+            Ask::Lease => None,
+            Ask::Renew(held) => Some(as_message(held)),
+        };
+        let request = v1::LeaseWorkerRequest {
+            namespace: self.namespace.clone(),
+            holder: self.holder.clone(),
+            renew,
+        };
+        let lease = match (self.administer)(Request::LeaseWorker(request)).await {
+            Ok(Reply::WorkerLease(lease)) => lease,
+            Ok(_) => {
+                return Err(NotLeased::Failed(Status::internal(
+                    "the leader's reply does not match the request",
+                )));
+            }
+            Err(status) if renew.is_some() && status.code() == Code::FailedPrecondition => {
+                return Err(NotLeased::Lost);
+            }
+            Err(status) => return Err(NotLeased::Failed(status)),
+        };
+        let grant = Grant {
+            worker: lease.worker.into(),
+            token: lease.token,
+            from_ms: lease.from_ms,
+            ceiling_ms: lease.ceiling_ms,
+            now_ms: lease.now_ms,
+        };
+        if lease.format == self.format {
+            return Ok(grant);
+        }
+        self.release(grant.held(), 0).await;
+        Err(NotLeased::Failed(Status::unavailable(format!(
+            "namespace {:?} was created again with another format, which this node has not heard of yet; ask again",
+            self.namespace
+        ))))
+    }
+
+    async fn release(&self, held: HeldWorker, used_ms: u64) {
+        let request = v1::ReleaseWorkerRequest {
+            namespace: self.namespace.clone(),
+            held: Some(as_message(held)),
+            used_ms,
+        };
+        if let Err(status) = (self.administer)(Request::ReleaseWorker(request)).await {
+            tracing::debug!(
+                namespace = self.namespace,
+                %status,
+                "a worker id was not given back; it is free once its ceiling has passed"
+            );
+        }
+    }
+
+    fn is_final(status: &Status) -> bool {
+        match status.code() {
+            Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
+            Code::ResourceExhausted => retry_after_ms(status).is_none(),
+            _ => false,
+        }
+    }
+
+    fn observed(&self, observed: Observed) {
+        if let Observed::Followed { step_ms } = observed {
+            self.metrics.clock_steps.inc();
+            tracing::warn!(
+                step_ms,
+                namespace = self.namespace,
+                "the time of ids follows a clock that differs; check the machines' clocks"
+            );
+        }
+    }
+}
+
+fn as_message(held: HeldWorker) -> v1::HeldWorker {
+    v1::HeldWorker {
+        // It came as 32 bits.
+        worker: held.worker as u32,
+        token: held.token,
+    }
+}

@@ -1,0 +1,303 @@
+//! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
+//! lease no majority.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use ratchet_client::{IdSource, NotTaken};
+use ratchet_ids::{EncodeError, Fixed, Format, NAME_BYTES_MAX};
+use tokio::time::{Instant, interval};
+use tonic::{Code, Status};
+
+use super::{
+    NodeContext,
+    formats::worker_format,
+    id_sources::{Administer, Leader, Source},
+    leader_search::{Failure, Origin},
+};
+use crate::{
+    proto::{
+        busy,
+        peer::{administer_reply::Reply, administer_request::Request},
+        v1,
+    },
+    sequence::Namespace,
+};
+
+/// The most ids in one request.
+pub const IDS_MAX: u32 = 10_000;
+/// The longest text of an id, in bytes, and some room around it.
+pub const ID_BYTES: usize = 80;
+/// How long the leader's answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a node that stops waits until its worker ids are given back.
+const GIVING_BACK_MAX: Duration = Duration::from_millis(500);
+/// How often idle worker ids are looked for.
+const IDLE_CHECK: Duration = Duration::from_secs(10);
+
+/// A request for ids of a namespace.
+#[derive(Debug, Clone)]
+pub struct NextIds {
+    /// The namespace's name.
+    pub namespace: String,
+    /// How many, from 1 to [`IDS_MAX`].
+    pub count: u32,
+    /// What the caller chooses: values of the format's parameters.
+    pub parameters: Vec<(String, u64)>,
+}
+
+/// Ids, in the order in which they were made.
+#[derive(Debug, Clone)]
+pub struct MadeIds {
+    /// Their format.
+    pub format: Arc<Format>,
+    /// The ids.
+    pub ids: Vec<u128>,
+}
+
+impl MadeIds {
+    /// The ids, as their format writes them.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        let ids = self.ids.iter();
+        ids.map(|id| self.format.print(*id).to_string())
+    }
+}
+
+impl NodeContext {
+    /// Makes ids before `deadline`.
+    ///
+    /// # Errors
+    /// NOT_FOUND if there is no such namespace; FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
+    /// count or a parameter outside of its limits; OUT_OF_RANGE if the format has ended; RESOURCE_EXHAUSTED, with a time
+    /// after which to ask again, if every worker id is held until the deadline, or the ids until then are used up;
+    /// UNAVAILABLE if no leader leases a worker id in time.
+    pub async fn next_ids(
+        self: &Arc<Self>,
+        request: &NextIds,
+        deadline: Instant,
+    ) -> Result<MadeIds, Failure> {
+        let source = match self.known_source(&request.namespace, request.count) {
+            Some(source) => source?,
+            None => {
+                self.learn_namespace(&request.namespace, deadline).await?;
+                let source = self.known_source(&request.namespace, request.count);
+                source.unwrap_or_else(|| Err(not_found(&request.namespace)))?
+            }
+        };
+        check_rate(request, &source.format)?;
+        let parameters = request.parameters.iter();
+        let parameters: Vec<_> = parameters
+            .map(|(name, value)| (&name[..], *value))
+            .collect();
+        let fixed = source.format.fixed(&parameters, None).map_err(invalid)?;
+        let count = u64::from(request.count);
+        let ids = self.make(&source.ids, count, &fixed, deadline).await;
+        let ids = ids.map_err(|not_taken| self.not_made(not_taken, request, &source.format))?;
+        Ok(MadeIds {
+            format: source.format,
+            ids,
+        })
+    }
+
+    async fn make(
+        &self,
+        source: &IdSource<Leader>,
+        count: u64,
+        fixed: &Fixed,
+        deadline: Instant,
+    ) -> Result<Vec<u128>, NotTaken<Status>> {
+        // At most IDS_MAX of them.
+        let mut ids = Vec::with_capacity(count as usize);
+        let mut left = count;
+        while left > 0 {
+            let run = match source.try_take(left) {
+                Ok(run) => run,
+                Err(_) => {
+                    self.metrics.id_waits.inc();
+                    source.take(left, deadline).await?
+                }
+            };
+            left -= run.count();
+            ids.extend(run.ids(*fixed, rand::random));
+        }
+        self.metrics.ids.inc_by(count);
+        Ok(ids)
+    }
+
+    /// The source of a namespace's ids. `None` if this node does not know the namespace.
+    fn known_source(self: &Arc<Self>, name: &str, count: u32) -> Option<Result<Source, Status>> {
+        let namespaces = self.group.view().namespaces();
+        let namespace = namespaces.by_name(name)?;
+        let checked = check_count(namespace, count);
+        Some(checked.and_then(|()| {
+            let make = || self.make_source(namespace);
+            self.id_sources.of(namespace.id, make)
+        }))
+    }
+
+    fn make_source(self: &Arc<Self>, namespace: &Namespace) -> Result<Source, Status> {
+        let format = worker_format(namespace)?;
+        let leader = Leader {
+            administer: self.asking_the_leader(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            holder: format!("node {}", self.config.node_id),
+            namespace: namespace.config.name.clone(),
+            format: format.to_string(),
+        };
+        let (ids, keeper) = IdSource::new(format.clone(), leader).map_err(invalid)?;
+        self.group.tasks().spawn("worker id", keeper);
+        let format = Arc::new(format);
+        Ok(Source { format, ids })
+    }
+
+    fn asking_the_leader(self: &Arc<Self>) -> Administer {
+        let node = Arc::downgrade(self);
+        Box::new(move |request| {
+            let node = node.upgrade();
+            let asking = async move {
+                let node = node.ok_or_else(|| Status::unavailable("the node stops"))?;
+                node.ask_leader(request).await
+            };
+            asking.boxed()
+        })
+    }
+
+    async fn ask_leader(self: &Arc<Self>, request: Request) -> Result<Reply, Status> {
+        let deadline = Instant::now() + PATIENCE;
+        let answer = self.administer(request, Origin::Client, deadline).await;
+        let reply = answer.map_err(|failure| match failure {
+            Failure::Status(status) => status,
+            Failure::NotLeader(_) => Status::unavailable("no leader is known"),
+        })?;
+        if let Reply::WorkerLease(lease) = &reply {
+            // A leader must not hear itself: its patience with its own clock would begin anew.
+            let leads = (self.allocator.load().as_ref()).is_some_and(|term| !term.is_over());
+            if !leads {
+                self.ids_time.told(lease.now_ms);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Waits until this node knows a namespace that the leader knows.
+    async fn learn_namespace(
+        self: &Arc<Self>,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        let view = self.group.view();
+        let get = Request::GetNamespace(v1::GetNamespaceRequest {
+            name: name.to_owned(),
+        });
+        match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
+            Reply::Namespace(_) => {}
+            _ => {
+                return Err(
+                    Status::internal("the leader's reply does not match the request").into(),
+                );
+            }
+        }
+        let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
+        let learnt = tokio::time::timeout_at(deadline, learnt).await;
+        learnt.map_err(|_| {
+            Status::unavailable(format!(
+                "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
+                self.config.node_id
+            ))
+            .into()
+        })
+    }
+
+    fn not_made(&self, not_taken: NotTaken<Status>, request: &NextIds, format: &Format) -> Status {
+        let name = &request.namespace;
+        match not_taken {
+            NotTaken::Refused(status) => status,
+            // Every worker id is held: the text says when the first one is free.
+            NotTaken::NoLease(Some(status)) if status.code() == Code::ResourceExhausted => status,
+            NotTaken::NoLease(Some(status)) => {
+                let why = status.message();
+                Status::unavailable(format!(
+                    "namespace {name:?}: no worker id was leased before the deadline: {why}"
+                ))
+            }
+            NotTaken::NoLease(None) => Status::unavailable(format!(
+                "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
+            )),
+            NotTaken::UsedUp(time) => {
+                let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                let why = format!(
+                    "namespace {name:?}: the ids that this node can make before the deadline are used up; the next one \
+                     comes in {ms} ms"
+                );
+                busy(ms, why)
+            }
+            NotTaken::Ended => Status::out_of_range(format!(
+                "the format of namespace {name:?} has ended on {}; create a namespace with another one",
+                format.date_time(format.last_ms())
+            )),
+        }
+    }
+
+    /// Gives all worker ids back, because the node stops. Ids that are asked for later fail.
+    pub(super) async fn give_workers_back(&self) {
+        let giving = self.id_sources.close();
+        if tokio::time::timeout(GIVING_BACK_MAX, giving).await.is_err() {
+            tracing::info!(
+                "worker ids were not given back in time; they are free once their ceilings have passed"
+            );
+        }
+    }
+
+    /// Gives worker ids back that nobody needs, for as long as the node runs.
+    pub(super) async fn let_idle_workers_go(self: Arc<Self>) {
+        let mut checks = interval(IDLE_CHECK);
+        loop {
+            checks.tick().await;
+            self.id_sources.let_idle_go();
+            // A node that does not lead looks at its clock as well: it may lead next.
+            self.ids_time.now_ms();
+        }
+    }
+}
+
+fn check_count(namespace: &Namespace, count: u32) -> Result<(), Status> {
+    let limit = namespace.config.count_max.unwrap_or(u64::MAX);
+    let max = limit.min(u64::from(IDS_MAX));
+    if (1..=max).contains(&u64::from(count)) {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!(
+        "count is {count}; namespace {:?} gives 1 to {max} ids at a time",
+        namespace.config.name
+    )))
+}
+
+/// Refuses more ids than a worker makes in a second: they would be taken from others, and lost at the deadline. Refuses a
+/// parameter whose name is longer than that of any field.
+fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
+    let rate = format.explain().ids_per_second().unwrap_or(1);
+    if u128::from(request.count) > rate {
+        return Err(Status::invalid_argument(format!(
+            "count is {}; a worker makes {rate} ids of namespace {:?} in a second: ask for fewer at a time",
+            request.count, request.namespace
+        )));
+    }
+    let longest = request.parameters.iter().map(|(name, _)| name.len()).max();
+    match longest {
+        Some(bytes) if bytes > NAME_BYTES_MAX => Err(Status::invalid_argument(format!(
+            "the name of a parameter has {bytes} bytes; no format has one of more than {NAME_BYTES_MAX}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(error: EncodeError) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+fn not_found(name: &str) -> Status {
+    Status::not_found(format!(
+        "namespace {name:?} does not exist; create it with: ratchet namespace create {name} --format snowflake"
+    ))
+}

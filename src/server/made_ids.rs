@@ -1,0 +1,103 @@
+//! `Next` and `NextMany` of `ratchet.v1.Ids`: ids, as messages.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream::BoxStream};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status, Streaming};
+
+use super::{
+    deadline::{budget, budget_of},
+    errors::to_client,
+};
+use crate::{
+    metrics::Door,
+    node::{ID_BYTES, IDS_MAX, MadeIds, NextIds, NodeContext, Reservation},
+    proto::v1::{Failure, NextIdsRequest, NextIdsResponse},
+};
+
+/// Answers of a stream, in the order of its messages.
+pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
+
+/// Makes the ids that a call asks for.
+///
+/// # Errors
+/// Those of [`NodeContext::next_ids`], and RESOURCE_EXHAUSTED if other requests hold the memory.
+pub async fn next(
+    context: &Arc<NodeContext>,
+    request: Request<NextIdsRequest>,
+) -> Result<NextIdsResponse, Status> {
+    let deadline = Instant::now() + budget_of(&request, &context.config);
+    let made = make(context, request.into_inner(), deadline).await;
+    made.map(|(answer, _)| answer)
+}
+
+/// Makes the ids that the messages of a stream ask for, until `stop`. None is read before the one before is answered.
+pub fn next_many(
+    context: Arc<NodeContext>,
+    stop: CancellationToken,
+    messages: Streaming<NextIdsRequest>,
+) -> Answers {
+    // The memory of the last answer, until the next one is asked for: by then it was sent.
+    let unsent = Arc::new(Mutex::new(None));
+    let answers = messages.then(move |message| {
+        let (context, unsent) = (context.clone(), unsent.clone());
+        async move {
+            unsent.lock().take();
+            let deadline = Instant::now() + budget(None, &context.config);
+            let made = make(&context, message?, deadline).await;
+            let made = made.map(|(answer, reserved)| {
+                *unsent.lock() = Some(reserved);
+                answer
+            });
+            Ok(made.unwrap_or_else(|status| {
+                let errors = context.metrics.errors.of(Door::grpc);
+                errors.add(status.code(), 1);
+                NextIdsResponse {
+                    error: Some(Failure::from(&status)),
+                    ..NextIdsResponse::default()
+                }
+            }))
+        }
+    });
+    answers.take_until(stop.cancelled_owned()).boxed()
+}
+
+async fn make(
+    context: &Arc<NodeContext>,
+    message: NextIdsRequest,
+    deadline: Instant,
+) -> Result<(NextIdsResponse, Reservation), Status> {
+    let arrived = Instant::now();
+    let count = message.count.unwrap_or(1);
+    let request = NextIds {
+        namespace: message.namespace,
+        count,
+        parameters: message.parameters.into_iter().collect(),
+    };
+    let reserved = context
+        .request_memory
+        .reserve(count.min(IDS_MAX) as usize * ID_BYTES)?;
+    let made = context.next_ids(&request, deadline).await;
+    let spans = context.metrics.request_seconds.of(Door::grpc);
+    spans.observe(arrived.elapsed(), 1);
+    let answer = answer(&made.map_err(to_client)?, message.as_text);
+    Ok((answer, reserved))
+}
+
+/// Ids that fit 64 bits are numbers, unless the caller wants them as text.
+fn answer(made: &MadeIds, as_text: bool) -> NextIdsResponse {
+    match as_text || made.format.bits() > u64::BITS {
+        true => NextIdsResponse {
+            texts: made.texts().collect(),
+            ..NextIdsResponse::default()
+        },
+        false => NextIdsResponse {
+            // They fit: that was looked at.
+            numbers: made.ids.iter().map(|id| *id as u64).collect(),
+            ..NextIdsResponse::default()
+        },
+    }
+}
