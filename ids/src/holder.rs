@@ -291,7 +291,7 @@ impl Holder {
             Some(at) if at > mono_ns => at - mono_ns,
             Some(_) | None => OBSERVE_NS,
         };
-        Duration::from_nanos(ask_in.min(OBSERVE_NS).max(1_000_000))
+        Duration::from_nanos(ask_in.clamp(1_000_000, OBSERVE_NS))
     }
 
     /// Gives the lease up: no id is made any more under it. Returns what to tell the leader: the lease, and the greatest

@@ -3,7 +3,7 @@
 //! Invariant: a source belongs to the id of a namespace, not to its name. One that is created again under the name has a
 //! source of its own.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub struct IdSources {
 
 #[derive(Default)]
 struct All {
-    by_namespace: BTreeMap<NamespaceId, Kept>,
+    by_namespace: HashMap<NamespaceId, Kept>,
     is_closed: bool,
 }
 
@@ -85,7 +85,7 @@ impl IdSources {
     pub fn let_idle_go(&self) {
         let is_idle = |_: &NamespaceId, kept: &mut Kept| kept.asked_at.elapsed() >= IDLE_MAX;
         let mut all = self.all.lock();
-        let idle: Vec<_> = all.by_namespace.extract_if(.., is_idle).collect();
+        let idle: Vec<_> = all.by_namespace.extract_if(is_idle).collect();
         drop(all);
         // The last clone of a source that is dropped gives the worker id back.
         drop(idle);
