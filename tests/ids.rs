@@ -173,19 +173,23 @@ impl Clock for WrongClock {
     }
 }
 
+/// Restarts a node with a clock that is `off` by so many milliseconds.
+async fn restart_with_clock(cluster: &mut Cluster, node: u64, off: &Arc<AtomicI64>) {
+    cluster.crash(node).await;
+    let seams = Seams {
+        clock: Arc::new(WrongClock(off.clone())),
+        ..cluster.seams(node)
+    };
+    cluster.start_node_with(node, seams).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_clock_jumps_keeps_order_and_stays_near_the_time() {
     let mut cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
     let [wrong, other] = others(leader);
     let off = Arc::new(AtomicI64::new(0));
-    let clock: Arc<dyn Clock> = Arc::new(WrongClock(off.clone()));
-    cluster.crash(wrong).await;
-    let seams = Seams {
-        clock,
-        ..cluster.seams(wrong)
-    };
-    cluster.start_node_with(wrong, seams).await;
+    restart_with_clock(&mut cluster, wrong, &off).await;
     let client = rust_client::client_of(&cluster, &[wrong]);
     create(&client, "orders", "snowflake").await;
     let elsewhere = rust_client::client_of(&cluster, &[other]);
@@ -225,13 +229,8 @@ async fn a_node_that_starts_with_a_clock_an_hour_off_takes_the_leaders_time() {
     let client = rust_client::client_of(&cluster, &[leader]);
     create(&client, "orders", "snowflake").await;
     for (node, hours) in others(leader).into_iter().zip([-1, 1]) {
-        cluster.crash(node).await;
         let off = Arc::new(AtomicI64::new(hours * 3_600_000));
-        let seams = Seams {
-            clock: Arc::new(WrongClock(off)),
-            ..cluster.seams(node)
-        };
-        cluster.start_node_with(node, seams).await;
+        restart_with_clock(&mut cluster, node, &off).await;
         let client = rust_client::client_of(&cluster, &[node]);
         let id = ids_of(&client, "orders", 1).await[0];
         let time_ms = format

@@ -69,9 +69,7 @@ impl Client {
             timeout: self.pool().timeout(),
         })
     }
-}
 
-impl Client {
     /// Ids of a namespace that has a format, made by a node, as the format writes them. [`Client::ids`] makes them here,
     /// without a round trip. `parameters` has a value for each parameter of the format.
     ///
@@ -107,7 +105,8 @@ impl Client {
 }
 
 /// Makes ids under a worker id that it holds: unique ones, whoever else makes ids of the namespace, and increasing ones
-/// within one `Ids` and its clones, as long as they choose the same parameters. Ids of several holders increase as their clocks do. Made by [`Client::ids`].
+/// within one `Ids` and its clones, as long as they choose the same parameters. Ids of several holders increase as their
+/// clocks do. Made by [`Client::ids`].
 ///
 /// A holder that cannot renew its lease makes ids until the lease's ceiling, some seconds. It stops then, because another
 /// one may go on above it. A clock that goes back repeats nothing.

@@ -278,9 +278,12 @@ impl Holder {
         self.ask_at_ns = Some(mono_ns);
     }
 
-    /// The leader did not answer, or refused. The next ask comes a little later; where there is no lease, once somebody
-    /// wants ids.
+    /// The leader did not answer, or refused. The next ask comes a little later; where there is no lease, or its ceiling has
+    /// passed, once somebody wants ids.
     pub fn failed(&mut self, mono_ns: u64) {
+        let now_ms = self.time.now_ms(mono_ns);
+        let has_ended = |lease: &mut Lease| lease.generator.ceiling_ms() < now_ms;
+        drop(self.lease.take_if(has_ended));
         self.is_wanted = false;
         self.ask_at_ns = Some(mono_ns.saturating_add(RETRY_NS));
     }

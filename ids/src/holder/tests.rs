@@ -255,3 +255,24 @@ fn a_lease_that_begins_far_above_the_time_is_waited_for_until_it_can_be_renewed(
     assert_eq!(first(&mut holder, later), Err(Wait::ForLease));
     assert_eq!(holder.ask(later), Some(renew(1)));
 }
+
+#[test]
+fn a_lease_that_ended_unrenewed_is_not_asked_for_again_until_somebody_wants_ids() {
+    let mut holder = holder();
+    let leased = grant(1, 0, NOW + 10_000, NOW);
+    holder.granted(Ask::Lease, 0, 0, leased).unwrap();
+    let before = 9_000 * MS;
+    assert_eq!(holder.ask(before), Some(renew(1)));
+    holder.failed(before);
+    assert!(
+        first(&mut holder, before).is_ok(),
+        "the lease is still good"
+    );
+    let after = 10_001 * MS;
+    assert_eq!(holder.ask(after), Some(renew(1)));
+    holder.failed(after);
+    let later = after + RETRY_NS;
+    assert_eq!(holder.ask(later), None);
+    assert_eq!(first(&mut holder, later), Err(Wait::ForLease));
+    assert_eq!(holder.ask(later), Some(Ask::Lease));
+}

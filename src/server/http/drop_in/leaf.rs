@@ -13,11 +13,13 @@ use ratchet_ids::Format;
 use serde::Serialize;
 use tonic::Status;
 
-use super::{mapped::Mapped, parameters::Parameters};
+use super::{
+    mapped::{Mapped, one_id},
+    parameters::Parameters,
+};
 use crate::{
-    node::{NextIds, NodeContext},
+    node::NodeContext,
     server::{
-        errors::to_client,
         http::{
             problem::Problem,
             request::{Due, InPath, Node, in_path},
@@ -44,21 +46,8 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
 /// The next snowflake id. Leaf ignores the key, too.
 pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
     let made = async {
-        let request = NextIds {
-            namespace: context.config.leaf_snowflake.clone(),
-            count: 1,
-            parameters: Vec::new(),
-        };
-        let made = context.next_ids(&request, due.deadline).await;
-        let made = made.map_err(to_client)?;
-        let id = made.ids.first().copied().unwrap_or_default();
-        u64::try_from(id).map_err(|_| {
-            Status::failed_precondition(format!(
-                "ids of namespace {:?} have more than 64 bits, and Leaf's clients read a number; let {SNOWFLAKE} name a \
-                 namespace whose format is snowflake",
-                context.config.leaf_snowflake
-            ))
-        })
+        let namespace = &context.config.leaf_snowflake;
+        one_id(&context, SNOWFLAKE, namespace, Vec::new(), due).await
     };
     as_text(answer(&context, due, made).await)
 }

@@ -70,21 +70,8 @@ impl<'a> Mapped<'a> {
 
     async fn next_id(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
         let making = async {
-            let request = NextIds {
-                namespace: self.key.namespace.to_owned(),
-                count: 1,
-                parameters: parameters(self.key.key)?,
-            };
-            let made = context.next_ids(&request, due.deadline).await;
-            let made = made.map_err(to_client)?;
-            let id = made.ids.first().copied().unwrap_or_default();
-            u64::try_from(id).map_err(|_| {
-                Status::failed_precondition(format!(
-                    "ids of namespace {:?} have more than 64 bits, and these clients read a number; let {} name a \
-                     namespace whose ids fit, such as one with --format snowflake",
-                    self.key.namespace, self.setting
-                ))
-            })
+            let parameters = parameters(self.key.key)?;
+            one_id(context, self.setting, self.key.namespace, parameters, due).await
         };
         making.await.map_err(|status| self.blamed(status))
     }
@@ -139,6 +126,33 @@ impl<'a> Mapped<'a> {
         });
         status
     }
+}
+
+/// Makes an id of a namespace that `setting` names, for a client that reads a number of 64 bits.
+///
+/// # Errors
+/// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
+pub async fn one_id(
+    context: &Arc<NodeContext>,
+    setting: &str,
+    namespace: &str,
+    parameters: Vec<(String, u64)>,
+    due: Due,
+) -> Result<u64, Status> {
+    let request = NextIds {
+        namespace: namespace.to_owned(),
+        count: 1,
+        parameters,
+    };
+    let made = context.next_ids(&request, due.deadline).await;
+    let made = made.map_err(to_client)?;
+    let id = made.ids.first().copied().unwrap_or_default();
+    u64::try_from(id).map_err(|_| {
+        Status::failed_precondition(format!(
+            "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
+             namespace whose ids fit, such as one with --format snowflake"
+        ))
+    })
 }
 
 /// The parameters in a key, `type=1,database=0`. None if there is no `=` in it.
