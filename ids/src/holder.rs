@@ -282,8 +282,10 @@ impl Holder {
     /// passed, once somebody wants ids.
     pub fn failed(&mut self, mono_ns: u64) {
         let now_ms = self.time.now_ms(mono_ns);
-        let has_ended = |lease: &mut Lease| lease.generator.ceiling_ms() < now_ms;
-        drop(self.lease.take_if(has_ended));
+        let has_ended = |lease: &Lease| lease.generator.ceiling_ms() < now_ms;
+        if self.lease.as_ref().is_some_and(has_ended) {
+            self.lease = None;
+        }
         self.is_wanted = false;
         self.ask_at_ns = Some(mono_ns.saturating_add(RETRY_NS));
     }
