@@ -18,6 +18,7 @@ use crate::{
     api::{self as v1, ids_client::IdsClient},
     client::Client,
     error::{Code, Error},
+    key::Key,
 };
 
 /// Room for so many ids is made at once.
@@ -71,7 +72,8 @@ impl Client {
     }
 
     /// Ids of a namespace that has a format, made by a node, as the format writes them. [`Client::ids`] makes them here,
-    /// without a round trip. `parameters` has a value for each parameter of the format.
+    /// without a round trip. `key` is the key whose sequence the ids come from, in a format without a worker, such as
+    /// `rongcloud`; other formats have none. `parameters` has a value for each parameter of the format.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a parameter is given twice. [`Error::Server`] if the cluster refuses the request or does not
@@ -79,6 +81,7 @@ impl Client {
     pub async fn next_ids(
         &self,
         namespace: &str,
+        key: Option<Key>,
         count: u32,
         parameters: &[(&str, u64)],
     ) -> Result<Vec<String>, Error> {
@@ -95,6 +98,7 @@ impl Client {
             count: Some(count),
             parameters: given,
             as_text: true,
+            key: key.map(v1::Key::from),
         };
         let making = self.pool().call(false, request, async |channel, request| {
             IdsClient::new(channel).next(request).await

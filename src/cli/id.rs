@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use ratchet_ids::{Format, Source};
 use serde_json::{Map, Value, json};
 
-use super::{connection::Connection, exit::CommandError, output};
+use super::{connection::Connection, exit::CommandError, numbers::key_of, output};
 
 /// `ratchet id`.
 #[derive(Debug, Args)]
@@ -51,6 +51,11 @@ struct Shown {
 struct Next {
     /// The namespace, for example "orders"
     namespace: String,
+    /// The key whose ids they are, where the format has no worker: an id (0 to 2^64-1) or a name
+    key: Option<String>,
+    /// The key is a name, even if it looks like a number
+    #[arg(long, requires = "key")]
+    name: bool,
     /// How many ids to make
     #[arg(long, default_value_t = 1)]
     count: u32,
@@ -96,7 +101,8 @@ impl Next {
         let parameters: Vec<_> = parameters
             .map(|(name, value)| (&name[..], *value))
             .collect();
-        let made = client.next_ids(&self.namespace, self.count, &parameters);
+        let key = self.key.as_deref().map(|key| key_of(key, self.name));
+        let made = client.next_ids(&self.namespace, key, self.count, &parameters);
         let texts = made.await?;
         let value = json!({ "ids": texts });
         output::result(self.connection.json, &value, &texts.join("\n"))
