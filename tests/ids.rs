@@ -13,11 +13,11 @@ use std::{
 
 use common::{
     Page, cluster::Cluster, http, http_get, in_time, other_than, others, rust_client, unhurried,
-    with_http, with_resp,
+    with_http, with_resp, wrong_clock::restart_with_clock,
 };
 use ratchet::{
-    clock::{BootClock, Clock, Instant},
-    node::{Config, Seams},
+    clock::{BootClock, Clock},
+    node::Config,
 };
 use ratchet_client::{Client, Code, api::CreateNamespaceRequest};
 use ratchet_ids::Format;
@@ -51,7 +51,10 @@ async fn create(client: &Client, name: &str, format: &str) {
 
 /// Takes ids from one node, as numbers.
 async fn ids_of(client: &Client, namespace: &str, count: u32) -> Vec<u64> {
-    let texts = client.next_ids(namespace, count, &[]).await.expect("ids");
+    let texts = client
+        .next_ids(namespace, None, count, &[])
+        .await
+        .expect("ids");
     texts
         .iter()
         .map(|id| id.parse().expect("a number"))
@@ -121,7 +124,7 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
         .expect("a client");
     let error = in_time("the end of the lease", async {
         loop {
-            match impatient.next_ids("orders", 1, &[]).await {
+            match impatient.next_ids("orders", None, 1, &[]).await {
                 Ok(ids) => last = ids[0].parse().expect("a number"),
                 Err(error) => break error,
             }
@@ -150,37 +153,12 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     cluster.mend();
     let next = in_time("a further id", async {
         loop {
-            if let Ok(ids) = client.next_ids("orders", 1, &[]).await {
+            if let Ok(ids) = client.next_ids("orders", None, 1, &[]).await {
                 break ids[0].parse::<u64>().expect("a number");
             }
         }
     });
     assert!(next.await > last);
-}
-
-/// A clock whose time of day is wrong by as many milliseconds as the test says.
-struct WrongClock(Arc<AtomicI64>);
-
-impl Clock for WrongClock {
-    fn now(&self) -> Instant {
-        BootClock.now()
-    }
-
-    fn wall_ms(&self) -> u64 {
-        BootClock
-            .wall_ms()
-            .saturating_add_signed(self.0.load(Ordering::SeqCst))
-    }
-}
-
-/// Restarts a node with a clock that is `off` by so many milliseconds.
-async fn restart_with_clock(cluster: &mut Cluster, node: u64, off: &Arc<AtomicI64>) {
-    cluster.crash(node).await;
-    let seams = Seams {
-        clock: Arc::new(WrongClock(off.clone())),
-        ..cluster.seams(node)
-    };
-    cluster.start_node_with(node, seams).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,7 +298,7 @@ async fn what_cannot_be_made_is_refused_with_what_to_do() {
     create(&client, "orders", "snowflake").await;
     create(&client, "route", "yuewen-route").await;
     let refused = async |namespace: &str, count, parameters: &[(&str, u64)]| {
-        let error = client.next_ids(namespace, count, parameters).await;
+        let error = client.next_ids(namespace, None, count, parameters).await;
         let error = error.expect_err("a refusal");
         (error.code().expect("a code"), error.to_string())
     };

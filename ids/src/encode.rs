@@ -3,7 +3,7 @@
 use crate::{
     civil::{DAY_MS, DateTime},
     field::{Field, Kind},
-    format::Format,
+    format::{Format, Source},
 };
 
 /// What an id is made of, other than what its caller chooses. A field that the format does not have is 0.
@@ -205,8 +205,36 @@ impl Format {
             .map(|tick| tick.saturating_mul(self.capacity()))
     }
 
-    /// Of a format of [`Source::Key`](crate::Source::Key): what the id with this number of the key's sequence is made of.
-    pub fn parts_of_number(&self, number: u64) -> Parts {
+    /// Of a format of [`Source::Key`](crate::Source::Key): the last number of a key's sequence that belongs to the same
+    /// unit of time as `number`.
+    pub fn last_number_beside(&self, number: u64) -> u64 {
+        number - number % self.capacity() + (self.capacity() - 1)
+    }
+
+    /// The greatest number of a key's sequence that has an id. Of a format with a worker, which has no such numbers, 0.
+    pub fn number_max(&self) -> u64 {
+        match self.source() {
+            Source::Worker => 0,
+            // As in `number_at`.
+            Source::Key => {
+                let last = self.number_at(self.last_ms()).unwrap_or(0);
+                self.last_number_beside(last)
+            }
+            Source::Date => self.capacity(),
+        }
+    }
+
+    /// What the id with this number of the key's sequence is made of. In a format of
+    /// [`Source::Key`](crate::Source::Key) the number says when; in one of [`Source::Date`](crate::Source::Date) it is
+    /// `date_ms`, in milliseconds since 1970.
+    pub fn parts_of_number(&self, number: u64, date_ms: u64) -> Parts {
+        if self.source() == Source::Date {
+            return Parts {
+                time_ms: date_ms,
+                sequence: number.saturating_mul(self.step()),
+                ..Parts::default()
+            };
+        }
         let (tick, sequence) = (number / self.capacity(), number % self.capacity());
         let since_epoch = tick.saturating_mul(self.tick_ms());
         Parts {

@@ -108,6 +108,11 @@ impl Format {
         parameters.map(Field::name)
     }
 
+    /// True if an id holds its key.
+    pub fn has_key(&self) -> bool {
+        self.field(Kind::Key).is_some()
+    }
+
     /// What widths count.
     pub fn unit(&self) -> Unit {
         self.spec.unit
@@ -162,6 +167,12 @@ impl Format {
     /// The last time of an id, in milliseconds since 1970.
     pub fn last_ms(&self) -> u64 {
         self.tick_first_ms(self.last_tick) + (self.tick_ms() - 1)
+    }
+
+    /// The first millisecond of the day that `time_ms` lies in, at the format's offset; not before 1970 in UTC.
+    pub fn day_of(&self, time_ms: u64) -> u64 {
+        let day = self.date_time(time_ms).date().days();
+        self.day_ms(u64::try_from(day).unwrap_or(0))
     }
 
     /// Refuses a format whose ids cannot be made at `now_ms` (milliseconds since 1970).

@@ -308,7 +308,7 @@ proptest! {
         let first = format.number_at(parts.time_ms).unwrap();
         let number = first + parts.sequence;
         prop_assert!(first >= 1 && number <= i64::MAX as u64);
-        let found = format.parts_of_number(number);
+        let found = format.parts_of_number(number, 0);
         prop_assert_eq!(found.sequence, parts.sequence);
         prop_assert_eq!(tick(&format, found.time_ms), tick(&format, parts.time_ms));
         prop_assert_eq!(format.number_at(found.time_ms), Ok(first));

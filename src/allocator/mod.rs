@@ -123,4 +123,4 @@ pub use next_many::NextMany;
 pub use raised::{FloorOf, RaiseOf, Raised};
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
-pub use term::{Term, TermOptions};
+pub use term::{Above, Term, TermOptions};

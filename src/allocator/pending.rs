@@ -33,6 +33,27 @@ pub enum RaiseAnswer {
     Later(RaisedLater),
 }
 
+/// The answer to a call for numbers above a floor.
+#[derive(Debug)]
+pub enum AboveAnswer {
+    /// The floor is raised later. Then the call is to be made again.
+    Later(RaisedLater),
+    /// The floor is refused.
+    Refused(NotRaised),
+    /// The floor is raised, and no number was wanted.
+    None {
+        /// The last number of the key that is handed out, or passed over.
+        last: u64,
+    },
+    /// The floor is raised.
+    Numbers {
+        /// How many were wanted.
+        count: u64,
+        /// The numbers, or a promise of them.
+        answer: Answer,
+    },
+}
+
 /// A floor that is raised later.
 pub type RaisedLater = oneshot::Receiver<Result<Raised, NotRaised>>;
 

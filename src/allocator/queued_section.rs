@@ -166,9 +166,14 @@ impl QueuedSection {
                 }
                 // Whose floor is raised passes over all that it brings, but for the one number that a bump brings at least.
                 // A key's neighbours in its section do not move. Calls that wait behind it ask for a further bump.
-                Want::Floor { of, at_least, .. } => {
+                Want::Floor { of, at_least, .. } if config.format.is_none() => {
                     let all_pass = is_one_key || of == FloorOf::Section;
                     BumpSize::floor(at_least, if all_pass { 1 } else { u64::MAX })
+                }
+                // Who raises a key of ids takes numbers above the floor at once, and soon comes again with a later one.
+                Want::Floor { at_least, .. } => {
+                    let step = self.section.step_within_bounds(config);
+                    BumpSize::floor(at_least.saturating_add(step), step)
                 }
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));

@@ -5,8 +5,11 @@
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
+mod above;
 mod current;
 mod raise;
+
+pub use above::Above;
 
 use std::sync::{Arc, Weak};
 

@@ -25,9 +25,9 @@ const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
 impl ForLeader for Request {
     type Answer = Reply;
 
-    /// A change must not be carried out twice.
+    /// A change must not be carried out twice. Numbers for ids may: those of the first time are lost.
     fn may_be_asked_again(&self, _node: &NodeContext) -> bool {
-        false
+        matches!(self, Request::TakeIdNumbers(_))
     }
 
     async fn serve_locally(&self, node: &Arc<NodeContext>, deadline: Instant) -> Attempt<Reply> {
@@ -120,6 +120,9 @@ impl NodeContext {
             }
             Request::ReleaseWorker(release) => {
                 return self.release_worker(leading, release, deadline).await;
+            }
+            Request::TakeIdNumbers(take) => {
+                return self.take_id_numbers(leading, take, deadline).await;
             }
             Request::ListWorkers(list) => self.list_workers(list, deadline).await,
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,

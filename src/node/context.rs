@@ -9,6 +9,7 @@ use super::{
     Config, Forwarder,
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
+    dates::Dates,
     held_inheritance::HeldInheritance,
     id_sources::IdSources,
     ids_time::IdsTime,
@@ -62,6 +63,8 @@ pub struct NodeContext {
     pub(super) ids_time: IdsTime,
     /// Where worker ids are leased.
     pub(super) worker_desk: WorkerDesk,
+    /// The dates of ids, as this node knows them while it leads.
+    pub(super) dates: Dates,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) introductions: Introductions,
@@ -89,6 +92,7 @@ impl NodeContext {
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),
+            dates: Dates::default(),
             ids_time,
             resp_address: addresses.resp.map(door).unwrap_or_default(),
             http_address: addresses.http.map(door).unwrap_or_default(),

@@ -4,7 +4,9 @@ use ratchet_ids::{Format, Source};
 use tonic::Status;
 
 use crate::{
-    sequence::{InvalidNamespace, KeyKind, Namespace, NamespaceId, WORKERS_MAX, check_format},
+    sequence::{
+        InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
+    },
     version,
 };
 
@@ -21,25 +23,48 @@ pub struct WorkerIds {
     pub workers: u32,
 }
 
-/// The format of a namespace that is to be created, written in full.
+/// The ids of a key may lie so far ahead of the time after a crash of the leader, in milliseconds, if a namespace says
+/// nothing else: a log entry brings the numbers of that time, because later ones of the key need no entry then.
+const STEP_MS: u64 = 3_000;
+/// So many order numbers of a key a log entry brings. A crash of the leader skips them: a key may have some thousands in all.
+const ORDER_STEP: u64 = 10;
+
+/// What the format of a namespace that is to be created says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFormat {
+    /// The format, written in full.
+    pub text: String,
+    /// The step, unless another one is wished for. `None`: ids do not come from the keys' sequences.
+    pub step: Option<u64>,
+    /// The last number of a key. `None` as above.
+    pub max: Option<u64>,
+}
+
+/// The format of a namespace that is to be created.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is none, does not fit the keys, or begins in the future.
-pub fn for_new_namespace(text: &str, key_kind: KeyKind, now_ms: u64) -> Result<String, Status> {
+pub fn for_new_namespace(text: &str, key_kind: KeyKind, now_ms: u64) -> Result<NewFormat, Status> {
     let refused = |why: String| Status::invalid_argument(why);
     let format = check_format(text, key_kind);
     let format = format.map_err(|invalid: InvalidNamespace| refused(invalid.to_string()))?;
     (format.check_epoch(now_ms)).map_err(|invalid| refused(invalid.to_string()))?;
-    if format.source() != Source::Worker {
-        return Err(refused(format!(
-            "format {text:?} has no worker field, and this release makes ids in namespaces with one alone; choose a format \
-             with worker:WIDTH, such as snowflake"
-        )));
-    }
     let full = format.to_string();
     // Written in full it may be too long.
     Format::parse(&full).map_err(|invalid| refused(invalid.to_string()))?;
-    Ok(full)
+    let step = match format.source() {
+        Source::Worker => None,
+        Source::Key => {
+            let units = (STEP_MS / format.tick_ms()).max(1);
+            Some(format.capacity().saturating_mul(units).min(STEP_MAX))
+        }
+        Source::Date => Some(ORDER_STEP.min(format.capacity())),
+    };
+    Ok(NewFormat {
+        text: full,
+        step,
+        max: step.map(|_| format.number_max()),
+    })
 }
 
 /// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.
@@ -72,25 +97,41 @@ pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
 /// # Errors
 /// FAILED_PRECONDITION if it has no format, or one without a worker.
 pub fn worker_format(namespace: &Namespace) -> Result<Format, Status> {
+    let format = id_format(namespace)?;
+    match format.source() {
+        Source::Worker => Ok(format),
+        Source::Key | Source::Date => Err(Status::failed_precondition(format!(
+            "the format of namespace {name:?} has no worker: the leader makes its ids, for a key; ask a node for them, as in: \
+             ratchet id next {name} 42",
+            name = namespace.config.name
+        ))),
+    }
+}
+
+/// The format of a namespace's ids.
+///
+/// # Errors
+/// FAILED_PRECONDITION if it has none, or one that this release does not know.
+pub fn id_format(namespace: &Namespace) -> Result<Format, Status> {
     let name = &namespace.config.name;
     let Some(text) = &namespace.config.format else {
         return Err(Status::failed_precondition(format!(
-            "namespace {name:?} hands out plain numbers and has no worker ids; create one whose ids have a format: \
-             ratchet namespace create NAME --format snowflake"
+            "namespace {name:?} hands out plain numbers; create one whose ids have a format: ratchet namespace create NAME \
+             --format snowflake"
         )));
     };
-    let format = Format::parse(text).map_err(|invalid| {
+    Format::parse(text).map_err(|invalid| {
         Status::failed_precondition(format!(
             "release {} does not know the format of namespace {name:?}: {invalid}; install the release that created the \
              namespace on all nodes",
             version::VERSION
         ))
-    })?;
-    match format.source() {
-        Source::Worker => Ok(format),
-        Source::Key | Source::Date => Err(Status::failed_precondition(format!(
-            "the format of namespace {name:?} has no worker, and this release makes no ids of such formats; create a \
-             namespace with another one, such as snowflake"
-        ))),
-    }
+    })
+}
+
+/// UNAVAILABLE where two nodes know different formats of a namespace.
+pub fn created_again(name: &str) -> Status {
+    Status::unavailable(format!(
+        "namespace {name:?} was created again with another format, which this node has not heard of yet; ask again"
+    ))
 }

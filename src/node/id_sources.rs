@@ -12,6 +12,7 @@ use ratchet_ids::{Ask, Format, Grant, HeldWorker, Observed};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
+use super::formats::created_again;
 use crate::{
     clock::Clock,
     metrics::Metrics,
@@ -52,6 +53,14 @@ struct Kept {
 }
 
 impl IdSources {
+    /// The source of a namespace. `None` if there is none.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the node stops.
+    pub fn known(&self, namespace: NamespaceId) -> Result<Option<Source>, Status> {
+        self.all.lock().known(namespace)
+    }
+
     /// The source of a namespace; `make` makes one if there is none.
     ///
     /// # Errors
@@ -62,20 +71,13 @@ impl IdSources {
         make: impl FnOnce() -> Result<Source, Status>,
     ) -> Result<Source, Status> {
         let mut all = self.all.lock();
-        if all.is_closed {
-            return Err(Status::unavailable(
-                "this node stops, and makes no ids any more; ask another one",
-            ));
-        }
-        let asked_at = Instant::now();
-        if let Some(kept) = all.by_namespace.get_mut(&namespace) {
-            kept.asked_at = asked_at;
-            return Ok(kept.source.clone());
+        if let Some(source) = all.known(namespace)? {
+            return Ok(source);
         }
         let source = make()?;
         let kept = Kept {
             source: source.clone(),
-            asked_at,
+            asked_at: Instant::now(),
         };
         all.by_namespace.insert(namespace, kept);
         Ok(source)
@@ -100,6 +102,21 @@ impl IdSources {
         };
         let giving = all.values().map(|kept| kept.source.ids.give_back());
         join_all(giving).await;
+    }
+}
+
+impl All {
+    fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Status> {
+        if self.is_closed {
+            return Err(Status::unavailable(
+                "this node stops, and makes no ids any more; ask another one",
+            ));
+        }
+        let kept = self.by_namespace.get_mut(&namespace);
+        Ok(kept.map(|kept| {
+            kept.asked_at = Instant::now();
+            kept.source.clone()
+        }))
     }
 }
 
@@ -167,10 +184,7 @@ impl Lessor for Leader {
             return Ok(grant);
         }
         self.release(grant.held(), 0).await;
-        Err(NotLeased::Failed(Status::unavailable(format!(
-            "namespace {:?} was created again with another format, which this node has not heard of yet; ask again",
-            self.namespace
-        ))))
+        Err(NotLeased::Failed(created_again(&self.namespace)))
     }
 
     async fn release(&self, held: HeldWorker, used_ms: u64) {

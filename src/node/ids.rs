@@ -1,5 +1,5 @@
 //! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
-//! lease no majority.
+//! lease no majority. Those of formats without a worker come from the leader (`key_ids.rs`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::{
     NodeContext,
-    formats::worker_format,
+    formats::id_format,
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
 };
@@ -21,7 +21,7 @@ use crate::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1,
     },
-    sequence::Namespace,
+    sequence::{Namespace, OwnedKey},
 };
 
 /// The most ids in one request.
@@ -42,8 +42,28 @@ pub struct NextIds {
     pub namespace: String,
     /// How many, from 1 to [`IDS_MAX`].
     pub count: u32,
+    /// The key whose sequence they come from, if the format has no worker.
+    pub key: Option<OwnedKey>,
     /// What the caller chooses: values of the format's parameters.
     pub parameters: Vec<(String, u64)>,
+}
+
+impl NextIds {
+    /// The parameters, borrowed.
+    pub(super) fn parameters(&self) -> Vec<(&str, u64)> {
+        let parameters = self.parameters.iter();
+        parameters
+            .map(|(name, value)| (&name[..], *value))
+            .collect()
+    }
+}
+
+/// Who makes the ids of a namespace.
+enum MadeBy {
+    /// This node, under a worker id.
+    Node(Source),
+    /// The leader, for a key.
+    Leader(Format),
 }
 
 /// Ids, in the order in which they were made.
@@ -68,7 +88,8 @@ impl NodeContext {
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace; FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
-    /// count or a parameter outside of its limits; OUT_OF_RANGE if the format has ended; RESOURCE_EXHAUSTED, with a time
+    /// count, a parameter or a key outside of its limits; OUT_OF_RANGE if the format has ended, or a key has no order number
+    /// left; RESOURCE_EXHAUSTED, with a time
     /// after which to ask again, if every worker id is held until the deadline, or the ids until then are used up;
     /// UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next_ids(
@@ -76,20 +97,32 @@ impl NodeContext {
         request: &NextIds,
         deadline: Instant,
     ) -> Result<MadeIds, Failure> {
-        let source = match self.known_source(&request.namespace, request.count) {
-            Some(source) => source?,
+        let made_by = match self.known_maker(request) {
+            Some(made_by) => made_by?,
             None => {
                 self.learn_namespace(&request.namespace, deadline).await?;
-                let source = self.known_source(&request.namespace, request.count);
-                source.unwrap_or_else(|| Err(not_found(&request.namespace)))?
+                let made_by = self.known_maker(request);
+                made_by.unwrap_or_else(|| Err(not_found(&request.namespace)))?
             }
         };
+        let source = match made_by {
+            MadeBy::Leader(format) => {
+                check_parameters(request)?;
+                return Box::pin(self.key_ids(request, format, deadline)).await;
+            }
+            MadeBy::Node(source) => source,
+        };
         check_rate(request, &source.format)?;
-        let parameters = request.parameters.iter();
-        let parameters: Vec<_> = parameters
-            .map(|(name, value)| (&name[..], *value))
-            .collect();
-        let fixed = source.format.fixed(&parameters, None).map_err(invalid)?;
+        check_parameters(request)?;
+        if let Some(key) = &request.key {
+            return Err(Status::invalid_argument(format!(
+                "key is {}; ids of namespace {:?} have a worker and belong to no key: leave the key out",
+                key.as_key(),
+                request.namespace
+            ))
+            .into());
+        }
+        let fixed = (source.format.fixed(&request.parameters(), None)).map_err(|e| invalid(&e))?;
         let count = u64::from(request.count);
         let ids = self.make(&source.ids, count, &fixed, deadline).await;
         let ids = ids.map_err(|not_taken| self.not_made(not_taken, request, &source.format))?;
@@ -124,19 +157,33 @@ impl NodeContext {
         Ok(ids)
     }
 
-    /// The source of a namespace's ids. `None` if this node does not know the namespace.
-    fn known_source(self: &Arc<Self>, name: &str, count: u32) -> Option<Result<Source, Status>> {
+    /// Who makes a namespace's ids. `None` if this node does not know the namespace.
+    fn known_maker(self: &Arc<Self>, request: &NextIds) -> Option<Result<MadeBy, Status>> {
         let namespaces = self.group.view().namespaces();
-        let namespace = namespaces.by_name(name)?;
-        let checked = check_count(namespace, count);
-        Some(checked.and_then(|()| {
-            let make = || self.make_source(namespace);
-            self.id_sources.of(namespace.id, make)
-        }))
+        let namespace = namespaces.by_name(&request.namespace)?;
+        Some(self.maker(namespace, request.count))
     }
 
-    fn make_source(self: &Arc<Self>, namespace: &Namespace) -> Result<Source, Status> {
-        let format = worker_format(namespace)?;
+    fn maker(self: &Arc<Self>, namespace: &Namespace, count: u32) -> Result<MadeBy, Status> {
+        check_count(namespace, count)?;
+        if let Some(source) = self.id_sources.known(namespace.id)? {
+            return Ok(MadeBy::Node(source));
+        }
+        let format = id_format(namespace)?;
+        match format.source() {
+            ratchet_ids::Source::Worker => {
+                let make = || self.make_source(namespace, format);
+                self.id_sources.of(namespace.id, make).map(MadeBy::Node)
+            }
+            ratchet_ids::Source::Key | ratchet_ids::Source::Date => Ok(MadeBy::Leader(format)),
+        }
+    }
+
+    fn make_source(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        format: Format,
+    ) -> Result<Source, Status> {
         let leader = Leader {
             administer: self.asking_the_leader(),
             clock: self.clock.clone(),
@@ -145,7 +192,8 @@ impl NodeContext {
             namespace: namespace.config.name.clone(),
             format: format.to_string(),
         };
-        let (ids, keeper) = IdSource::new(format.clone(), leader).map_err(invalid)?;
+        let made = IdSource::new(format.clone(), leader);
+        let (ids, keeper) = made.map_err(|error| invalid(&error))?;
         self.group.tasks().spawn("worker id", keeper);
         let format = Arc::new(format);
         Ok(Source { format, ids })
@@ -273,8 +321,7 @@ fn check_count(namespace: &Namespace, count: u32) -> Result<(), Status> {
     )))
 }
 
-/// Refuses more ids than a worker makes in a second: they would be taken from others, and lost at the deadline. Refuses a
-/// parameter whose name is longer than that of any field.
+/// Refuses more ids than a worker makes in a second: they would be taken from others, and lost at the deadline.
 fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
     let rate = format.explain().ids_per_second().unwrap_or(1);
     if u128::from(request.count) > rate {
@@ -283,6 +330,11 @@ fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
             request.count, request.namespace
         )));
     }
+    Ok(())
+}
+
+/// Refuses a parameter whose name is longer than that of any field.
+fn check_parameters(request: &NextIds) -> Result<(), Status> {
     let longest = request.parameters.iter().map(|(name, _)| name.len()).max();
     match longest {
         Some(bytes) if bytes > NAME_BYTES_MAX => Err(Status::invalid_argument(format!(
@@ -292,8 +344,13 @@ fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
     }
 }
 
-fn invalid(error: EncodeError) -> Status {
+pub(super) fn invalid(error: &EncodeError) -> Status {
     Status::invalid_argument(error.to_string())
+}
+
+/// Why a time or a number has no id.
+pub(super) fn ended(name: &str, error: &EncodeError) -> Status {
+    Status::out_of_range(format!("namespace {name:?}: {error}"))
 }
 
 fn not_found(name: &str) -> Status {

@@ -189,20 +189,22 @@ fn namespace_config(
     };
     let format = create.format.as_deref();
     let format = format.map(|format| for_new_namespace(format, key_kind, now_ms));
+    let format = format.transpose()?;
+    let (step, max) = (format.as_ref()).map_or((None, None), |format| (format.step, format.max));
     let config = NamespaceConfig {
         key_kind,
-        step: create.step.unwrap_or(defaults.step),
+        step: create.step.or(step).unwrap_or(defaults.step),
         step_min: create.step_min,
         step_max: create.step_max,
         increment: create.increment.unwrap_or(defaults.increment),
         start: create.start.unwrap_or(defaults.start),
-        max: create.max.unwrap_or(defaults.max),
+        max: create.max.or(max).unwrap_or(defaults.max),
         section_size: create.section_size.unwrap_or(defaults.section_size),
         gapless: create.gapless,
         description: create.description,
         count_max: create.count_max,
         keys_max: create.keys_max,
-        format: format.transpose()?,
+        format: format.map(|format| format.text),
         name: create.name,
     };
     config.check().map_err(invalid)?;

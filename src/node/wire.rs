@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::{
+    ids::NextIds,
     request::{
         Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, RefusedKeys, invalid_key,
         request_id,
@@ -114,6 +115,19 @@ impl From<&Current> for v1::CurrentRequest {
             route_version: request.known.version,
             members_version: request.known.members_version,
         }
+    }
+}
+
+impl TryFrom<v1::NextIdsRequest> for NextIds {
+    type Error = Status;
+
+    fn try_from(message: v1::NextIdsRequest) -> Result<NextIds, Status> {
+        Ok(NextIds {
+            namespace: message.namespace,
+            count: message.count.unwrap_or(1),
+            key: message.key.map(|key| key_of(Some(key))).transpose()?,
+            parameters: message.parameters.into_iter().collect(),
+        })
     }
 }
 

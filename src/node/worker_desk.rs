@@ -27,6 +27,9 @@ const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
 /// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
 const ENTRY_ASKS_MAX: usize = 4_096;
 
+/// Who leases worker 0 of a namespace whose ids have a date.
+const DATE_HOLDER: &str = "date";
+
 /// Takes asks for worker ids.
 pub struct WorkerDesk {
     calls: mpsc::UnboundedSender<Call>,
@@ -48,6 +51,11 @@ pub enum Wanted {
         worker: u32,
         /// The lease's token.
         token: u64,
+    },
+    /// A time that no later answer lies below: the record of worker 0 of a namespace whose format has no worker.
+    Date {
+        /// Milliseconds since 1970.
+        from_ms: u64,
     },
     /// To give a worker id back.
     Release {
@@ -213,6 +221,11 @@ impl Clerk {
                     continue;
                 }
                 Wanted::Renew { worker, token } => (worker, WorkerAct::Renew { token, up_to_ms }),
+                Wanted::Date { from_ms } => {
+                    let holder = DATE_HOLDER.to_owned();
+                    let up_to_ms = from_ms;
+                    (0, WorkerAct::Lease { holder, up_to_ms })
+                }
                 Wanted::Release {
                     worker,
                     token,

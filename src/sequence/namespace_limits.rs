@@ -90,15 +90,19 @@ pub fn check_description(description: Option<&str>) -> Result<(), InvalidNamespa
 ///
 /// # Errors
 /// [`InvalidNamespace::Format`] if it is none; [`InvalidNamespace::DoesNotFitFormat`] if keys of this kind
-/// do not fit it: ids that any holder of a worker id makes know no keys.
+/// do not fit it: ids that any holder of a worker id makes know no keys, and a field for the key holds an id.
 pub fn check_format(text: &str, key_kind: KeyKind) -> Result<Format, InvalidNamespace> {
     let format =
         Format::parse(text).map_err(|invalid| InvalidNamespace::Format(invalid.to_string()))?;
-    match (format.source(), key_kind) {
-        (Source::Worker, KeyKind::Name) => Err(InvalidNamespace::DoesNotFitFormat {
+    let unfit = || {
+        Err(InvalidNamespace::DoesNotFitFormat {
             field: "key_kind",
             value: key_kind.to_string(),
-        }),
+        })
+    };
+    match (format.source(), key_kind) {
+        (Source::Worker, KeyKind::Name) => unfit(),
+        (_, KeyKind::Name) if format.has_key() => unfit(),
         _ => Ok(format),
     }
 }

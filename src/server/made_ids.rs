@@ -71,19 +71,15 @@ async fn make(
     deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Status> {
     let arrived = Instant::now();
-    let count = message.count.unwrap_or(1);
-    let request = NextIds {
-        namespace: message.namespace,
-        count,
-        parameters: message.parameters.into_iter().collect(),
-    };
+    let as_text = message.as_text;
+    let request = NextIds::try_from(message)?;
     let reserved = context
         .request_memory
-        .reserve(count.min(IDS_MAX) as usize * ID_BYTES)?;
+        .reserve(request.count.min(IDS_MAX) as usize * ID_BYTES)?;
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
-    let answer = answer(&made.map_err(to_client)?, message.as_text);
+    let answer = answer(&made.map_err(to_client)?, as_text);
     Ok((answer, reserved))
 }
 

@@ -13,6 +13,7 @@ pub mod processes;
 pub mod rust_client;
 pub mod scale;
 mod wait;
+pub mod wrong_clock;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -124,14 +124,19 @@ fn the_numbers_of_a_key_count_times_and_ids() {
     let number = rongcloud.number_at(1_568_864_652_366).unwrap();
     assert_eq!(number, 1_568_864_652_366 * 4_096);
     let fixed = rongcloud.fixed(&[("type", 1)], Some(1_744_137)).unwrap();
-    let parts = rongcloud.parts_of_number(number + 2_774);
+    let parts = rongcloud.parts_of_number(number + 2_774, 0);
     let id = rongcloud.encode(&parts, fixed).unwrap();
     assert_eq!(rongcloud.print(id).to_string(), "BD8U-FCOJ-LDC5-L789");
     // The next time begins where the numbers of this one end.
     let next = rongcloud.number_at(1_568_864_652_367).unwrap();
     assert_eq!(next, number + 4_096);
+    for in_tick in [number, number + 1, number + 4_095] {
+        assert_eq!(rongcloud.last_number_beside(in_tick), number + 4_095);
+    }
+    let last = rongcloud.number_at(rongcloud.last_ms()).unwrap();
+    assert_eq!(rongcloud.number_max(), last + 4_095);
     // A number beyond the format's end is a time beyond it, not an earlier one.
-    let beyond = rongcloud.parts_of_number(u64::MAX);
+    let beyond = rongcloud.parts_of_number(u64::MAX, 0);
     assert!(matches!(
         rongcloud.encode(&beyond, fixed),
         Err(EncodeError::Ended { .. })
@@ -158,4 +163,24 @@ fn an_order_number_stands_beside_the_date_of_its_place() {
     assert_eq!(text(midnight_ms), "20160423-000-00-000100");
     assert_eq!(text(midnight_ms - 1), "20160422-000-00-000100");
     assert_eq!(text(0), "19700101-000-00-000100");
+}
+
+#[test]
+fn the_numbers_of_a_key_are_order_numbers_in_steps_beside_a_date() {
+    let chapter = format("yuewen-chapter");
+    assert_eq!(chapter.number_max(), 9_999);
+    let fixed = chapter.fixed(&[("table", 0), ("database", 0)], Some(7));
+    let fixed = fixed.unwrap();
+    // 2016-04-23 in China begins at 16:00 of the day before in UTC.
+    let day = chapter.day_of(1_461_340_800_000 + 3_600_000);
+    assert_eq!(day, 1_461_340_800_000);
+    assert_eq!(chapter.day_of(day - 1), day - 86_400_000);
+    let id = |number| {
+        let parts = chapter.parts_of_number(number, day);
+        let id = chapter.encode(&parts, fixed)?;
+        Ok(chapter.print(id).to_string())
+    };
+    assert_eq!(id(1), Ok("20160423-000-00-000100".to_owned()));
+    assert_eq!(id(9_999), Ok("20160423-000-00-999900".to_owned()));
+    assert!(matches!(id(10_000), Err(EncodeError::TooLarge { .. })));
 }

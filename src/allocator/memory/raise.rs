@@ -2,8 +2,12 @@
 
 use super::{Memory, Need, Place};
 use crate::{
-    allocator::{pending::RaiseAnswer, raised::RaiseOf, shard::Shard},
-    sequence::{LostBy, Namespace},
+    allocator::{
+        pending::{AboveAnswer, RaiseAnswer},
+        raised::RaiseOf,
+        shard::{SectionPlace, Shard},
+    },
+    sequence::{Key, LostBy, Namespace},
 };
 
 impl Memory {
@@ -15,34 +19,75 @@ impl Memory {
         of: RaiseOf<'_>,
         at_least: u64,
     ) -> (RaiseAnswer, Option<(Place, Need)>) {
-        let key = of.key();
-        let (hash, shard) = self.shards.find(namespace, key);
+        let (hash, shard) = self.shards.find(namespace, of.key());
         let mut locked = self.shards.lock(shard);
-        let hasher = self.shards.hasher();
-        let raise = |locked: &mut Shard| match of {
-            RaiseOf::Key(key) => locked.raise(hash, namespace, key, at_least),
-            RaiseOf::SectionOf(id) => locked.raise_section(hasher, hash, namespace, id, at_least),
-        };
-        let (answer, need) = match raise(&mut locked) {
-            Some((answer, place)) => {
-                let need = place.and_then(|place| self.need_at(&mut locked, place, namespace, key));
-                (answer, need)
-            }
-            None => {
-                let find = || self.find_record(namespace, key);
-                let need = match of {
-                    RaiseOf::Key(key) => self.add_key(&mut locked, (hash, key), namespace, find),
-                    RaiseOf::SectionOf(id) => self.add_section(&mut locked, id, namespace, find),
-                };
-                let (answer, place) = raise(&mut locked).expect("it was added just now");
-                (answer, place.zip(need))
-            }
-        };
+        let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least);
         drop(locked);
         if let RaiseAnswer::Done(Ok(raised)) = &answer {
             // Nobody gets them, whatever becomes of the answer.
             self.lose(namespace, LostBy::Floor, raised.passed);
         }
+        (answer, Place::in_shard(shard, need))
+    }
+
+    /// As [`Memory::raise`], within the key's shard. Whoever calls it counts the numbers that are passed over.
+    fn raise_in(
+        &self,
+        shard: &mut Shard,
+        hash: u64,
+        namespace: &Namespace,
+        of: RaiseOf<'_>,
+        at_least: u64,
+    ) -> (RaiseAnswer, Option<(SectionPlace, Need)>) {
+        let (key, hasher) = (of.key(), self.shards.hasher());
+        let raise = |shard: &mut Shard| match of {
+            RaiseOf::Key(key) => shard.raise(hash, namespace, key, at_least),
+            RaiseOf::SectionOf(id) => shard.raise_section(hasher, hash, namespace, id, at_least),
+        };
+        if let Some((answer, place)) = raise(shard) {
+            let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
+            return (answer, need);
+        }
+        let find = || self.find_record(namespace, key);
+        let need = match of {
+            RaiseOf::Key(key) => self.add_key(shard, (hash, key), namespace, find),
+            RaiseOf::SectionOf(id) => self.add_section(shard, id, namespace, find),
+        };
+        let (answer, place) = raise(shard).expect("it was added just now");
+        (answer, place.zip(need))
+    }
+
+    /// Moves a key above `floor`, and takes as many of its next numbers as `count_of` says of the last number before
+    /// them; all under one lock, so that no other call takes any in between.
+    pub fn take_above(
+        &self,
+        namespace: &Namespace,
+        key: Key<'_>,
+        floor: u64,
+        count_of: impl FnOnce(u64) -> u64,
+    ) -> (AboveAnswer, Option<(Place, Need)>) {
+        let (hash, shard) = self.shards.find(namespace, key);
+        let mut locked = self.shards.lock(shard);
+        let of = RaiseOf::Key(key);
+        let (raised, need) = self.raise_in(&mut locked, hash, namespace, of, floor);
+        let raised = match raised {
+            RaiseAnswer::Done(Ok(raised)) => raised,
+            RaiseAnswer::Done(Err(refused)) => return (AboveAnswer::Refused(refused), None),
+            RaiseAnswer::Later(later) => {
+                return (AboveAnswer::Later(later), Place::in_shard(shard, need));
+            }
+        };
+        let count = count_of(raised.floor);
+        let (answer, need) = match count {
+            0 => (AboveAnswer::None { last: raised.floor }, None),
+            _ => {
+                let taken = self.take_known(&mut locked, (hash, key), namespace, count);
+                let (answer, need) = taken.expect("it was raised just now");
+                (AboveAnswer::Numbers { count, answer }, need)
+            }
+        };
+        drop(locked);
+        self.lose(namespace, LostBy::Floor, raised.passed);
         (answer, Place::in_shard(shard, need))
     }
 }

@@ -113,7 +113,8 @@ impl Term {
         }
     }
 
-    async fn raised_later(
+    /// Waits until a floor is raised.
+    pub(super) async fn raised_later(
         &self,
         later: RaisedLater,
         deadline: Instant,

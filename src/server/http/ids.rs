@@ -13,7 +13,7 @@ use super::{
     number::{Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
-    serve::answer,
+    serve::{answer, key},
 };
 use crate::{
     node::{ID_BYTES, IDS_MAX, NextIds},
@@ -27,6 +27,8 @@ pub struct IdsAsked {
     /// How many; 1 unless given.
     #[schema(minimum = 1, maximum = 10000)]
     count: Option<u32>,
+    /// The key whose ids they are, if the format has no worker: an integer from 0 to 2^64 - 1 as a string, or a name.
+    key: Option<String>,
     /// A value for each parameter of the namespace's format.
     #[serde(default)]
     parameters: BTreeMap<String, Given>,
@@ -84,9 +86,14 @@ pub async fn next(
         let namespace = in_path(path)?;
         let asked: IdsAsked = body::json(&context, body, due).await?;
         let count = asked.count.unwrap_or(1);
+        let key = match asked.key {
+            Some(written) => Some(key(&context, &namespace, written.as_bytes(), due).await?),
+            None => None,
+        };
         let request = NextIds {
             namespace,
             count,
+            key,
             parameters: parameters(asked.parameters)?,
         };
         let reservation = context

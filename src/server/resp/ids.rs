@@ -1,4 +1,5 @@
-//! Ids with a shape for Redis clients: `INCR id:orders` makes one of the namespace `orders`.
+//! Ids with a shape for Redis clients: `INCR id:orders` makes one of the namespace `orders`, and `INCR id:chat:42` one of key
+//! 42 of the namespace `chat`.
 
 use std::sync::Arc;
 
@@ -8,18 +9,39 @@ use super::{refused::Refused, replies::Replies};
 use crate::{
     metrics::Door,
     node::{NextIds, NodeContext},
-    sequence::WrittenKey,
-    server::errors::to_client,
+    sequence::{OwnedKey, WrittenKey},
+    server::{errors::to_client, written},
 };
 
 /// What comes before the namespace.
 const ID: &str = "id";
 
-/// The namespace whose ids a key stands for. A namespace of the name `id` has keys of its own: then there is none.
-pub fn namespace_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<&'a str> {
+/// Whose ids a key stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct IdsOf<'a> {
+    namespace: &'a str,
+    /// As it was written.
+    key: Option<&'a [u8]>,
+}
+
+/// Whose ids a key stands for. A namespace of the name `id` has keys of its own: then there are none.
+pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
     let namespaces = context.group.view().namespaces();
-    let stands_for_ids = key.namespace == ID && namespaces.by_name(ID).is_none();
-    stands_for_ids.then(|| std::str::from_utf8(key.key).ok())?
+    if key.namespace != ID || namespaces.by_name(ID).is_some() {
+        return None;
+    }
+    let of_key = WrittenKey::parse(key.key).map(|of| IdsOf {
+        namespace: of.namespace,
+        key: Some(of.key),
+    });
+    let of_all = || {
+        let namespace = std::str::from_utf8(key.key).ok()?;
+        Some(IdsOf {
+            namespace,
+            key: None,
+        })
+    };
+    of_key.ok().or_else(of_all)
 }
 
 /// The refusal of INCRBY.
@@ -33,14 +55,23 @@ pub fn one_at_a_time() -> Refused {
 /// Whatever the node refuses it for.
 pub async fn next(
     context: &Arc<NodeContext>,
-    namespace: &str,
+    of: IdsOf<'_>,
     deadline: Instant,
     replies: &mut Replies,
 ) -> Result<(), Refused> {
     let arrived = Instant::now();
+    let key = match of.key {
+        Some(written) => {
+            let kind = context.key_kind(of.namespace, deadline).await;
+            let key = written::key(kind.map_err(to_client)?, of.namespace, written)?;
+            Some(OwnedKey::from(key))
+        }
+        None => None,
+    };
     let request = NextIds {
-        namespace: namespace.to_owned(),
+        namespace: of.namespace.to_owned(),
         count: 1,
+        key,
         parameters: Vec::new(),
     };
     let made = context.next_ids(&request, deadline).await;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    cluster, ids, info,
+    cluster,
+    ids::{self, IdsOf},
+    info,
     key::{last_numbers, written_key},
     reader::Command,
     refused::Refused,
@@ -65,9 +67,9 @@ impl Session {
             Ok(Asked::Numbers(key, count)) => {
                 return self.run.add(command, key, count, deadline, replies).await;
             }
-            Ok(Asked::Id(namespace)) => {
+            Ok(Asked::Id(of)) => {
                 self.finish(deadline, replies).await;
-                ids::next(&self.context, namespace, deadline, replies).await
+                ids::next(&self.context, of, deadline, replies).await
             }
             Ok(Asked::Other(action)) => {
                 self.finish(deadline, replies).await;
@@ -104,9 +106,9 @@ impl Session {
             other => return Ok(Asked::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
-        match ids::namespace_of(&self.context, key) {
+        match ids::ids_of(&self.context, key) {
             Some(_) if entry.action == Action::IncrBy => Err(ids::one_at_a_time()),
-            Some(namespace) => Ok(Asked::Id(namespace)),
+            Some(of) => Ok(Asked::Id(of)),
             None => Ok(Asked::Numbers(key, count)),
         }
     }
@@ -267,8 +269,8 @@ impl Session {
 enum Asked<'a> {
     /// So many numbers of a key.
     Numbers(WrittenKey<'a>, u64),
-    /// An id of this namespace.
-    Id(&'a str),
+    /// An id.
+    Id(IdsOf<'a>),
     Other(Action),
 }
 

@@ -47,7 +47,7 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
 pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
     let made = async {
         let namespace = &context.config.leaf_snowflake;
-        one_id(&context, SNOWFLAKE, namespace, Vec::new(), due).await
+        one_id(&context, SNOWFLAKE, (namespace, None), Vec::new(), due).await
     };
     as_text(answer(&context, due, made).await)
 }

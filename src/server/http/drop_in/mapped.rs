@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use super::warnings::WARNINGS;
 use crate::{
     node::{KnownRoute, Next, NextIds, NodeContext},
-    sequence::{Range, WrittenKey},
+    sequence::{OwnedKey, Range, WrittenKey},
     server::{
         errors::to_client,
         http::{
@@ -17,6 +17,9 @@ use crate::{
         written::shown,
     },
 };
+
+/// What stands before the key among the parameters of a format.
+const KEY: &str = "key";
 
 /// A name that a table of the configuration maps to a key.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +55,8 @@ impl<'a> Mapped<'a> {
     }
 
     /// The next number of the key, or the next id if its namespace has a format. The key then says what the parameters
-    /// are: `type=1,database=0`, or anything without `=` if there are none.
+    /// are: `type=1,database=0`, or anything without `=` if there are none. `key=1` among them is the key of a format that
+    /// has no worker.
     ///
     /// # Errors
     /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or the parameters do not fit the format.
@@ -70,8 +74,12 @@ impl<'a> Mapped<'a> {
 
     async fn next_id(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
         let making = async {
-            let parameters = parameters(self.key.key)?;
-            one_id(context, self.setting, self.key.namespace, parameters, due).await
+            let mut parameters = parameters(self.key.key)?;
+            // No parameter of a format has this name: it is the field for the key.
+            let key = parameters.iter().position(|(name, _)| name == KEY);
+            let key = key.map(|at| OwnedKey::Id(parameters.swap_remove(at).1));
+            let of = (self.key.namespace, key);
+            one_id(context, self.setting, of, parameters, due).await
         };
         making.await.map_err(|status| self.blamed(status))
     }
@@ -128,20 +136,21 @@ impl<'a> Mapped<'a> {
     }
 }
 
-/// Makes an id of a namespace that `setting` names, for a client that reads a number of 64 bits.
+/// Makes an id of a namespace, and of a key in it, that `setting` names, for a client that reads a number of 64 bits.
 ///
 /// # Errors
 /// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
 pub async fn one_id(
     context: &Arc<NodeContext>,
     setting: &str,
-    namespace: &str,
+    (namespace, key): (&str, Option<OwnedKey>),
     parameters: Vec<(String, u64)>,
     due: Due,
 ) -> Result<u64, Status> {
     let request = NextIds {
         namespace: namespace.to_owned(),
         count: 1,
+        key,
         parameters,
     };
     let made = context.next_ids(&request, due.deadline).await;

@@ -1,0 +1,125 @@
+//! The dates in ids: a date of a namespace never goes back, whatever the clocks of its leaders show.
+//!
+//! A date is logged before it is used, once a day: as a lease of worker 0, which namespaces whose ids have a date do not use
+//! otherwise. What holds for the times of worker ids holds for it: the log's order decides, and what was answered once is
+//! never undercut. A new leader asks the log before it uses a date, and takes the date that was in force if that is later
+//! than its own clock's.
+//!
+//! Invariant: a date that is known in a term is that of an entry of this term.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tonic::Status;
+
+use super::{
+    NodeContext,
+    leader_search::Attempt,
+    worker_desk::{Served, Wanted},
+};
+use crate::{
+    allocator::Term,
+    proto::peer::administer_reply::Reply,
+    sequence::{Namespace, NamespaceId, WorkerAnswer},
+};
+
+/// The dates of namespaces that this node knows while it leads.
+#[derive(Default)]
+pub struct Dates {
+    known: Mutex<Known>,
+    /// Held while the log is asked: callers that come meanwhile wait for the answer.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    term: u64,
+    /// In milliseconds since 1970.
+    by_namespace: HashMap<NamespaceId, u64>,
+}
+
+impl Dates {
+    /// The date that is known in a term, if it is `from_ms` or later.
+    fn known(&self, term: u64, namespace: NamespaceId, from_ms: u64) -> Option<u64> {
+        let known = self.known.lock();
+        let date = (known.term == term).then(|| known.by_namespace.get(&namespace))??;
+        (*date >= from_ms).then_some(*date)
+    }
+
+    fn learn(&self, term: u64, namespace: NamespaceId, date_ms: u64) {
+        let mut known = self.known.lock();
+        if known.term < term {
+            *known = Known {
+                term,
+                ..Known::default()
+            };
+        }
+        if known.term == term {
+            let date = known.by_namespace.entry(namespace).or_default();
+            *date = date_ms.max(*date);
+        }
+    }
+}
+
+impl NodeContext {
+    /// The date of a namespace's ids: at least that of `from_ms`, and of every answer before. Milliseconds since 1970.
+    ///
+    /// # Errors
+    /// What the request comes to otherwise.
+    pub(super) async fn date_of_ids(
+        &self,
+        term: &Term,
+        namespace: &Namespace,
+        from_ms: u64,
+        deadline: Instant,
+    ) -> Result<u64, Attempt<Reply>> {
+        let known = || self.dates.known(term.term(), namespace.id, from_ms);
+        if let Some(date) = known() {
+            return Ok(date);
+        }
+        let asking = async {
+            let _asking = self.dates.asking.lock().await;
+            if let Some(date) = known() {
+                return Ok(date);
+            }
+            let wanted = Wanted::Date { from_ms };
+            let served = self.worker_desk.ask(term.lease(), namespace.id, wanted);
+            let date = match served.await {
+                Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
+                // The date in force lies ahead of the leader's time.
+                Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
+                _ => return Err(Attempt::Unanswered),
+            };
+            self.dates.learn(term.term(), namespace.id, date);
+            Ok(date)
+        };
+        match timeout_at(deadline, asking).await {
+            Ok(asked) => asked,
+            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
+                "namespace {:?}: the date was not logged before the deadline; ask again",
+                namespace.config.name
+            )))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_known_in_its_term_alone_and_never_goes_back() {
+        let dates = Dates::default();
+        let namespace = NamespaceId(3);
+        dates.learn(5, namespace, 1_000);
+        dates.learn(5, namespace, 900);
+        assert_eq!(dates.known(5, namespace, 1_000), Some(1_000));
+        assert_eq!(dates.known(5, namespace, 1_001), None);
+        assert_eq!(dates.known(6, namespace, 0), None);
+        dates.learn(6, namespace, 1_200);
+        dates.learn(5, namespace, 9_000);
+        assert_eq!(dates.known(6, namespace, 0), Some(1_200));
+        assert_eq!(dates.known(5, namespace, 0), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! Ids whose format has no worker: they come from the key's own sequence, at the leader. Those of a key increase, whichever
+//! node is asked.
+//!
+//! Of a format with a time, a number of the sequence is a time and a counter: *unit of time x capacity + counter*. The leader
+//! moves the key up to its own time, and takes the numbers that follow. So an id cannot repeat, and cannot go back, because
+//! a number cannot: the clock decides only how far a key is moved up. A unit of time whose numbers are used up is waited out.
+//! If a key is ahead of the leader's time, as after the change from a leader that crashed, it goes on within the unit of time
+//! that it has come to, and then waits.
+//!
+//! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
+
+use std::{sync::Arc, time::Duration};
+
+use ratchet_ids::{EncodeError, Fixed, Format, Source};
+use tokio::time::{Instant, sleep_until};
+use tonic::Status;
+
+use super::{
+    NodeContext,
+    formats::{created_again, id_format},
+    ids::{IDS_MAX, MadeIds, NextIds, ended, invalid},
+    leader_search::{Attempt, Failure, Origin},
+    sequence_request::{check_kind, failed},
+    wire::{key_of, to_key},
+};
+use crate::{
+    allocator::{Above, Term},
+    proto::{
+        busy,
+        peer::{
+            IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
+        },
+    },
+    sequence::{Key, Namespace, OwnedKey, Range},
+};
+
+/// A key that is ahead of the leader's time by more was moved up by a leader with another clock, in milliseconds. What a
+/// crash leaves is less: `STEP_MS` in `formats.rs`.
+const AHEAD_MAX_MS: u64 = 10_000;
+
+impl NodeContext {
+    /// Has the leader take numbers of the request's key, and makes ids of them.
+    ///
+    /// # Errors
+    /// As [`NodeContext::next_ids`].
+    pub(super) async fn key_ids(
+        self: &Arc<Self>,
+        request: &NextIds,
+        format: Format,
+        deadline: Instant,
+    ) -> Result<MadeIds, Failure> {
+        let key = request.key.as_ref().ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "ids of namespace {name:?} come from the sequence of a key, and none is given; name one, as in: ratchet id \
+                 next {name} 42",
+                name = request.namespace
+            ))
+        })?;
+        let id = match key {
+            OwnedKey::Id(id) => Some(*id),
+            OwnedKey::Name(_) => None,
+        };
+        let fixed = format
+            .fixed(&request.parameters(), id)
+            .map_err(|error| invalid(&error))?;
+        let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
+            namespace: request.namespace.clone(),
+            format: format.to_string(),
+            key: to_key(key),
+            count: request.count,
+        });
+        let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await?;
+        let Reply::IdNumbers(numbers) = reply else {
+            return Err(Status::internal("the leader's reply does not match the request").into());
+        };
+        let ids = encoded(&format, fixed, &numbers);
+        let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
+        self.metrics.ids.inc_by(ids.len() as u64);
+        Ok(MadeIds {
+            format: Arc::new(format),
+            ids,
+        })
+    }
+
+    /// Takes numbers of a key for ids, as the leader.
+    pub(super) async fn take_id_numbers(
+        &self,
+        term: &Term,
+        asked: TakeIdNumbersRequest,
+        deadline: Instant,
+    ) -> Attempt<Reply> {
+        let checked = self
+            .namespace_named(&asked.namespace)
+            .and_then(|namespace| {
+                let format = id_format(&namespace)?;
+                if format.to_string() != asked.format {
+                    return Err(created_again(&asked.namespace));
+                }
+                let key = key_of(asked.key)?;
+                check_kind(&namespace, key.as_key())?;
+                Ok((namespace, format, key))
+            });
+        let (namespace, format, key) = match checked {
+            Ok(checked) => checked,
+            Err(status) => return Attempt::Refused(status),
+        };
+        let count = u64::from(asked.count.clamp(1, IDS_MAX));
+        let of = OfKey {
+            term,
+            namespace: &namespace,
+            format: &format,
+            key: key.as_key(),
+            deadline,
+        };
+        let taken = match format.source() {
+            Source::Key => self.take_in_time(&of, count).await,
+            Source::Date => self.take_of_day(&of, count).await,
+            Source::Worker => Err(Attempt::Refused(Status::internal(
+                "ids with a worker do not come from a key",
+            ))),
+        };
+        match taken {
+            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(numbers)),
+            Err(otherwise) => otherwise,
+        }
+    }
+
+    /// Takes numbers of the present time. Waits where a unit of time has too few.
+    async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
+        let mut numbers = IdNumbers::default();
+        let mut left = count;
+        while left > 0 {
+            let now_ms = self.ids_time.now_ms();
+            let now = of
+                .format
+                .number_at(now_ms)
+                .map_err(|error| Attempt::Refused(ended(&of.namespace.config.name, &error)))?;
+            // What is left of the present unit of time, or of the one that the key has come to if that lies ahead.
+            let count_of = |last: u64| left.min(of.format.last_number_beside(last.max(now)) - last);
+            let taking = (of.term).next_above(of.namespace, of.key, now - 1, count_of, of.deadline);
+            match taking.await {
+                Ok(Above::Numbers(range)) => left -= add(&mut numbers, range),
+                Ok(Above::None { last }) => self.wait_for(of, last + 1, now_ms).await?,
+                Err(error) => return Err(failed(error, of.namespace, of.term, left)),
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Takes order numbers, with the date.
+    async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
+        let today = of.format.day_of(self.ids_time.now_ms());
+        // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
+        let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
+        let mut numbers = IdNumbers {
+            date_ms: date.await?,
+            ..IdNumbers::default()
+        };
+        let taking = of.term.next(of.namespace, of.key, count, of.deadline);
+        match taking.await {
+            Ok(range) => {
+                add(&mut numbers, range);
+                Ok(numbers)
+            }
+            Err(error) => Err(failed(error, of.namespace, of.term, count)),
+        }
+    }
+
+    /// Waits until the time of `number` has come. It was `now_ms`.
+    async fn wait_for(
+        &self,
+        of: &OfKey<'_>,
+        number: u64,
+        now_ms: u64,
+    ) -> Result<(), Attempt<Reply>> {
+        let time_ms = of.format.parts_of_number(number, 0).time_ms;
+        let ahead_ms = time_ms.saturating_sub(now_ms);
+        if ahead_ms > AHEAD_MAX_MS.max(2 * of.format.tick_ms()) {
+            // The leader's time goes on from there, as it does after its own clock was ahead.
+            self.ids_time.told(time_ms - of.format.tick_ms());
+            return Ok(());
+        }
+        let until = Instant::now() + Duration::from_millis(ahead_ms.max(1));
+        if until >= of.deadline {
+            let why = format!(
+                "namespace {:?}: the ids of key {} until the deadline are used up; the next one comes in {ahead_ms} ms",
+                of.namespace.config.name, of.key
+            );
+            return Err(Attempt::Refused(busy(ahead_ms.max(1), why)));
+        }
+        sleep_until(until).await;
+        Ok(())
+    }
+}
+
+/// Whose numbers are taken, and until when.
+struct OfKey<'a> {
+    term: &'a Term,
+    namespace: &'a Namespace,
+    format: &'a Format,
+    key: Key<'a>,
+    deadline: Instant,
+}
+
+/// Adds numbers to an answer. Returns how many.
+fn add(numbers: &mut IdNumbers, range: Range) -> u64 {
+    let count = range.last - range.first + 1;
+    numbers.firsts.push(range.first);
+    // At most IDS_MAX.
+    numbers.counts.push(count as u32);
+    count
+}
+
+/// The ids with these numbers.
+fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<Vec<u128>, EncodeError> {
+    let ranges = numbers.firsts.iter().zip(&numbers.counts);
+    let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
+    all.map(|number| format.encode(&format.parts_of_number(number, numbers.date_ms), fixed))
+        .collect()
+}

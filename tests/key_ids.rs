@@ -1,0 +1,398 @@
+//! Ids of formats without a worker: they come from a key's sequence, in order for each key whoever asks.
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
+
+use common::{
+    cluster::Cluster, http, http_get, in_time, other_than, others, rust_client, unhurried,
+    with_http, with_resp, wrong_clock::restart_with_clock,
+};
+use parking_lot::Mutex;
+use ratchet::{
+    clock::{BootClock, Clock},
+    node::Config,
+};
+use ratchet_client::{Client, Code, Error, Key, api::CreateNamespaceRequest};
+use ratchet_ids::{Decoded, Format};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+const DAY_MS: u64 = 86_400_000;
+/// Ten ids a second for each key.
+const SLOW: &str = "digits epoch=2020-01-01 time-s:10 sequence:1 key:2";
+
+async fn create(client: &Client, name: &str, format: &str) {
+    let request = CreateNamespaceRequest {
+        name: name.to_owned(),
+        format: Some(format.to_owned()),
+        ..CreateNamespaceRequest::default()
+    };
+    client.create_namespace(request).await.expect("a namespace");
+}
+
+fn format(text: &str) -> Format {
+    Format::parse(text).expect("a format")
+}
+
+/// Takes one id.
+async fn id(
+    client: &Client,
+    namespace: &str,
+    key: u64,
+    parameters: &[(&str, u64)],
+) -> Result<String, Error> {
+    let ids = client.next_ids(namespace, Some(Key::Id(key)), 1, parameters);
+    Ok(ids.await?.remove(0))
+}
+
+/// Takes an id of RongCloud's format, which must have the key. Answers it as a number, and its time.
+async fn rongcloud(client: &Client, key: u64) -> (u128, u64) {
+    let format = format("rongcloud");
+    let text = id(client, "chat", key, &[("type", 1)])
+        .await
+        .expect("an id");
+    let decoded: Decoded<'_> = format.decode(&text).expect("an id of the format");
+    assert_eq!(
+        (decoded.value("key"), decoded.value("type")),
+        (Some(key), Some(1))
+    );
+    let fixed = format.fixed(&[("type", 1)], Some(key)).expect("fits");
+    let id = format.encode(&decoded.parts(), fixed).expect("an id");
+    (id, decoded.parts().time_ms)
+}
+
+/// Has a node lead.
+async fn lead(cluster: &Cluster, node: u64) {
+    let mut client = cluster.client(cluster.leader().await);
+    if cluster.leader().await != node {
+        client.transfer(node).await.expect("a new leader");
+    }
+    cluster.leader_seen_by(node, |leader| leader == node).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_after_a_crash() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let any = rust_client::client_of(&cluster, &[1, 2, 3]);
+    create(&any, "chat", "rongcloud").await;
+    // The greatest id that anyone has of each key.
+    let greatest: Arc<Mutex<BTreeMap<u64, u128>>> = Arc::default();
+    let all = Arc::new(Mutex::new(BTreeSet::new()));
+    for round in 0..2 {
+        let mut callers = Vec::new();
+        let nodes: Vec<u64> = cluster.nodes.keys().copied().collect();
+        for caller in 0..6 {
+            let client = rust_client::client_of(&cluster, &[nodes[caller % nodes.len()]]);
+            let (greatest, all) = (greatest.clone(), all.clone());
+            callers.push(tokio::spawn(async move {
+                for turn in 0..100 {
+                    let key = turn % 3;
+                    let before = greatest.lock().get(&key).copied().unwrap_or(0);
+                    let (id, time_ms) = rongcloud(&client, key).await;
+                    assert!(id > before, "{id} of key {key} after {before}");
+                    assert!(all.lock().insert(id), "{id} was made twice");
+                    let mut greatest = greatest.lock();
+                    let last = greatest.entry(key).or_default();
+                    *last = id.max(*last);
+                    // A crash leaves a key at most three seconds ahead.
+                    let distance = time_ms.abs_diff(BootClock.wall_ms());
+                    assert!(
+                        distance < 1_500 + round * 3_000,
+                        "{distance} ms from the time"
+                    );
+                }
+            }));
+        }
+        for caller in callers {
+            caller.await.expect("ids");
+        }
+        if round == 0 {
+            let leader = cluster.leader().await;
+            cluster.crash(leader).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
+    let cluster = Cluster::start(1, unhurried).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    create(&client, "slow", SLOW).await;
+    let slow = format(SLOW);
+    let mut callers = Vec::new();
+    for _ in 0..5 {
+        let client = client.clone();
+        callers.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            for _ in 0..5 {
+                ids.push(id(&client, "slow", 7, &[]).await.expect("an id"));
+                let decoded = format(SLOW);
+                let time_ms = decoded.decode(&ids[ids.len() - 1]).expect("an id");
+                assert!(
+                    time_ms.parts().time_ms <= BootClock.wall_ms(),
+                    "{ids:?} is early"
+                );
+            }
+            assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+            ids
+        }));
+    }
+    let mut all = BTreeSet::new();
+    for caller in callers {
+        for id in caller.await.expect("ids") {
+            assert!(all.insert(id.clone()), "{id} was made twice");
+        }
+    }
+    assert_eq!(all.len(), 25);
+    let times: BTreeSet<u64> = all
+        .iter()
+        .map(|id| slow.decode(id).expect("an id").parts().time_ms)
+        .collect();
+    assert!(times.len() >= 3, "25 ids in {} seconds", times.len());
+
+    // Whoever cannot wait so long is told when to come again.
+    let impatient = Client::builder()
+        .servers([cluster.address(1).to_string()])
+        .timeout(Duration::from_millis(200))
+        .build()
+        .expect("a client");
+    let refused = in_time("a refusal", async {
+        loop {
+            if let Err(error) = id(&impatient, "slow", 8, &[]).await {
+                break error;
+            }
+        }
+    });
+    let refused = refused.await;
+    assert_eq!(refused.code(), Some(Code::ResourceExhausted), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("the ids of key 8 until the deadline are used up"),
+        "{refused}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_goes_on_at_once_under_a_leader_whose_clock_is_an_hour_behind() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let [ahead, _] = others(cluster.leader().await);
+    let off = Arc::new(AtomicI64::new(3_600_000));
+    restart_with_clock(&mut cluster, ahead, &off).await;
+    let any = rust_client::client_of(&cluster, &[1, 2, 3]);
+    create(&any, "chat", "rongcloud").await;
+    lead(&cluster, ahead).await;
+    let (before, before_ms) = rongcloud(&any, 5).await;
+    assert!(before_ms > BootClock.wall_ms() + 3_000_000);
+    lead(&cluster, other_than(ahead)).await;
+    // More than one millisecond has, so that the time must go on.
+    let ids = any.next_ids("chat", Some(Key::Id(5)), 9_000, &[("type", 1)]);
+    let ids = in_time("ids", ids).await.expect("ids");
+    let times: Vec<u64> = ids
+        .iter()
+        .map(|id| {
+            format("rongcloud")
+                .decode(id)
+                .expect("an id")
+                .parts()
+                .time_ms
+        })
+        .collect();
+    assert!(
+        times.is_sorted() && times[0] >= before_ms,
+        "{before_ms} {}",
+        times[0]
+    );
+    assert!(
+        times[8_999] < before_ms + 60_000,
+        "{before_ms} {}",
+        times[8_999]
+    );
+    let (after, _) = rongcloud(&any, 5).await;
+    assert!(after > before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_date_never_goes_back_and_order_numbers_grow_in_steps() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let [ahead, _] = others(cluster.leader().await);
+    let off = Arc::new(AtomicI64::new(2 * DAY_MS as i64));
+    restart_with_clock(&mut cluster, ahead, &off).await;
+    let any = rust_client::client_of(&cluster, &[1, 2, 3]);
+    create(&any, "chapters", "yuewen-chapter").await;
+    create(&any, "others", "yuewen-chapter").await;
+    let chapter = format("yuewen-chapter");
+    let parameters = [("table", 4), ("database", 5)];
+    let take = async |namespace: &str, key: u64| {
+        let text = id(&any, namespace, key, &parameters).await.expect("an id");
+        let decoded = chapter.decode(&text).expect("an id");
+        assert_eq!(&text[9..15], "004-05", "{text}");
+        (decoded.parts().time_ms, decoded.parts().sequence)
+    };
+    let today = || chapter.day_of(BootClock.wall_ms());
+    let (before, order) = (today(), take("chapters", 42).await);
+    assert!([before, today()].contains(&order.0), "{order:?}");
+    assert_eq!(order.1, 100);
+    lead(&cluster, ahead).await;
+    let later = chapter.day_of(BootClock.wall_ms() + 2 * DAY_MS);
+    let (date, order) = take("chapters", 42).await;
+    assert!(date >= later, "{date} after {later}");
+    assert_eq!(order, 200);
+    // Back under a leader whose clock is right, the date stays. Another namespace has its own.
+    lead(&cluster, other_than(ahead)).await;
+    assert_eq!(take("chapters", 42).await, (date, 300));
+    assert_eq!(take("chapters", 43).await, (date, 100));
+    assert!(take("others", 42).await.0 < later);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
+    let cluster = Cluster::start(1, unhurried).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    create(&client, "orders", "snowflake").await;
+    create(&client, "chat", "rongcloud").await;
+    create(&client, "few", "digits step=100 date:8 sequence:3").await;
+    let refused = async |namespace: &str, key: Option<Key>, count, parameters: &[(&str, u64)]| {
+        let error = client.next_ids(namespace, key, count, parameters).await;
+        let error = error.expect_err("a refusal");
+        (error.code().expect("a code"), error.to_string())
+    };
+    let of_type = [("type", 1)];
+    for (key, parameters, why) in [
+        (
+            None,
+            &of_type[..],
+            "come from the sequence of a key, and none is given",
+        ),
+        (
+            Some(Key::Id(4_194_304)),
+            &of_type,
+            "key 4194304 does not fit: the greatest value is 4194303",
+        ),
+        (Some(Key::from("a")), &of_type, "the key has no id"),
+        (Some(Key::Id(1)), &[], "the parameter type is missing"),
+        (
+            Some(Key::Id(1)),
+            &[("type", 16)],
+            "type 16 does not fit: the greatest value is 15",
+        ),
+    ] {
+        let (code, text) = refused("chat", key, 1, parameters).await;
+        assert_eq!(code, Code::InvalidArgument, "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+    let (code, text) = refused("orders", Some(Key::Id(1)), 1, &[]).await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(text.contains("leave the key out"), "{text}");
+    let (code, text) = refused("few", Some(Key::Id(1)), 10, &[]).await;
+    assert_eq!(code, Code::OutOfRange);
+    assert!(text.contains("only 9 numbers are left"), "{text}");
+    let nine = client
+        .next_ids("few", Some(Key::Id(1)), 9, &[])
+        .await
+        .expect("all");
+    assert!(
+        nine[0].ends_with("100") && nine[8].ends_with("900"),
+        "{nine:?}"
+    );
+    let (code, _) = refused("few", Some(Key::Id(1)), 1, &[]).await;
+    assert_eq!(code, Code::OutOfRange);
+
+    let error = client.ids("chat").await.expect_err("a refusal");
+    assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("has no worker: the leader makes its ids"),
+        "{error}"
+    );
+    let error = client.next("chat", 1).await.expect_err("a refusal");
+    assert!(
+        error
+            .to_string()
+            .contains("hands out ids of format rongcloud"),
+        "{error}"
+    );
+    for (format, name_keys, why) in [
+        ("rongcloud", true, "key_kind is name"),
+        ("digits step=100 date:8 sequence:2", false, "step=100 does not fit into sequence:2"),
+    ] {
+        let request = CreateNamespaceRequest {
+            name: "another".to_owned(),
+            format: Some(format.to_owned()),
+            key_kind: if name_keys { 2 } else { 0 },
+            ..CreateNamespaceRequest::default()
+        };
+        let error = client
+            .create_namespace(request)
+            .await
+            .expect_err("a refusal");
+        assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+fn doors(config: &mut Config) {
+    unhurried(config);
+    with_http(config);
+    with_resp(config);
+    let to = "strict:key=7,machine=1,database=3".to_owned();
+    config.yuewen_types = [("7".to_owned(), to)].into();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_door_makes_ids_of_a_key() {
+    let cluster = Cluster::start(3, doors).await;
+    let node = other_than(cluster.leader().await);
+    let client = rust_client::client_of(&cluster, &[node]);
+    create(&client, "chat", SLOW).await;
+    create(&client, "strict", "yuewen-strict").await;
+    let addresses = cluster.nodes[&node].addresses();
+    let at = addresses.http.expect("a port");
+    let first = id(&client, "chat", 42, &[]).await.expect("an id");
+
+    let ask = json!({"key": "42", "count": 2}).to_string();
+    let page = http(at, "POST /v1/namespaces/chat/ids:next", "", &ask).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    let body: Value = serde_json::from_str(&page.body).expect("JSON");
+    let second = body["ids"][1].as_str().expect("a text").to_owned();
+    assert!(second > first, "{second} after {first}");
+
+    let mut redis = TcpStream::connect(addresses.resp.expect("a port"))
+        .await
+        .expect("a connection");
+    let reply = in_time("a reply", async {
+        redis.write_all(b"INCR id:chat:42\r\n").await.expect("sent");
+        let mut reply = [0; 64];
+        let length = redis.read(&mut reply).await.expect("a reply");
+        String::from_utf8_lossy(&reply[..length]).into_owned()
+    });
+    let third: u64 = (reply.await.trim_start_matches(':').trim())
+        .parse()
+        .expect("a number");
+    assert!(
+        third > second.parse().expect("a number"),
+        "{third} after {second}"
+    );
+
+    let mut last = 0;
+    for _ in 0..3 {
+        let page = http_get(at, "/?type=7").await;
+        let body: Value = serde_json::from_str(&page.body).expect("JSON");
+        let number = body["result"].as_u64().expect("a number");
+        assert!(number > last);
+        last = number;
+        let strict = format("yuewen-strict");
+        let decoded = strict.decode_number(number.into()).expect("an id");
+        let fields = ["key", "machine", "database"].map(|name| decoded.value(name));
+        assert_eq!(fields, [Some(7), Some(1), Some(3)]);
+    }
+}
