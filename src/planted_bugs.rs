@@ -53,6 +53,8 @@ pub enum Bug {
     SectionFloorLeavesFastPath,
     /// A worker id is leased again before the time up to which its last holder may use it has passed, and from now on.
     WorkerReusedBeforeCeiling,
+    /// The date in ids is that of the leader's clock, without a look at the log.
+    DateNotLogged,
 }
 
 /// True if this process has `bug`.
@@ -75,7 +77,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 21] = [
+    const NAMES: [(&str, Bug); 22] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -112,6 +114,7 @@ mod chosen {
             "worker-reused-before-ceiling",
             Bug::WorkerReusedBeforeCeiling,
         ),
+        ("date-not-logged", Bug::DateNotLogged),
     ];
 
     pub fn bug() -> Option<Bug> {

@@ -323,7 +323,11 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     );
     for (format, name_keys, why) in [
         ("rongcloud", true, "key_kind is name"),
-        ("digits step=100 date:8 sequence:2", false, "step=100 does not fit into sequence:2"),
+        (
+            "digits step=100 date:8 sequence:2",
+            false,
+            "step=100 does not fit into sequence:2",
+        ),
     ] {
         let request = CreateNamespaceRequest {
             name: "another".to_owned(),

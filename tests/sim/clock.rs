@@ -29,6 +29,10 @@ struct Drift {
     rate: f64,
 }
 
+/// What clocks of day show that began at 0, in milliseconds since 1970: 5 000 s before midnight. Machines' clocks begin up
+/// to 10 000 s later, so that some show another date than others.
+const WALL_MS: u64 = 20_000 * 86_400_000 - 5_000_000;
+
 impl NodeClock {
     /// A clock that shows `offset` at the start of the run.
     pub fn new(offset: Duration, rate: f64) -> Self {
@@ -61,6 +65,6 @@ impl Clock for NodeClock {
     }
 
     fn wall_ms(&self) -> u64 {
-        self.now().as_nanos() / 1_000_000
+        WALL_MS + self.now().as_nanos() / 1_000_000
     }
 }

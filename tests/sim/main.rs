@@ -24,6 +24,7 @@ mod disk;
 mod fault;
 mod faults;
 mod gapless;
+mod key_ids;
 mod many_keys;
 mod network;
 mod observed;
@@ -151,6 +152,8 @@ fn many_seeds() {
         "handover to hit",
         "namespace deleted",
         "worker leased",
+        "ids of a key",
+        "ids with a date",
         "message twice",
         "message lost",
     ] {

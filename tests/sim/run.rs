@@ -19,6 +19,7 @@ use crate::{
     fault::some_kinds,
     faults::Faults,
     gapless::{self, Invoices},
+    key_ids,
     network::{Network, Weather},
     observed::{Report, no_panic, observe},
     trace::Trace,
@@ -165,6 +166,10 @@ fn start_clients(
         .collect();
     let recreating_ids = StdRng::seed_from_u64(rng.random());
     let recreates_ids = rng.random_bool(0.5);
+    let of_keys: Vec<_> = (0..rng.random_range(1..4))
+        .map(|_| StdRng::seed_from_u64(rng.random()))
+        .collect();
+    let ids_step = rng.random_range(1..2_000);
     let stop = Arc::new(AtomicBool::new(false));
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
@@ -172,6 +177,7 @@ fn start_clients(
             workload::create_namespaces(&preparing, step).await;
             gapless::create(&preparing).await;
             workers::create(&preparing).await;
+            key_ids::create(&preparing, ids_step).await;
         });
         tokio::spawn(workload::recreate(
             world.clone(),
@@ -209,6 +215,9 @@ fn start_clients(
         if recreates_ids {
             let (world, record) = (world.clone(), record.clone());
             tokio::spawn(workers::recreate(world, record, recreating_ids));
+        }
+        for rng in of_keys {
+            tokio::spawn(key_ids::keep_asking(world.clone(), record.clone(), rng));
         }
         healed.notified().await;
         stop.store(true, Ordering::Relaxed);

@@ -275,7 +275,7 @@ impl Client {
 }
 
 /// A call that was answered, without its numbers.
-fn op(
+pub fn op(
     process: u64,
     node: Host,
     (namespace, id): (&str, u64),
