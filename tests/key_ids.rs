@@ -182,6 +182,28 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_in_use_costs_a_log_entry_now_and_then_and_not_one_for_each_millisecond() {
+    let cluster = Cluster::start(1, unhurried).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    create(&client, "chat", "rongcloud").await;
+    let entries = async || {
+        let status = client.status().await.expect("a status");
+        status.nodes[0].log_index.expect("a log")
+    };
+    rongcloud(&client, 5).await;
+    let before = entries().await;
+    let mut times = BTreeSet::new();
+    while times.len() < 100 {
+        times.insert(rongcloud(&client, 5).await.1);
+    }
+    let entries = entries().await - before;
+    assert!(
+        entries < 20,
+        "{entries} log entries for ids of 100 milliseconds"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_goes_on_at_once_under_a_leader_whose_clock_is_an_hour_behind() {
     let mut cluster = Cluster::start(3, unhurried).await;
     let [ahead, _] = others(cluster.leader().await);

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    allocator::{pending::RaiseAnswer, raised::RaiseOf},
+    allocator::{
+        pending::{AboveAnswer, RaiseAnswer},
+        raised::RaiseOf,
+    },
     sequence::Chunk,
 };
 
@@ -97,4 +100,31 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
     machine.apply_now(2, [trims]).await;
     let record = memory.view().section(&section).expect("a record");
     assert_eq!((record.max_seq, record.floor), (170, 170));
+}
+
+#[tokio::test]
+async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
+    let dir = TempDir::new().expect("a directory");
+    let (_machine, memory, uid) = lifted_twice(&dir, 1).await;
+    let take = |floor, told, count| {
+        let (answer, _) = memory.take_above(&uid, Key::Id(7), floor, |last| {
+            assert_eq!(last, told);
+            count
+        });
+        match answer {
+            AboveAnswer::Numbers { count, answer } => (first_of(&answer), count),
+            AboveAnswer::None { last } => (Some(last), 0),
+            other => panic!("{other:?}"),
+        }
+    };
+    // The lift gave the numbers from 101 to 200.
+    assert_eq!(take(120, 120, 5), (Some(121), 5));
+    assert_eq!(take(120, 125, 0), (Some(125), 0));
+    assert_eq!(take(110, 125, 1), (Some(126), 1));
+    assert_eq!(memory.metrics().skipped(SkipCause::floor), 20);
+    let (later, need) = memory.take_above(&uid, Key::Id(7), 900, |_| panic!("not yet"));
+    assert!(matches!(later, AboveAnswer::Later(_)), "{later:?}");
+    assert!(need.is_some());
+    let (refused, _) = memory.take_above(&uid, Key::Id(8), u64::MAX, |_| panic!("never"));
+    assert!(matches!(refused, AboveAnswer::Refused(_)), "{refused:?}");
 }
