@@ -10,27 +10,15 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 
-use super::{
-    NodeContext,
-    leader_search::Attempt,
-    worker_desk::{Served, Wanted},
-};
-use crate::{
-    allocator::Term,
-    planted_bugs::{Bug, is_planted},
-    proto::peer::administer_reply::Reply,
-    sequence::{Namespace, NamespaceId, WorkerAnswer},
-};
+use crate::sequence::NamespaceId;
 
 /// The dates of namespaces that this node knows while it leads.
 #[derive(Default)]
 pub struct Dates {
     known: Mutex<Known>,
     /// Held while the log is asked: callers that come meanwhile wait for the answer.
-    asking: tokio::sync::Mutex<()>,
+    pub asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -42,13 +30,14 @@ struct Known {
 
 impl Dates {
     /// The date that is known in a term, if it is `from_ms` or later.
-    fn known(&self, term: u64, namespace: NamespaceId, from_ms: u64) -> Option<u64> {
+    pub fn known(&self, term: u64, namespace: NamespaceId, from_ms: u64) -> Option<u64> {
         let known = self.known.lock();
         let date = (known.term == term).then(|| known.by_namespace.get(&namespace))??;
         (*date >= from_ms).then_some(*date)
     }
 
-    fn learn(&self, term: u64, namespace: NamespaceId, date_ms: u64) {
+    /// Notes the date that an entry of a term has brought.
+    pub fn learn(&self, term: u64, namespace: NamespaceId, date_ms: u64) {
         let mut known = self.known.lock();
         if known.term < term {
             *known = Known {
@@ -59,51 +48,6 @@ impl Dates {
         if known.term == term {
             let date = known.by_namespace.entry(namespace).or_default();
             *date = date_ms.max(*date);
-        }
-    }
-}
-
-impl NodeContext {
-    /// The date of a namespace's ids: at least that of `from_ms`, and of every answer before. Milliseconds since 1970.
-    ///
-    /// # Errors
-    /// What the request comes to otherwise.
-    pub(super) async fn date_of_ids(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        from_ms: u64,
-        deadline: Instant,
-    ) -> Result<u64, Attempt<Reply>> {
-        if is_planted(Bug::DateNotLogged) {
-            return Ok(from_ms);
-        }
-        let known = || self.dates.known(term.term(), namespace.id, from_ms);
-        if let Some(date) = known() {
-            return Ok(date);
-        }
-        let asking = async {
-            let _asking = self.dates.asking.lock().await;
-            if let Some(date) = known() {
-                return Ok(date);
-            }
-            let wanted = Wanted::Date { from_ms };
-            let served = self.worker_desk.ask(term.lease(), namespace.id, wanted);
-            let date = match served.await {
-                Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
-                // The date in force lies ahead of the leader's time.
-                Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                _ => return Err(Attempt::Unanswered),
-            };
-            self.dates.learn(term.term(), namespace.id, date);
-            Ok(date)
-        };
-        match timeout_at(deadline, asking).await {
-            Ok(asked) => asked,
-            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
-                "namespace {:?}: the date was not logged before the deadline; ask again",
-                namespace.config.name
-            )))),
         }
     }
 }

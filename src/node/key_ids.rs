@@ -12,7 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ratchet_ids::{EncodeError, Fixed, Format, Source};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Status;
 
 use super::{
@@ -22,16 +22,18 @@ use super::{
     leader_search::{Attempt, Failure, Origin},
     sequence_request::{check_kind, failed},
     wire::{key_of, to_key},
+    worker_desk::{Served, Wanted},
 };
 use crate::{
     allocator::{Above, Term},
+    planted_bugs::{Bug, is_planted},
     proto::{
         busy,
         peer::{
             IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
         },
     },
-    sequence::{Key, Namespace, OwnedKey, Range},
+    sequence::{Key, Namespace, OwnedKey, Range, WorkerAnswer},
 };
 
 /// A key that is ahead of the leader's time by more was moved up by a leader with another clock, in milliseconds. What a
@@ -163,6 +165,49 @@ impl NodeContext {
                 Ok(numbers)
             }
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
+        }
+    }
+
+    /// The date of a namespace's ids: at least that of `from_ms`, and of every answer before. Milliseconds since 1970.
+    ///
+    /// # Errors
+    /// What the request comes to otherwise.
+    async fn date_of_ids(
+        &self,
+        term: &Term,
+        namespace: &Namespace,
+        from_ms: u64,
+        deadline: Instant,
+    ) -> Result<u64, Attempt<Reply>> {
+        if is_planted(Bug::DateNotLogged) {
+            return Ok(from_ms);
+        }
+        let known = || self.dates.known(term.term(), namespace.id, from_ms);
+        if let Some(date) = known() {
+            return Ok(date);
+        }
+        let asking = async {
+            let _asking = self.dates.asking.lock().await;
+            if let Some(date) = known() {
+                return Ok(date);
+            }
+            let wanted = Wanted::Date { from_ms };
+            let served = self.worker_desk.ask(term.lease(), namespace.id, wanted);
+            let date = match served.await {
+                Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
+                // The date in force lies ahead of the leader's time.
+                Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
+                _ => return Err(Attempt::Unanswered),
+            };
+            self.dates.learn(term.term(), namespace.id, date);
+            Ok(date)
+        };
+        match timeout_at(deadline, asking).await {
+            Ok(asked) => asked,
+            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
+                "namespace {:?}: the date was not logged before the deadline; ask again",
+                namespace.config.name
+            )))),
         }
     }
 
