@@ -361,7 +361,12 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
     let names = create(|r| r.set_key_kind(ratchet_client::api::KeyKind::Name));
     assert_refused(names.await, bad, &["key_kind is name"]);
     let without_worker = create(|r| r.format = Some("rongcloud".to_owned()));
-    assert_refused(without_worker.await, bad, &["has no worker field"]);
+    without_worker.await.expect("its ids come from keys");
+    assert_refused(
+        lease("parcels", "a".into()).await,
+        no,
+        &["\"parcels\" has no worker", "ratchet id next parcels 42"],
+    );
 
     let server = cluster.places[&1].listen.to_string();
     let shown = run(&["namespace", "list", "--server", &server]);
