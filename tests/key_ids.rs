@@ -17,7 +17,10 @@ use ratchet::{
     clock::{BootClock, Clock},
     node::Config,
 };
-use ratchet_client::{Client, Code, Error, Key, api::CreateNamespaceRequest};
+use ratchet_client::{
+    Client, Code, Error, Key,
+    api::{CreateNamespaceRequest, UpdateNamespaceRequest},
+};
 use ratchet_ids::{Decoded, Format};
 use serde_json::{Value, json};
 use tokio::{
@@ -328,6 +331,11 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     let (code, _) = refused("few", Some(Key::Id(1)), 1, &[]).await;
     assert_eq!(code, Code::OutOfRange);
 
+    create(&client, "slow", SLOW).await;
+    let (code, text) = refused("slow", Some(Key::Id(1)), 11, &[]).await;
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(text.contains("a key has 10 ids"), "{text}");
+
     let error = client.ids("chat").await.expect_err("a refusal");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
     assert!(
@@ -364,6 +372,77 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
         assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_that_would_leave_the_time_is_refused() {
+    let cluster = Cluster::start(1, unhurried).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    let named = |format: &str| CreateNamespaceRequest {
+        name: "chat".to_owned(),
+        format: Some(format.to_owned()),
+        ..CreateNamespaceRequest::default()
+    };
+    let (timed, dated) = (named("rongcloud"), named("yuewen-chapter"));
+    let create = |start, max, step, like: &CreateNamespaceRequest| CreateNamespaceRequest {
+        start,
+        max,
+        step,
+        ..like.clone()
+    };
+    for (request, why) in [
+        (
+            create(Some(5), None, None, &timed),
+            "start is 5; ids of a key begin and end",
+        ),
+        (
+            create(None, Some(5), None, &timed),
+            "max is 5; ids of a key begin and end",
+        ),
+        (
+            create(None, None, Some(245_760_001), &timed),
+            "step is 245760001; after a crash of the leader ids may lie a step ahead",
+        ),
+        (
+            create(None, Some(10_000), None, &dated),
+            "max is 10000; a key has 9999 order numbers",
+        ),
+    ] {
+        let error = client
+            .create_namespace(request)
+            .await
+            .expect_err("a refusal");
+        assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    client.create_namespace(timed).await.expect("created");
+    let update = UpdateNamespaceRequest {
+        name: "chat".to_owned(),
+        start: Some(9),
+        ..UpdateNamespaceRequest::default()
+    };
+    let error = client
+        .update_namespace(update)
+        .await
+        .expect_err("a refusal");
+    assert!(
+        error.to_string().contains("start is 9; ids of a key"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_random_field_of_ids_of_a_key_is_random() {
+    let cluster = Cluster::start(1, unhurried).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    let text = "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 random:62";
+    create(&client, "secret", text).await;
+    let mut values = BTreeSet::new();
+    for _ in 0..5 {
+        let id = id(&client, "secret", 1, &[]).await.expect("an id");
+        values.insert(format(text).decode(&id).expect("an id").value("random"));
+    }
+    assert_eq!(values.len(), 5, "{values:?}");
 }
 
 fn doors(config: &mut Config) {

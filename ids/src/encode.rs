@@ -181,7 +181,11 @@ impl Format {
         })
     }
 
-    fn check_time(&self, time_ms: u64) -> Result<(), EncodeError> {
+    /// Refuses a time that ids cannot hold, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`EncodeError::BeforeEpoch`], [`EncodeError::Ended`].
+    pub fn check_time(&self, time_ms: u64) -> Result<(), EncodeError> {
         let time = self.date_time(time_ms);
         if time_ms < self.first_ms() {
             let first = self.date_time(self.first_ms());
@@ -222,6 +226,11 @@ impl Format {
             }
             Source::Date => self.capacity(),
         }
+    }
+
+    /// A random value that fits the field for it; 0 if the format has none. All bits of `random` should be random.
+    pub fn fitting_random(&self, random: u64) -> u64 {
+        (self.field(Kind::Random)).map_or(0, |field| random % field.size)
     }
 
     /// What the id with this number of the key's sequence is made of. In a format of

@@ -190,6 +190,8 @@ metrics! {
         /// Corrections of the time of ids by more than a second: one for the node's own view, and one for each namespace whose
         /// ids it makes.
         clock_steps: Counter,
+        /// How often the ids of a namespace's keys went on ahead of the leader's time.
+        id_times_ahead: Counter,
         /// Answers discarded because the fence failed.
         fence_failures: Counter,
 

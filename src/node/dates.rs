@@ -7,7 +7,7 @@
 //!
 //! Invariant: a date that is known in a term is that of an entry of this term.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -17,9 +17,11 @@ use crate::sequence::NamespaceId;
 #[derive(Default)]
 pub struct Dates {
     known: Mutex<Known>,
-    /// Held while the log is asked: callers that come meanwhile wait for the answer.
-    pub asking: tokio::sync::Mutex<()>,
+    asking: Mutex<HashMap<NamespaceId, Asking>>,
 }
+
+/// Held while the log is asked for a namespace: callers that come meanwhile wait for the answer.
+type Asking = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 struct Known {
@@ -36,8 +38,20 @@ impl Dates {
         (*date >= from_ms).then_some(*date)
     }
 
-    /// Notes the date that an entry of a term has brought.
-    pub fn learn(&self, term: u64, namespace: NamespaceId, date_ms: u64) {
+    /// What a caller holds while it asks the log.
+    pub fn asking(&self, namespace: NamespaceId) -> Asking {
+        self.asking.lock().entry(namespace).or_default().clone()
+    }
+
+    /// Notes the date that an entry of a term has brought, and forgets namespaces that do not exist.
+    pub fn learn(
+        &self,
+        term: u64,
+        namespace: NamespaceId,
+        date_ms: u64,
+        exists: impl Fn(NamespaceId) -> bool,
+    ) {
+        self.asking.lock().retain(|id, _| exists(*id));
         let mut known = self.known.lock();
         if known.term < term {
             *known = Known {
@@ -48,6 +62,7 @@ impl Dates {
         if known.term == term {
             let date = known.by_namespace.entry(namespace).or_default();
             *date = date_ms.max(*date);
+            known.by_namespace.retain(|id, _| exists(*id));
         }
     }
 }
@@ -60,14 +75,16 @@ mod tests {
     fn a_date_is_known_in_its_term_alone_and_never_goes_back() {
         let dates = Dates::default();
         let namespace = NamespaceId(3);
-        dates.learn(5, namespace, 1_000);
-        dates.learn(5, namespace, 900);
+        dates.learn(5, namespace, 1_000, |_| true);
+        dates.learn(5, namespace, 900, |_| true);
         assert_eq!(dates.known(5, namespace, 1_000), Some(1_000));
         assert_eq!(dates.known(5, namespace, 1_001), None);
         assert_eq!(dates.known(6, namespace, 0), None);
-        dates.learn(6, namespace, 1_200);
-        dates.learn(5, namespace, 9_000);
+        dates.learn(6, namespace, 1_200, |_| true);
+        dates.learn(5, namespace, 9_000, |_| true);
         assert_eq!(dates.known(6, namespace, 0), Some(1_200));
         assert_eq!(dates.known(5, namespace, 0), None);
+        dates.learn(6, NamespaceId(4), 1_200, |id| id != namespace);
+        assert_eq!(dates.known(6, namespace, 0), None);
     }
 }

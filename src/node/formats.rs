@@ -26,6 +26,8 @@ pub struct WorkerIds {
 /// The ids of a key may lie so far ahead of the time after a crash of the leader, in milliseconds, if a namespace says
 /// nothing else: a log entry brings the numbers of that time, because later ones of the key need no entry then.
 const STEP_MS: u64 = 3_000;
+/// The greatest step, in the same way.
+const STEP_MAX_MS: u64 = 60_000;
 /// So many order numbers of a key a log entry brings. A crash of the leader skips them: a key may have some thousands in all.
 const ORDER_STEP: u64 = 10;
 
@@ -43,21 +45,24 @@ pub struct NewFormat {
 /// The format of a namespace that is to be created.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if it is none, does not fit the keys, or begins in the future.
-pub fn for_new_namespace(text: &str, key_kind: KeyKind, now_ms: u64) -> Result<NewFormat, Status> {
+/// INVALID_ARGUMENT if it is none, does not fit the keys or the wish, or begins in the future.
+pub fn for_new_namespace(
+    text: &str,
+    key_kind: KeyKind,
+    now_ms: u64,
+    wish: SequenceWish,
+) -> Result<NewFormat, Status> {
     let refused = |why: String| Status::invalid_argument(why);
     let format = check_format(text, key_kind);
     let format = format.map_err(|invalid: InvalidNamespace| refused(invalid.to_string()))?;
     (format.check_epoch(now_ms)).map_err(|invalid| refused(invalid.to_string()))?;
+    check_sequence(&format, wish)?;
     let full = format.to_string();
     // Written in full it may be too long.
     Format::parse(&full).map_err(|invalid| refused(invalid.to_string()))?;
     let step = match format.source() {
         Source::Worker => None,
-        Source::Key => {
-            let units = (STEP_MS / format.tick_ms()).max(1);
-            Some(format.capacity().saturating_mul(units).min(STEP_MAX))
-        }
+        Source::Key => Some(step_of(&format, STEP_MS)),
         Source::Date => Some(ORDER_STEP.min(format.capacity())),
     };
     Ok(NewFormat {
@@ -65,6 +70,79 @@ pub fn for_new_namespace(text: &str, key_kind: KeyKind, now_ms: u64) -> Result<N
         step,
         max: step.map(|_| format.number_max()),
     })
+}
+
+/// What is wished for the sequences of a namespace with a format; `None` where nothing is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SequenceWish {
+    /// The first number.
+    pub start: Option<u64>,
+    /// The last number.
+    pub max: Option<u64>,
+    /// The greatest of the steps.
+    pub step: Option<u64>,
+}
+
+/// Refuses what would lead a namespace's numbers away from its ids.
+///
+/// # Errors
+/// INVALID_ARGUMENT, with the field and its value.
+pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status> {
+    let refused = |field: &str, value: u64, why: String| {
+        Err(Status::invalid_argument(format!(
+            "{field} is {value}; {why}"
+        )))
+    };
+    let of_time =
+        || "ids of a key begin and end with the times of the format: leave it out".to_owned();
+    let last = format.number_max();
+    let step_max = step_of(format, STEP_MAX_MS);
+    match (format.source(), wish) {
+        (Source::Worker, _) => Ok(()),
+        (
+            Source::Key,
+            SequenceWish {
+                start: Some(start), ..
+            },
+        ) => refused("start", start, of_time()),
+        (Source::Key, SequenceWish { max: Some(max), .. }) => refused("max", max, of_time()),
+        (
+            Source::Key,
+            SequenceWish {
+                step: Some(step), ..
+            },
+        ) if step > step_max => {
+            let why = format!(
+                "after a crash of the leader ids may lie a step ahead of the time, so that it must lie between 1 and \
+                 {step_max}, the ids of a key in {} s",
+                STEP_MAX_MS / 1_000
+            );
+            refused("step", step, why)
+        }
+        (Source::Date, SequenceWish { start, max, .. }) => {
+            let fields = [("start", start), ("max", max)];
+            let beyond = fields.into_iter().find_map(|(field, value)| {
+                value
+                    .filter(|value| *value > last)
+                    .map(|value| (field, value))
+            });
+            match beyond {
+                Some((field, value)) => refused(
+                    field,
+                    value,
+                    format!("a key has {last} order numbers: give 1 to {last}"),
+                ),
+                None => Ok(()),
+            }
+        }
+        (Source::Key, _) => Ok(()),
+    }
+}
+
+/// How many ids a key has in so many milliseconds: those of one unit of time at least.
+fn step_of(format: &Format, ms: u64) -> u64 {
+    let units = (ms / format.tick_ms()).max(1);
+    format.capacity().saturating_mul(units).min(STEP_MAX)
 }
 
 /// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.
@@ -132,6 +210,6 @@ pub fn id_format(namespace: &Namespace) -> Result<Format, Status> {
 /// UNAVAILABLE where two nodes know different formats of a namespace.
 pub fn created_again(name: &str) -> Status {
     Status::unavailable(format!(
-        "namespace {name:?} was created again with another format, which this node has not heard of yet; ask again"
+        "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
     ))
 }

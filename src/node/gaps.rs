@@ -3,7 +3,9 @@
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{NodeContext, leader_search::Attempt, sequence_request::failed};
+use super::{
+    NodeContext, formats::hands_out_ids, leader_search::Attempt, sequence_request::failed,
+};
 use crate::{
     allocator::{Term, read_books},
     proto::{peer::administer_reply::Reply, v1},
@@ -31,6 +33,9 @@ impl NodeContext {
             Ok(namespace) => namespace,
             Err(status) => return Attempt::Refused(status),
         };
+        if let Some(format) = &namespace.config.format {
+            return Attempt::Refused(hands_out_ids(&namespace, format));
+        }
         match read_books(term, &namespace, days, deadline).await {
             Ok(books) => Attempt::Answered(Reply::Gaps(v1::GapsResponse {
                 days: books.into_iter().map(of_day).collect(),

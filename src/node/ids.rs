@@ -107,6 +107,7 @@ impl NodeContext {
         };
         let source = match made_by {
             MadeBy::Leader(format) => {
+                check_rate(request, &format)?;
                 check_parameters(request)?;
                 return Box::pin(self.key_ids(request, format, deadline)).await;
             }
@@ -219,13 +220,18 @@ impl NodeContext {
             Failure::NotLeader(_) => Status::unavailable("no leader is known"),
         })?;
         if let Reply::WorkerLease(lease) = &reply {
-            // A leader must not hear itself: its patience with its own clock would begin anew.
-            let leads = (self.allocator.load().as_ref()).is_some_and(|term| !term.is_over());
-            if !leads {
-                self.ids_time.told(lease.now_ms);
-            }
+            self.hear_leader(lease.now_ms);
         }
         Ok(reply)
+    }
+
+    /// Takes the leader's time into account.
+    pub(super) fn hear_leader(&self, leader_ms: u64) {
+        // A leader must not hear itself: its patience with its own clock would begin anew.
+        let leads = (self.allocator.load().as_ref()).is_some_and(|term| !term.is_over());
+        if !leads {
+            self.ids_time.told(leader_ms);
+        }
     }
 
     /// Waits until this node knows a namespace that the leader knows.
@@ -321,16 +327,19 @@ fn check_count(namespace: &Namespace, count: u32) -> Result<(), Status> {
     )))
 }
 
-/// Refuses more ids than a worker makes in a second: they would be taken from others, and lost at the deadline.
+/// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
 fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
-    let rate = format.explain().ids_per_second().unwrap_or(1);
-    if u128::from(request.count) > rate {
-        return Err(Status::invalid_argument(format!(
-            "count is {}; a worker makes {rate} ids of namespace {:?} in a second: ask for fewer at a time",
+    let whose = match format.source() {
+        ratchet_ids::Source::Worker => "a worker makes",
+        ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
+    };
+    match format.explain().ids_per_second() {
+        Some(rate) if u128::from(request.count) > rate => Err(Status::invalid_argument(format!(
+            "count is {}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
             request.count, request.namespace
-        )));
+        ))),
+        Some(_) | None => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses a parameter whose name is longer than that of any field.

@@ -5,13 +5,13 @@
 //! moves the key up to its own time, and takes the numbers that follow. So an id cannot repeat, and cannot go back, because
 //! a number cannot: the clock decides only how far a key is moved up. A unit of time whose numbers are used up is waited out.
 //! If a key is ahead of the leader's time, as after the change from a leader that crashed, it goes on within the unit of time
-//! that it has come to, and then waits.
+//! that it has come to. Its namespace's time goes on from there ([`super::key_times`]).
 //!
 //! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
 
 use std::{sync::Arc, time::Duration};
 
-use ratchet_ids::{EncodeError, Fixed, Format, Source};
+use ratchet_ids::{EncodeError, Fixed, Format, Parts, Source};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Status;
 
@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     allocator::{Above, Term},
+    consensus::TermLease,
     planted_bugs::{Bug, is_planted},
     proto::{
         busy,
@@ -33,12 +34,12 @@ use crate::{
             IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
         },
     },
-    sequence::{Key, Namespace, OwnedKey, Range, WorkerAnswer},
+    sequence::{Key, Namespace, NamespaceId, OwnedKey, Range, WorkerAnswer},
 };
 
-/// A key that is ahead of the leader's time by more was moved up by a leader with another clock, in milliseconds. What a
-/// crash leaves is less: `STEP_MS` in `formats.rs`.
-const AHEAD_MAX_MS: u64 = 10_000;
+/// So long a caller waits for a key that is ahead, beyond a unit of time, in milliseconds. If it is further ahead, its
+/// namespace goes on from there.
+const AHEAD_MAX_MS: u64 = 100;
 
 impl NodeContext {
     /// Has the leader take numbers of the request's key, and makes ids of them.
@@ -75,6 +76,7 @@ impl NodeContext {
         let Reply::IdNumbers(numbers) = reply else {
             return Err(Status::internal("the leader's reply does not match the request").into());
         };
+        self.hear_leader(numbers.now_ms);
         let ids = encoded(&format, fixed, &numbers);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
         self.metrics.ids.inc_by(ids.len() as u64);
@@ -95,7 +97,7 @@ impl NodeContext {
             .namespace_named(&asked.namespace)
             .and_then(|namespace| {
                 let format = id_format(&namespace)?;
-                if format.to_string() != asked.format {
+                if namespace.config.format.as_ref() != Some(&asked.format) {
                     return Err(created_again(&asked.namespace));
                 }
                 let key = key_of(asked.key)?;
@@ -122,7 +124,10 @@ impl NodeContext {
             ))),
         };
         match taken {
-            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(numbers)),
+            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
+                now_ms: self.ids_time.now_ms(),
+                ..numbers
+            })),
             Err(otherwise) => otherwise,
         }
     }
@@ -132,7 +137,8 @@ impl NodeContext {
         let mut numbers = IdNumbers::default();
         let mut left = count;
         while left > 0 {
-            let now_ms = self.ids_time.now_ms();
+            let leader_ms = self.ids_time.now_ms();
+            let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let now = of
                 .format
                 .number_at(now_ms)
@@ -154,8 +160,12 @@ impl NodeContext {
         let today = of.format.day_of(self.ids_time.now_ms());
         // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
         let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
+        let date_ms = date.await?;
+        if let Err(error) = of.format.check_time(date_ms) {
+            return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
+        }
         let mut numbers = IdNumbers {
-            date_ms: date.await?,
+            date_ms,
             ..IdNumbers::default()
         };
         let taking = of.term.next(of.namespace, of.key, count, of.deadline);
@@ -187,7 +197,8 @@ impl NodeContext {
             return Ok(date);
         }
         let asking = async {
-            let _asking = self.dates.asking.lock().await;
+            let asking = self.dates.asking(namespace.id);
+            let _asking = asking.lock().await;
             if let Some(date) = known() {
                 return Ok(date);
             }
@@ -199,7 +210,9 @@ impl NodeContext {
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
                 _ => return Err(Attempt::Unanswered),
             };
-            self.dates.learn(term.term(), namespace.id, date);
+            let namespaces = self.group.view().namespaces();
+            let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
+            self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)
         };
         match timeout_at(deadline, asking).await {
@@ -219,10 +232,17 @@ impl NodeContext {
         now_ms: u64,
     ) -> Result<(), Attempt<Reply>> {
         let time_ms = of.format.parts_of_number(number, 0).time_ms;
-        let ahead_ms = time_ms.saturating_sub(now_ms);
-        if ahead_ms > AHEAD_MAX_MS.max(2 * of.format.tick_ms()) {
-            // The leader's time goes on from there, as it does after its own clock was ahead.
-            self.ids_time.told(time_ms - of.format.tick_ms());
+        let (ahead_ms, tick_ms) = (time_ms.saturating_sub(now_ms), of.format.tick_ms());
+        if ahead_ms > tick_ms + AHEAD_MAX_MS {
+            let (from_ms, leader_ms) = (time_ms - tick_ms, self.ids_time.now_ms());
+            tracing::info!(
+                namespace = of.namespace.config.name,
+                ahead_ms,
+                "ids of keys go on ahead of the leader's time"
+            );
+            self.metrics.id_times_ahead.inc();
+            let now = self.clock.now();
+            (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms);
             return Ok(());
         }
         let until = Instant::now() + Duration::from_millis(ahead_ms.max(1));
@@ -233,8 +253,11 @@ impl NodeContext {
             );
             return Err(Attempt::Refused(busy(ahead_ms.max(1), why)));
         }
-        sleep_until(until).await;
-        Ok(())
+        tokio::select! {
+            () = sleep_until(until) => Ok(()),
+            // The next leader may have ids at once.
+            () = of.term.lease().wait_until(TermLease::is_void) => Err(Attempt::Unanswered),
+        }
     }
 }
 
@@ -260,6 +283,12 @@ fn add(numbers: &mut IdNumbers, range: Range) -> u64 {
 fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<Vec<u128>, EncodeError> {
     let ranges = numbers.firsts.iter().zip(&numbers.counts);
     let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
-    all.map(|number| format.encode(&format.parts_of_number(number, numbers.date_ms), fixed))
-        .collect()
+    all.map(|number| {
+        let parts = Parts {
+            random: format.fitting_random(rand::random()),
+            ..format.parts_of_number(number, numbers.date_ms)
+        };
+        format.encode(&parts, fixed)
+    })
+    .collect()
 }

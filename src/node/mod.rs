@@ -33,6 +33,7 @@ mod ids;
 mod ids_time;
 mod introductions;
 mod key_ids;
+mod key_times;
 mod leader_search;
 mod leadership;
 mod lifecycle;

@@ -8,7 +8,7 @@ use tonic::Status;
 use super::{
     NodeContext,
     error::proposal_failed,
-    formats::for_new_namespace,
+    formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Failure, Origin},
 };
 use crate::{
@@ -73,6 +73,12 @@ impl NodeContext {
         check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
         check_section_size(update.section_size).map_err(invalid)?;
         check_description(update.description.as_deref()).map_err(invalid)?;
+        let wish = SequenceWish {
+            start: update.start,
+            max: update.max,
+            step: update.step_max.max(update.step),
+        };
+        self.check_wish(&update.name, wish)?;
         let change = NamespaceChange {
             key_kind: match update.key_kind() {
                 v1::KeyKind::Unspecified => None,
@@ -93,6 +99,17 @@ impl NodeContext {
         let name = update.name;
         self.change_namespace(term, Command::UpdateNamespace { name, change })
             .await
+    }
+
+    /// Refuses a change that does not fit the format of a namespace's ids.
+    fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Status> {
+        let namespaces = self.group.view().namespaces();
+        let with_format = namespaces
+            .by_name(name)
+            .filter(|n| n.config.format.is_some());
+        with_format.map_or(Ok(()), |namespace| {
+            check_sequence(&id_format(namespace)?, wish)
+        })
     }
 
     pub(super) async fn delete_namespace(
@@ -188,7 +205,12 @@ fn namespace_config(
         v1::KeyKind::Name => KeyKind::Name,
     };
     let format = create.format.as_deref();
-    let format = format.map(|format| for_new_namespace(format, key_kind, now_ms));
+    let wish = SequenceWish {
+        start: create.start,
+        max: create.max,
+        step: create.step_max.max(create.step),
+    };
+    let format = format.map(|format| for_new_namespace(format, key_kind, now_ms, wish));
     let format = format.transpose()?;
     let (step, max) = (format.as_ref()).map_or((None, None), |format| (format.step, format.max));
     let config = NamespaceConfig {

@@ -20,9 +20,9 @@ use crate::{
 /// Sixteen ids of a key in a millisecond, so that callers wait for one another.
 const TIMED: (&str, &str) = ("timed", "bits zero:1=0 time-ms:48 sequence:4 key:1");
 /// Order numbers beside a date.
-const DATED: (&str, &str) = ("dated", "digits date:8 sequence:6");
+const DATED: (&str, &str) = ("dated", "digits date:8 sequence:10");
 /// A day counts more than any order number.
-const ORDERS_MAX: u64 = 1_000_000;
+const ORDERS_MAX: u64 = 10_000_000_000;
 const DAY_MS: u64 = 86_400_000;
 
 /// Creates the namespaces; returns when they are there.
@@ -35,6 +35,24 @@ pub async fn create(world: &World, step: u64) {
             ..CreateNamespaceRequest::default()
         };
         create_namespace(world, namespace).await;
+    }
+}
+
+/// Deletes the namespaces and creates them again, time after time. Their keys go on above what they had.
+pub async fn recreate(world: Arc<World>, record: Arc<Record>, step: u64, mut rng: StdRng) {
+    while !record.is_stopped() {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
+        let (name, _) = [TIMED, DATED][rng.random_range(0..2)];
+        let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
+            name: name.to_owned(),
+            confirm: name.to_owned(),
+            forget: false,
+        });
+        let members: Vec<Host> = world.members().into_iter().collect();
+        let node = members[rng.random_range(0..members.len())];
+        // Whether or not it is there by then.
+        drop(administer(&world, node, delete, Duration::from_secs(1)).await);
+        create(&world, step).await;
     }
 }
 
@@ -75,6 +93,8 @@ fn note(
 ) {
     let returned = clock::now();
     let day = numbers.date_ms / DAY_MS * ORDERS_MAX;
+    let in_order = numbers.firsts.is_sorted_by(|a, b| a < b);
+    assert!(in_order, "the ids of one answer: {numbers:?}");
     for (first, count) in numbers.firsts.iter().zip(&numbers.counts) {
         let count = u64::from(*count);
         let process = record.new_process();

@@ -169,7 +169,11 @@ fn start_clients(
     let of_keys: Vec<_> = (0..rng.random_range(1..4))
         .map(|_| StdRng::seed_from_u64(rng.random()))
         .collect();
-    let ids_step = rng.random_range(1..2_000);
+    // Of the sixteen ids of a millisecond: up to a minute, so that keys get ahead of the leader's time.
+    let ids_step = [2_000, 960_000][rng.random_range(0..2)];
+    let ids_step = rng.random_range(1..ids_step);
+    let recreating_key_ids = StdRng::seed_from_u64(rng.random());
+    let recreates_key_ids = rng.random_bool(0.3);
     let stop = Arc::new(AtomicBool::new(false));
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
@@ -215,6 +219,15 @@ fn start_clients(
         if recreates_ids {
             let (world, record) = (world.clone(), record.clone());
             tokio::spawn(workers::recreate(world, record, recreating_ids));
+        }
+        if recreates_key_ids {
+            let (world, record) = (world.clone(), record.clone());
+            tokio::spawn(key_ids::recreate(
+                world,
+                record,
+                ids_step,
+                recreating_key_ids,
+            ));
         }
         for rng in of_keys {
             tokio::spawn(key_ids::keep_asking(world.clone(), record.clone(), rng));

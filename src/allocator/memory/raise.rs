@@ -7,7 +7,7 @@ use crate::{
         raised::RaiseOf,
         shard::{SectionPlace, Shard},
     },
-    sequence::{Key, LostBy, Namespace},
+    sequence::{Key, Namespace},
 };
 
 impl Memory {
@@ -25,7 +25,7 @@ impl Memory {
         drop(locked);
         if let RaiseAnswer::Done(Ok(raised)) = &answer {
             // Nobody gets them, whatever becomes of the answer.
-            self.lose(namespace, LostBy::Floor, raised.passed);
+            self.note_passed(namespace, raised.passed);
         }
         (answer, Place::in_shard(shard, need))
     }
@@ -87,7 +87,7 @@ impl Memory {
             }
         };
         drop(locked);
-        self.lose(namespace, LostBy::Floor, raised.passed);
+        self.note_passed(namespace, raised.passed);
         (answer, Place::in_shard(shard, need))
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 pub enum Above {
     /// Numbers.
     Numbers(Range),
-    /// None, as it wished.
+    /// None, as it wished. Whether this node leads was not checked.
     None {
         /// The last number of the key that was handed out, or passed over.
         last: u64,
@@ -28,8 +28,8 @@ impl Term {
     /// number before them. No other call takes numbers of the key in between. `count_of` may be asked several times; only
     /// the numbers of the last time are taken.
     ///
-    /// The numbers that are handed out may lie further up than `count_of` was told, if they come from a chunk that is not
-    /// adjacent to the one before.
+    /// The numbers that are handed out lie further up than `count_of` was told if they come from a chunk that is not adjacent
+    /// to the one before, or the namespace begins further up.
     ///
     /// # Errors
     /// As [`Term::next`], and [`NextError::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
@@ -55,11 +55,7 @@ impl Term {
                     continue;
                 }
                 AboveAnswer::Refused(refused) => return Err(refused.into()),
-                AboveAnswer::None { last } => {
-                    let nothing = Held::new(self.memory.metrics(), 0);
-                    self.pass_fence(namespace, nothing, 0, deadline).await?;
-                    return Ok(Above::None { last });
-                }
+                AboveAnswer::None { last } => return Ok(Above::None { last }),
                 AboveAnswer::Numbers { count, answer } => (count, answer),
             };
             let taken = match answer {

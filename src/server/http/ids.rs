@@ -28,7 +28,8 @@ pub struct IdsAsked {
     #[schema(minimum = 1, maximum = 10000)]
     count: Option<u32>,
     /// The key whose ids they are, if the format has no worker: an integer from 0 to 2^64 - 1 as a string, or a name.
-    key: Option<String>,
+    #[schema(value_type = Option<String>)]
+    key: Option<Given>,
     /// A value for each parameter of the namespace's format.
     #[serde(default)]
     parameters: BTreeMap<String, Given>,
@@ -87,7 +88,13 @@ pub async fn next(
         let asked: IdsAsked = body::json(&context, body, due).await?;
         let count = asked.count.unwrap_or(1);
         let key = match asked.key {
-            Some(written) => Some(key(&context, &namespace, written.as_bytes(), due).await?),
+            Some(given) => {
+                let written = match given {
+                    Given::Number(id) => id.to_string(),
+                    Given::Text(text) => text,
+                };
+                Some(key(&context, &namespace, written.as_bytes(), due).await?)
+            }
             None => None,
         };
         let request = NextIds {

@@ -5,6 +5,8 @@ use std::{
     path::Path,
 };
 
+use ratchet_ids::{Format, Source};
+
 use crate::{
     sequence::{AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, Tombstone},
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
@@ -63,6 +65,9 @@ impl Margin {
         for mut namespace in known.namespaces.iter().cloned() {
             let greatest_step = known.greatest_steps.get(&namespace.id).copied();
             let mut raised = self.raise(&mut namespace.config, greatest_step)?;
+            let first = first_after_lost_ids(&namespace.config, now_ms);
+            namespace.config.start = namespace.config.start.max(first);
+            raised.start = namespace.config.start;
             // So that neither a change of `start` nor a deletion undoes it.
             namespace.floor = namespace.floor.max(namespace.config.start - 1);
             let leased = known.leased.get(&namespace.id).copied().unwrap_or_default();
@@ -126,6 +131,18 @@ impl Margin {
             ids_after_ms: None,
         })
     }
+}
+
+/// The first number of keys whose ids hold a time, above those that lost entries gave: they lay at most [`AHEAD_MAX_MS`]
+/// ahead. 0 for other namespaces, and if the format has ended by then.
+fn first_after_lost_ids(config: &NamespaceConfig, now_ms: u64) -> u64 {
+    let format = config.format.as_deref();
+    let format = format.and_then(|text| Format::parse(text).ok());
+    let of_key = format.filter(|format| format.source() == Source::Key);
+    of_key.map_or(0, |format| {
+        let after = now_ms.saturating_add(AHEAD_MAX_MS);
+        format.number_at(after).unwrap_or(0)
+    })
 }
 
 /// What no lease of worker ids went beyond, the lost ones included. They were given before now, by clocks near this one,

@@ -150,7 +150,12 @@ fn raise_sections(
         };
         let progression = namespace.config.progression();
         let lift = survivor.ledger.lift;
-        let after = before.raised(progression, lift, counted.raised_by);
+        let mut after = before.raised(progression, lift, counted.raised_by);
+        if after.max_seq < namespace.config.start {
+            // The keys' ids hold a time, and `start` is that of now.
+            let distance = namespace.config.start - after.max_seq;
+            after = before.raised(progression, lift, counted.raised_by + distance);
+        }
         counted.sections += 1;
         let totals = totals.entry(id).or_default();
         totals.note(&SectionRecord::default(), &after);

@@ -56,6 +56,46 @@ fn a_recovery_ends_all_leases_of_worker_ids_and_later_ones_lie_above_those_that_
     }
 }
 
+/// The lost nodes may have given ids of any key, of times up to now, which no margin of steps covers.
+#[test]
+fn keys_whose_ids_hold_a_time_go_on_above_the_time_of_the_recovery() {
+    let create = Command::create_namespace(NamespaceConfig {
+        format: Some("rongcloud".to_owned()),
+        ..NamespaceConfig::new("chat")
+    });
+    let chat = |key| SectionId {
+        namespace: NamespaceId(3),
+        key: SectionKey::Id(key),
+    };
+    let bump = |key| Bump {
+        section: chat(key),
+        raise: Raise {
+            numbers: 10,
+            unused_max: 10,
+            step: 10,
+            up_to: 0,
+        },
+    };
+    let bumps = Command::Bump {
+        bumps: vec![bump(1)],
+        lost: vec![],
+        now_ms: 0,
+    };
+    let dir = directory(1, vec![create, Command::Lift, bumps]);
+    let after_ms = BootClock.wall_ms() + AHEAD_MAX_MS;
+    recover(dir.path(), SET, &steps(50), false).unwrap();
+    let store = open(dir.path()).unwrap();
+    let prefix = generation_prefix(SET, 1);
+    let key = namespace_key(&prefix, NamespaceId(3));
+    let chat: Namespace = store.db.get(Family::Applied, &key).unwrap().unwrap();
+    let format = ratchet_ids::Format::parse("rongcloud").unwrap();
+    let least = format.number_at(after_ms).unwrap();
+    assert!(chat.config.start >= least, "{chat:?}");
+    // No number below `start` is handed out, whatever the record of a section says.
+    let first = chat.config.progression().first_above(10);
+    assert!(first >= Some(least), "{first:?}");
+}
+
 #[test]
 fn a_tombstone_is_raised_above_lost_leases_as_well() {
     let delete = Command::DeleteNamespace {
