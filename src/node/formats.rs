@@ -149,9 +149,13 @@ fn step_of(format: &Format, ms: u64) -> u64 {
 pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Status {
     let name = &namespace.config.name;
     let known = Format::parse(format).ok();
+    let of_key = known
+        .as_ref()
+        .is_some_and(|format| format.source() != Source::Worker);
+    let key = if of_key { " KEY" } else { "" };
     let format = known.as_ref().and_then(Format::name).unwrap_or(format);
     Status::failed_precondition(format!(
-        "namespace {name:?} hands out ids of format {format}; ask for ids: ratchet id next {name}"
+        "namespace {name:?} hands out ids of format {format}; ask for ids: ratchet id next {name}{key}"
     ))
 }
 
