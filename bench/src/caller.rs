@@ -127,7 +127,7 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
                 .flat_map(|caller| each(caller, load.in_flight))
                 .collect()
         }
-        Protocol::Ratchet(Door::Unary | Door::Stream) => {
+        Protocol::Ratchet(Door::Unary | Door::Stream) | Protocol::Ids => {
             let connections = target.connections(load.connections)?;
             let callers = connections.into_iter().map(Caller::Unary);
             callers

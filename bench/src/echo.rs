@@ -19,8 +19,11 @@ use api::{
     CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
     ExportResponse, NextManyRequest, NextManyResponse, NextRequest, NextResponse, RaiseManyRequest,
     RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route, WatchRouteRequest,
+    ids_server::IdsServer,
     sequencer_server::{Sequencer, SequencerServer},
 };
+
+mod ids;
 
 /// The server side of the public API.
 mod api {
@@ -48,6 +51,7 @@ pub async fn serve() -> Result<(), Error> {
     let grpc = tonic::transport::Server::builder()
         .max_concurrent_streams(1_024)
         .add_service(SequencerServer::new(Echo))
+        .add_service(IdsServer::new(Echo))
         .serve_with_incoming(incoming);
     let answer = async || ([(CONTENT_TYPE, "application/json")], RANGE);
     let routes = Router::new().route("/v1/namespaces/{namespace}/keys/{key}", post(answer));

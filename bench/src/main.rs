@@ -15,6 +15,7 @@ mod files;
 mod format;
 mod http;
 mod http_connection;
+mod id_stream;
 mod idle;
 mod ids;
 mod load;
@@ -61,8 +62,9 @@ enum Command {
     Idle(Box<IdleOptions>),
     /// Bound the leader's memory, ask for many more keys than fit, and measure what callers of other keys notice
     Memory(Box<MemoryOptions>),
-    /// Measure how fast the Rust client makes ids of a format, and what their times cost
-    Ids(IdsOptions),
+    /// Measure how fast ids of a format are made, by the Rust client and over a node's stream beside the echo, and what
+    /// their times cost
+    Ids(Box<IdsOptions>),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
     Echo,

@@ -11,6 +11,8 @@ use crate::{
 
 /// The namespace whose numbers are used up.
 pub const NAMESPACE: &str = "bench";
+/// The namespace whose ids are made.
+pub const IDS_NAMESPACE: &str = "ids";
 
 /// A server of a target.
 pub struct Server {
@@ -53,6 +55,8 @@ impl Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     Ratchet(Door),
+    /// The stream of ids that have a format.
+    Ids,
     Redis,
     Etcd,
     TsOracle,
@@ -118,6 +122,14 @@ impl Target {
         self.follow_leader = via == Via::Leader;
         self.addresses = addresses;
         Ok(())
+    }
+
+    /// Has this server asked for ids, whether it leads or not.
+    pub fn choose_ids_of(&mut self, id: u64) {
+        let servers = self.servers.iter().filter(|server| server.id == id);
+        self.addresses = servers.map(|server| server.address.clone()).collect();
+        self.protocol = Protocol::Ids;
+        self.follow_leader = false;
     }
 
     /// The id of the server that is asked first, if it is a follower.

@@ -12,6 +12,7 @@ use crate::{
     call_loop::{closed_loop, open_loop},
     caller::callers,
     error::Error,
+    id_stream,
     load::Load,
     options::Door,
     recorder::{Recorder, Records},
@@ -97,6 +98,11 @@ async fn start(target: &Target, recorder: &Arc<Recorder>) -> Result<JoinSet<()>,
             recorder,
             &mut workers,
         );
+        return Ok(workers);
+    }
+    if target.protocol == Protocol::Ids {
+        let connections = target.connections(load.connections)?;
+        id_stream::start(connections, target.is_checked, recorder, &mut workers);
         return Ok(workers);
     }
     let callers = callers(target, load).await?;

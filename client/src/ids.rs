@@ -60,7 +60,7 @@ impl Client {
         };
         let fixed = format.fixed(&[], None);
         let unfit = |error: EncodeError| Error::Invalid(error.to_string());
-        let (source, keeper) = IdSource::new(format.clone(), lessor).map_err(unfit)?;
+        let (source, keeper) = IdSource::new(format.clone(), 1, lessor).map_err(unfit)?;
         source.granted(granted(&lease)).map_err(unfit)?;
         tokio::spawn(keeper);
         Ok(Ids {
@@ -286,7 +286,8 @@ impl Lessor for Cluster {
     async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Error>> {
         let (namespace, holder) = (&self.namespace, &self.holder);
         let answer = match ask {
-            Ask::Lease => self.client.lease_worker(namespace, holder).await,
+            // A client has one worker id: an `Ids` more makes ids under another one.
+            Ask::Lease | Ask::Further => self.client.lease_worker(namespace, holder).await,
             Ask::Renew(held) => {
                 let held = as_message(held);
                 self.client.renew_worker(namespace, holder, held).await

@@ -23,6 +23,7 @@ impl Client {
             namespace: namespace.to_owned(),
             holder: holder.to_owned(),
             renew: None,
+            further: false,
         };
         // Carried out twice, it would keep a second worker id from others for some seconds.
         self.ask_for_worker(true, request).await
@@ -44,6 +45,7 @@ impl Client {
             namespace: namespace.to_owned(),
             holder: holder.to_owned(),
             renew: Some(held),
+            further: false,
         };
         self.ask_for_worker(false, request).await
     }

@@ -6,12 +6,15 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ratchet_ids::{Fixed, Format, Generator, NotYet, SteadyTime};
+use ratchet_ids::{Fixed, Format, Generator, NotYet, Run, SteadyTime};
 
 const START_MS: u64 = 1_700_000_000_000;
 
 /// How many ids an iteration makes.
 const IDS: u64 = 100_000;
+
+/// How many ids a message has.
+const LIST: u64 = 1_000;
 
 /// A generator, and a clock that shows the time that it waits for.
 struct Bench {
@@ -45,6 +48,21 @@ impl Bench {
                         black_box(id);
                     });
                     return made;
+                }
+                Err(NotYet::Until(ms)) => self.now_ms = ms,
+                Err(end) => panic!("{end}"),
+            }
+        }
+    }
+
+    /// Makes a list of `count` ids.
+    fn list(&mut self, count: u64, mut add: impl FnMut(Run, Fixed)) {
+        let mut left = count;
+        while left > 0 {
+            match self.generator.take(self.now_ms, left) {
+                Ok(run) => {
+                    left -= run.count();
+                    add(run, self.fixed);
                 }
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
                 Err(end) => panic!("{end}"),
@@ -104,6 +122,28 @@ fn generate(c: &mut Criterion) {
             });
         });
     }
+    let mut bench = Bench::new("snowflake");
+    group.bench_function("snowflake, 1000 as a list of 128 bits, then of 64", |b| {
+        b.iter(|| {
+            for _ in 0..IDS / LIST {
+                let mut ids = Vec::with_capacity(LIST as usize);
+                bench.list(LIST, |run, fixed| ids.extend(run.ids(fixed, || 0)));
+                black_box(ids.iter().map(|id| *id as u64).collect::<Vec<_>>());
+            }
+        });
+    });
+    let mut bench = Bench::new("snowflake");
+    group.bench_function("snowflake, 1000 as a list of 64 bits", |b| {
+        b.iter(|| {
+            for _ in 0..IDS / LIST {
+                let mut ids = Vec::with_capacity(LIST as usize);
+                bench.list(LIST, |run, fixed| {
+                    ids.extend(run.numbers(fixed, || 0).expect("they fit"));
+                });
+                black_box(ids);
+            }
+        });
+    });
     group.finish();
 }
 

@@ -27,11 +27,14 @@ mod explain;
 mod field;
 mod format;
 mod generator;
+mod generators;
 mod holder;
 mod invalid_format;
+mod lease;
 mod parse;
 mod print;
 mod read;
+mod shortage;
 mod spec;
 mod steady_time;
 mod text_form;
@@ -45,8 +48,9 @@ pub use self::{
     field::{Field, Kind, Unit},
     format::{Format, Source},
     generator::{Generator, NotYet, Run},
-    holder::{Ask, Grant, HeldWorker, Holder, Wait},
+    holder::{Holder, Wait},
     invalid_format::{InvalidFormat, NAME_BYTES_MAX, TEXT_BYTES_MAX},
+    lease::{Ask, Grant, HeldWorker},
     print::Printed,
     steady_time::{Observed, SteadyTime},
     text_form::{Alphabet, TextForm},

@@ -179,7 +179,8 @@ metrics! {
         worker_leases: Counter,
         /// Leases of worker ids renewed by this node as leader.
         worker_renewals: Counter,
-        /// Leases and renewals that this node as leader refused: no worker id was free, or the lease was lost.
+        /// Leases and renewals that this node as leader refused: no worker id was free, none was to spare for a holder that has
+        /// one, or the lease was lost.
         worker_leases_refused: Counter,
         /// Log entries that leased, renewed or released worker ids.
         worker_entries: Counter,
@@ -187,6 +188,8 @@ metrics! {
         ids: Counter,
         /// Requests for ids that had to wait for a later time or a lease.
         id_waits: Counter,
+        /// Further worker ids that this node leased, because callers had to wait for a later time again and again.
+        worker_ids_added: Counter,
         /// Corrections of the time of ids by more than a second: one for the node's own view, and one for each namespace whose
         /// ids it makes.
         clock_steps: Counter,

@@ -9,6 +9,8 @@ type Place = (Option<u64>, u32);
 
 /// The worker ids of a namespace that are free, as one log entry gives them away.
 pub struct FreeWorkers {
+    /// How many worker ids the namespace has.
+    workers: u32,
     /// In the order in which they are given away.
     free: BTreeSet<Place>,
     /// Those that were leased before, by their last holder.
@@ -27,6 +29,7 @@ impl FreeWorkers {
         now_ms: u64,
     ) -> Self {
         let mut found = FreeWorkers {
+            workers,
             free: BTreeSet::new(),
             by_holder: BTreeMap::new(),
             held_until_ms: None,
@@ -47,6 +50,11 @@ impl FreeWorkers {
             }
         }
         found
+    }
+
+    /// Whether a holder that has a worker id may have a further one: half of them stay free, for holders that have none.
+    pub fn has_to_spare(&self) -> bool {
+        2 * self.free.len() > self.workers as usize
     }
 
     /// Gives a worker id away: the one that this holder had last, or one that was never leased, or whose last lease ended
@@ -116,6 +124,31 @@ mod tests {
         ]);
         let mut free = FreeWorkers::new(3, &last, &BTreeSet::new(), 100);
         assert_eq!([(); 3].map(|()| free.choose("a")), [Ok(1), Ok(2), Ok(0)]);
+    }
+
+    #[test]
+    fn there_is_one_to_spare_as_long_as_half_of_all_stay_free_without_it() {
+        let of_eight = |held: u32| {
+            let last = (0..held).map(|worker| (worker, lease("a", 200))).collect();
+            FreeWorkers::new(8, &last, &BTreeSet::new(), 100)
+        };
+        assert!(of_eight(3).has_to_spare());
+        assert!(!of_eight(4).has_to_spare());
+        let mut free = of_eight(3);
+        free.choose("b").expect("it is free");
+        assert!(!free.has_to_spare(), "another one got it");
+        let busy = [7].into();
+        let last = BTreeMap::from([0, 1, 2].map(|worker| (worker, lease("a", 200))));
+        assert!(!FreeWorkers::new(8, &last, &busy, 100).has_to_spare());
+        assert!(
+            !FreeWorkers::new(
+                1,
+                &BTreeMap::from([(0, lease("a", 200))]),
+                &BTreeSet::new(),
+                100
+            )
+            .has_to_spare()
+        );
     }
 
     #[test]

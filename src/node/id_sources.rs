@@ -1,4 +1,5 @@
-//! The worker ids that this node holds: one for each namespace whose ids are asked for here.
+//! The worker ids that this node holds for each namespace whose ids are asked for here: one, and further ones while callers
+//! have to wait because the ids of the time are used up.
 //!
 //! Invariant: a source belongs to the id of a namespace, not to its name. One that is created again under the name has a
 //! source of its own.
@@ -8,7 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use ratchet_client::{IdSource, Lessor, NotLeased};
-use ratchet_ids::{Ask, Format, Grant, HeldWorker, Observed};
+use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Observed};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -20,11 +21,15 @@ use crate::{
         peer::{administer_reply::Reply, administer_request::Request},
         retry_after_ms, v1,
     },
-    sequence::NamespaceId,
+    sequence::{self, NamespaceId},
 };
 
-/// A worker id is given back if no id was asked for in this time.
+/// The worker ids of a namespace are given back if no id was asked for in this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How many worker ids of a namespace this node holds at most.
+const WORKERS_MAX: u64 = 32;
+/// And never more than one part in so many of those that there are.
+const WORKERS_SHARE: u64 = 4;
 
 /// The worker ids that this node holds.
 #[derive(Default)]
@@ -43,8 +48,32 @@ struct All {
 pub struct Source {
     /// The namespace's format.
     pub format: Arc<Format>,
+    /// How many ids a worker makes in a second.
+    pub ids_per_second: u128,
     /// What makes the ids.
     pub ids: IdSource<Leader>,
+}
+
+impl Source {
+    /// A source of ids of `format`, and its keeper, to be spawned.
+    ///
+    /// # Errors
+    /// [`EncodeError::NoWorker`] if the format has no worker.
+    pub fn new(
+        format: Format,
+        leader: Leader,
+    ) -> Result<(Source, impl Future<Output = ()> + Send + 'static), EncodeError> {
+        let workers = format.workers_max().min(sequence::WORKERS_MAX.into());
+        // At most 32.
+        let workers_max = (workers / WORKERS_SHARE).clamp(1, WORKERS_MAX) as usize;
+        let (ids, keeper) = IdSource::new(format.clone(), workers_max, leader)?;
+        let source = Source {
+            ids_per_second: format.explain().ids_per_second().unwrap_or(1),
+            format: Arc::new(format),
+            ids,
+        };
+        Ok((source, keeper))
+    }
 }
 
 struct Kept {
@@ -153,13 +182,15 @@ impl Lessor for Leader {
 
     async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Status>> {
         let renew = match ask {
-            Ask::Lease => None,
+            Ask::Lease | Ask::Further => None,
             Ask::Renew(held) => Some(as_message(held)),
         };
+        let is_further = ask == Ask::Further;
         let request = v1::LeaseWorkerRequest {
             namespace: self.namespace.clone(),
             holder: self.holder.clone(),
             renew,
+            further: is_further,
         };
         let lease = match (self.administer)(Request::LeaseWorker(request)).await {
             Ok(Reply::WorkerLease(lease)) => lease,
@@ -181,6 +212,9 @@ impl Lessor for Leader {
             now_ms: lease.now_ms,
         };
         if lease.format == self.format {
+            if is_further {
+                self.metrics.worker_ids_added.inc();
+            }
             return Ok(grant);
         }
         self.release(grant.held(), 0).await;

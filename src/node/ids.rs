@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use ratchet_client::{IdSource, NotTaken};
+use ratchet_client::NotTaken;
 use ratchet_ids::{EncodeError, Fixed, Format, NAME_BYTES_MAX};
 use tokio::time::{Instant, interval};
 use tonic::{Code, Status};
@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 use super::{
     NodeContext,
     formats::id_format,
+    id_list::IdList,
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
 };
@@ -72,14 +73,14 @@ pub struct MadeIds {
     /// Their format.
     pub format: Arc<Format>,
     /// The ids.
-    pub ids: Vec<u128>,
+    pub ids: IdList,
 }
 
 impl MadeIds {
     /// The ids, as their format writes them.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         let ids = self.ids.iter();
-        ids.map(|id| self.format.print(*id).to_string())
+        ids.map(|id| self.format.print(id).to_string())
     }
 }
 
@@ -107,13 +108,13 @@ impl NodeContext {
         };
         let source = match made_by {
             MadeBy::Leader(format) => {
-                check_rate(request, &format)?;
+                check_rate(request, &format, format.explain().ids_per_second())?;
                 check_parameters(request)?;
                 return Box::pin(self.key_ids(request, format, deadline)).await;
             }
             MadeBy::Node(source) => source,
         };
-        check_rate(request, &source.format)?;
+        check_rate(request, &source.format, Some(source.ids_per_second))?;
         check_parameters(request)?;
         if let Some(key) = &request.key {
             return Err(Status::invalid_argument(format!(
@@ -125,7 +126,7 @@ impl NodeContext {
         }
         let fixed = (source.format.fixed(&request.parameters(), None)).map_err(|e| invalid(&e))?;
         let count = u64::from(request.count);
-        let ids = self.make(&source.ids, count, &fixed, deadline).await;
+        let ids = self.make(&source, count, fixed, deadline).await;
         let ids = ids.map_err(|not_taken| self.not_made(not_taken, request, &source.format))?;
         Ok(MadeIds {
             format: source.format,
@@ -135,24 +136,24 @@ impl NodeContext {
 
     async fn make(
         &self,
-        source: &IdSource<Leader>,
+        source: &Source,
         count: u64,
-        fixed: &Fixed,
+        fixed: Fixed,
         deadline: Instant,
-    ) -> Result<Vec<u128>, NotTaken<Status>> {
+    ) -> Result<IdList, NotTaken<Status>> {
         // At most IDS_MAX of them.
-        let mut ids = Vec::with_capacity(count as usize);
+        let mut ids = IdList::new(&source.format, count as usize);
         let mut left = count;
         while left > 0 {
-            let run = match source.try_take(left) {
+            let run = match source.ids.try_take(left) {
                 Ok(run) => run,
                 Err(_) => {
                     self.metrics.id_waits.inc();
-                    source.take(left, deadline).await?
+                    source.ids.take(left, deadline).await?
                 }
             };
             left -= run.count();
-            ids.extend(run.ids(*fixed, rand::random));
+            ids.add(run, fixed);
         }
         self.metrics.ids.inc_by(count);
         Ok(ids)
@@ -193,11 +194,9 @@ impl NodeContext {
             namespace: namespace.config.name.clone(),
             format: format.to_string(),
         };
-        let made = IdSource::new(format.clone(), leader);
-        let (ids, keeper) = made.map_err(|error| invalid(&error))?;
-        self.group.tasks().spawn("worker id", keeper);
-        let format = Arc::new(format);
-        Ok(Source { format, ids })
+        let (source, keeper) = Source::new(format, leader).map_err(|error| invalid(&error))?;
+        self.group.tasks().spawn("worker ids", keeper);
+        Ok(source)
     }
 
     fn asking_the_leader(self: &Arc<Self>) -> Administer {
@@ -328,12 +327,13 @@ fn check_count(namespace: &Namespace, count: u32) -> Result<(), Status> {
 }
 
 /// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
-fn check_rate(request: &NextIds, format: &Format) -> Result<(), Status> {
+/// `rate` is that number; `None`: there is no such limit.
+fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<(), Status> {
     let whose = match format.source() {
         ratchet_ids::Source::Worker => "a worker makes",
         ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
     };
-    match format.explain().ids_per_second() {
+    match rate {
         Some(rate) if u128::from(request.count) > rate => Err(Status::invalid_argument(format!(
             "count is {}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
             request.count, request.namespace

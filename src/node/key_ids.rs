@@ -18,6 +18,7 @@ use tonic::Status;
 use super::{
     NodeContext,
     formats::{created_again, id_format},
+    id_list::IdList,
     ids::{IDS_MAX, MadeIds, NextIds, ended, invalid},
     leader_search::{Attempt, Failure, Origin},
     sequence_request::{check_kind, failed},
@@ -79,7 +80,7 @@ impl NodeContext {
         self.hear_leader(numbers.now_ms);
         let ids = encoded(&format, fixed, &numbers);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
-        self.metrics.ids.inc_by(ids.len() as u64);
+        self.metrics.ids.inc_by(request.count.into());
         Ok(MadeIds {
             format: Arc::new(format),
             ids,
@@ -280,15 +281,16 @@ fn add(numbers: &mut IdNumbers, range: Range) -> u64 {
 }
 
 /// The ids with these numbers.
-fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<Vec<u128>, EncodeError> {
+fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<IdList, EncodeError> {
     let ranges = numbers.firsts.iter().zip(&numbers.counts);
     let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
-    all.map(|number| {
+    let mut ids = IdList::new(format, numbers.firsts.len());
+    for number in all {
         let parts = Parts {
             random: format.fitting_random(rand::random()),
             ..format.parts_of_number(number, numbers.date_ms)
         };
-        format.encode(&parts, fixed)
-    })
-    .collect()
+        ids.push(format.encode(&parts, fixed)?);
+    }
+    Ok(ids)
 }

@@ -44,6 +44,8 @@ pub enum Wanted {
         holder: String,
         /// How many worker ids the namespace has.
         workers: u32,
+        /// Whether the holder has one already: then half of them stay free.
+        is_further: bool,
     },
     /// A later ceiling.
     Renew {
@@ -78,6 +80,8 @@ pub enum Served {
         /// From 1 on.
         in_ms: u64,
     },
+    /// A further worker id is not leased: too few are free.
+    NoneToSpare,
     /// It was not proposed, or the outcome is not known. Asking again is safe: a lease that nobody was told of is nobody's.
     Unknown,
     /// The table cannot be read. The text says why.
@@ -214,10 +218,14 @@ impl Clerk {
         let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
         for call in calls {
             let (worker, act) = match call.wanted {
-                Wanted::Lease { holder, workers } => {
+                Wanted::Lease {
+                    holder,
+                    workers,
+                    is_further,
+                } => {
                     let of_namespace = leases.entry((call.namespace, workers));
                     let of_namespace: &mut Vec<_> = of_namespace.or_default();
-                    of_namespace.push((holder, call.reply));
+                    of_namespace.push((holder, is_further, call.reply));
                     continue;
                 }
                 Wanted::Renew { worker, token } => (worker, WorkerAct::Renew { token, up_to_ms }),
@@ -244,14 +252,19 @@ impl Clerk {
             let mut free = match read_workers(self.group.view(), namespace).await {
                 Ok(last) => FreeWorkers::new(workers, &last, &entry.busy(namespace), now_ms),
                 Err(error) => {
-                    for (_, reply) in leases {
+                    for (_, _, reply) in leases {
                         // The caller may have gone.
                         let _ = reply.send(Served::Unreadable(error.to_string()));
                     }
                     continue;
                 }
             };
-            for (holder, reply) in leases {
+            for (holder, is_further, reply) in leases {
+                if is_further && !free.has_to_spare() {
+                    // As above.
+                    let _ = reply.send(Served::NoneToSpare);
+                    continue;
+                }
                 match free.choose(&holder) {
                     Ok(worker) => {
                         let act = WorkerAct::Lease { holder, up_to_ms };

@@ -37,6 +37,7 @@ impl NodeContext {
                 None => Wanted::Lease {
                     holder: asked.holder,
                     workers: ids.workers,
+                    is_further: asked.further,
                 },
             };
             Ok((ids, wanted))
@@ -54,7 +55,10 @@ impl NodeContext {
             };
             return Attempt::Answered(Reply::WorkerLease(self.granted(worker, lease, ids.format)));
         }
-        if let Ok(Served::NoneFree { .. } | Served::Done(_, WorkerAnswer::Lost)) = served {
+        if let Ok(
+            Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
+        ) = served
+        {
             self.metrics.worker_leases_refused.inc();
         }
         not_served(served, &ids, asked.renew.map_or(0, |held| held.token))
@@ -165,6 +169,11 @@ fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> At
                 in_ms.div_ceil(1_000)
             ),
         ),
+        Ok(Served::NoneToSpare) => Status::resource_exhausted(format!(
+            "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
+             those that you have",
+            ids.workers
+        )),
         Ok(Served::Done(worker, WorkerAnswer::Lost)) => Status::failed_precondition(format!(
             "the lease with token {token} of worker id {worker} of namespace {name:?} was lost: the worker id was leased \
              again, or the namespace was created again or recovered; make no further id under it, and lease a worker \

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{ID_BYTES, IDS_MAX, MadeIds, NextIds, NodeContext, Reservation},
+    node::{ID_BYTES, IDS_MAX, IdList, MadeIds, NextIds, NodeContext, Reservation},
     proto::v1::{Failure, NextIdsRequest, NextIdsResponse},
 };
 
@@ -79,20 +79,19 @@ async fn make(
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
-    let answer = answer(&made.map_err(to_client)?, as_text);
+    let answer = answer(made.map_err(to_client)?, as_text);
     Ok((answer, reserved))
 }
 
 /// Ids that fit 64 bits are numbers, unless the caller wants them as text.
-fn answer(made: &MadeIds, as_text: bool) -> NextIdsResponse {
-    match as_text || made.format.bits() > u64::BITS {
-        true => NextIdsResponse {
-            texts: made.texts().collect(),
+fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
+    match made.ids {
+        IdList::Short(numbers) if !as_text => NextIdsResponse {
+            numbers,
             ..NextIdsResponse::default()
         },
-        false => NextIdsResponse {
-            // They fit: that was looked at.
-            numbers: made.ids.iter().map(|id| *id as u64).collect(),
+        _ => NextIdsResponse {
+            texts: made.texts().collect(),
             ..NextIdsResponse::default()
         },
     }

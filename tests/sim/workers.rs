@@ -160,6 +160,7 @@ async fn ask(
         namespace: NAMESPACE.to_owned(),
         holder: holder.to_owned(),
         renew,
+        further: false,
     });
     let patience = Duration::from_millis(rng.random_range(50..1_000));
     let node = some_node(world, rng);

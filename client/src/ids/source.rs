@@ -1,20 +1,21 @@
-//! Makes ids under a worker id, and keeps the lease of it: the part of [`Ids`](crate::Ids) that nodes have as well.
+//! Makes ids under worker ids, and keeps the leases of them: the part of [`Ids`](crate::Ids) that nodes have as well.
 //!
 //! Callers take ids out of a [`Holder`]. One task, the *keeper*, looks at the clocks and asks for leases; it ends with the
 //! source.
 //!
-//! Invariant: one ask is under way at a time.
+//! Invariant: what the holder asks for together is under way at a time, and nothing else.
 
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Holder, Observed, Run, Wait};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 /// Where a source gets leases and time from.
@@ -66,7 +67,7 @@ pub enum NotTaken<E> {
     Ended,
 }
 
-/// Makes ids under a worker id. Cheap to clone. The last clone that is dropped gives the worker id back.
+/// Makes ids under worker ids. Cheap to clone. The last clone that is dropped gives the worker ids back.
 pub struct IdSource<L: Lessor> {
     shared: Arc<Shared<L>>,
 }
@@ -78,6 +79,9 @@ impl<L: Lessor> Clone for IdSource<L> {
         }
     }
 }
+
+/// What the leader says to an ask.
+type Answer<L> = Result<Grant, NotLeased<<L as Lessor>::Error>>;
 
 struct Shared<L: Lessor> {
     lessor: Arc<L>,
@@ -92,7 +96,8 @@ struct Shared<L: Lessor> {
 }
 
 impl<L: Lessor> IdSource<L> {
-    /// A source without a lease, and its keeper, to be spawned on the present runtime.
+    /// A source without a lease, and its keeper, to be spawned on the present runtime. It has one worker id, or up to
+    /// `workers_max` while its callers need them: see [`Holder::new`].
     ///
     /// # Errors
     /// [`EncodeError::NoWorker`] if the format has no worker.
@@ -101,9 +106,10 @@ impl<L: Lessor> IdSource<L> {
     /// Outside of a Tokio runtime.
     pub fn new(
         format: Format,
+        workers_max: usize,
         lessor: L,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static), EncodeError> {
-        let holder = Holder::new(format, lessor.mono_ns(), lessor.wall_ms())?;
+        let holder = Holder::new(format, workers_max, lessor.mono_ns(), lessor.wall_ms())?;
         let wanted = Arc::new(Notify::new());
         let shared = Arc::new(Shared {
             lessor: Arc::new(lessor),
@@ -117,9 +123,9 @@ impl<L: Lessor> IdSource<L> {
         Ok((IdSource { shared }, keeper))
     }
 
-    /// The worker id that is held.
+    /// The lowest worker id that is held.
     pub fn worker(&self) -> Option<u64> {
-        self.shared.holder.lock().worker()
+        self.shared.holder.lock().workers().next()
     }
 
     /// Takes up to `count_max` (at least 1) ids of one unit of time, if there are any at once.
@@ -150,7 +156,8 @@ impl<L: Lessor> IdSource<L> {
                 Err(Wait::For(time)) if Instant::now() + time > deadline => {
                     return Err(NotTaken::UsedUp(time));
                 }
-                Err(Wait::For(time)) => sleep(time).await,
+                // A further worker id may end the wait.
+                Err(Wait::For(time)) => drop(timeout(time, answered).await),
                 Err(Wait::Ended) => return Err(NotTaken::Ended),
                 Err(Wait::ForLease) => {
                     self.shared.wanted.notify_one();
@@ -187,26 +194,31 @@ impl<L: Lessor> IdSource<L> {
         Ok(())
     }
 
-    /// Gives the worker id back, so that another holder may have it soon. No clone makes ids before it has a new lease.
+    /// Gives the worker ids back, so that other holders may have them soon. No clone makes ids before it has a new lease.
     pub async fn give_back(&self) {
         let given_up = self.shared.holder.lock().give_up();
-        if let Some((held, used_ms)) = given_up {
-            self.shared.lessor.release(held, used_ms).await;
-        }
+        release(&*self.shared.lessor, given_up).await;
     }
 }
 
 impl<L: Lessor> Drop for Shared<L> {
     fn drop(&mut self) {
-        if let Some((held, used_ms)) = self.holder.get_mut().give_up() {
+        let given_up = self.holder.get_mut().give_up();
+        if !given_up.is_empty() {
             let lessor = self.lessor.clone();
-            // If the runtime has ended, the worker id is free once its ceiling has passed.
-            drop((self.runtime).spawn(async move { lessor.release(held, used_ms).await }));
+            // If the runtime has ended, the worker ids are free once their ceilings have passed.
+            drop((self.runtime).spawn(async move { release(&*lessor, given_up).await }));
         }
     }
 }
 
-/// Keeps the lease until the source is dropped.
+/// Gives leases back, all at once: they share a log entry.
+async fn release<L: Lessor>(lessor: &L, given_up: Vec<(HeldWorker, u64)>) {
+    let releases = given_up.into_iter();
+    join_all(releases.map(|(held, used_ms)| lessor.release(held, used_ms))).await;
+}
+
+/// Keeps the leases until the source is dropped.
 async fn keep<L: Lessor>(source: Weak<Shared<L>>, wanted: Arc<Notify>) {
     while let Some(shared) = source.upgrade() {
         let pause = shared.look().await;
@@ -220,41 +232,56 @@ impl<L: Lessor> Shared<L> {
     /// Looks at the clocks, and asks the leader if it is time. Returns for how long there is nothing to do.
     async fn look(&self) -> Duration {
         let asked_ns = self.lessor.mono_ns();
-        let ask = {
+        let asks = {
             let mut holder = self.holder.lock();
             if holder.is_blind(asked_ns) {
                 let observed = holder.observe(asked_ns, self.lessor.wall_ms());
                 self.lessor.observed(observed);
             }
-            holder.ask(asked_ns)
+            holder.asks(asked_ns)
         };
-        if let Some(ask) = ask {
-            let answer = self.lessor.ask(ask).await;
-            self.heed(ask, asked_ns, answer);
+        if !asks.is_empty() {
+            let asking = asks.into_iter();
+            let asking = asking.map(async |ask| (ask, self.lessor.ask(ask).await));
+            let answers = join_all(asking).await;
+            self.heed(asked_ns, answers);
+        }
+        let idle = self.holder.lock().give_idle_up(self.lessor.mono_ns());
+        if let Some((held, used_ms)) = idle {
+            self.lessor.release(held, used_ms).await;
         }
         let mono_ns = self.lessor.mono_ns();
         self.holder.lock().look_again(mono_ns)
     }
 
-    fn heed(&self, ask: Ask, asked_ns: u64, answer: Result<Grant, NotLeased<L::Error>>) {
+    fn heed(&self, asked_ns: u64, answers: Vec<(Ask, Answer<L>)>) {
         let mono_ns = self.lessor.mono_ns();
         let mut holder = self.holder.lock();
         let mut failure = self.failure.lock();
-        match answer {
-            Ok(grant) => match holder.granted(ask, asked_ns, mono_ns, grant) {
-                Ok(observed) => {
-                    *failure = None;
-                    self.lessor.observed(observed);
+        let (mut is_granted, mut failed) = (false, None);
+        for (ask, answer) in answers {
+            match answer {
+                Ok(grant) => match holder.granted(ask, asked_ns, mono_ns, grant) {
+                    Ok(observed) => {
+                        is_granted = true;
+                        self.lessor.observed(observed);
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, ?grant, "the leader granted a worker that the format does not have");
+                    }
+                },
+                Err(NotLeased::Lost) => holder.lost(ask, mono_ns),
+                Err(NotLeased::Failed(error)) => {
+                    if holder.failed(ask, mono_ns) {
+                        failed = Some(error);
+                    }
                 }
-                Err(error) => {
-                    tracing::error!(%error, ?grant, "the leader granted a worker that the format does not have");
-                }
-            },
-            Err(NotLeased::Lost) => holder.lost(mono_ns),
-            Err(NotLeased::Failed(error)) => {
-                holder.failed(mono_ns);
-                *failure = Some(error);
             }
+        }
+        if is_granted {
+            *failure = None;
+        } else if failed.is_some() {
+            *failure = failed;
         }
         drop((holder, failure));
         self.answered.notify_waiters();

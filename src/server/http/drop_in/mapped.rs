@@ -155,7 +155,7 @@ pub async fn one_id(
     };
     let made = context.next_ids(&request, due.deadline).await;
     let made = made.map_err(to_client)?;
-    let id = made.ids.first().copied().unwrap_or_default();
+    let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| {
         Status::failed_precondition(format!(
             "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \

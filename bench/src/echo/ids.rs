@@ -1,0 +1,61 @@
+//! The echo's ids: as many as are asked for, and all the same.
+
+use futures::{StreamExt, stream::BoxStream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{
+    Echo,
+    api::{
+        LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, NextIdsRequest,
+        NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, WorkerLease, ids_server::Ids,
+    },
+};
+
+fn answer(request: &NextIdsRequest) -> NextIdsResponse {
+    NextIdsResponse {
+        numbers: vec![1; request.count.unwrap_or(1) as usize],
+        ..NextIdsResponse::default()
+    }
+}
+
+#[tonic::async_trait]
+impl Ids for Echo {
+    type NextManyStream = BoxStream<'static, Result<NextIdsResponse, Status>>;
+
+    async fn next(
+        &self,
+        request: Request<NextIdsRequest>,
+    ) -> Result<Response<NextIdsResponse>, Status> {
+        Ok(Response::new(answer(request.get_ref())))
+    }
+
+    async fn next_many(
+        &self,
+        requests: Request<Streaming<NextIdsRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
+        let requests = requests.into_inner();
+        let answers = requests.map(|request| request.map(|request| answer(&request)));
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn lease_worker(
+        &self,
+        _: Request<LeaseWorkerRequest>,
+    ) -> Result<Response<WorkerLease>, Status> {
+        Err(Status::unimplemented("the echo has no worker ids"))
+    }
+
+    async fn release_worker(
+        &self,
+        _: Request<ReleaseWorkerRequest>,
+    ) -> Result<Response<ReleaseWorkerResponse>, Status> {
+        Err(Status::unimplemented("the echo has no worker ids"))
+    }
+
+    async fn list_workers(
+        &self,
+        _: Request<ListWorkersRequest>,
+    ) -> Result<Response<ListWorkersResponse>, Status> {
+        Err(Status::unimplemented("the echo has no worker ids"))
+    }
+}

@@ -1,0 +1,46 @@
+//! Leases of worker ids: what a maker of ids asks its leader for, and what it gets.
+
+/// What the leader granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// The worker id.
+    pub worker: u64,
+    /// Names this lease among those of the worker id.
+    pub token: u64,
+    /// Ids are made above this time, in milliseconds since 1970.
+    pub from_ms: u64,
+    /// Ids are made up to this time.
+    pub ceiling_ms: u64,
+    /// The leader's time.
+    pub now_ms: u64,
+}
+
+impl Grant {
+    /// The lease that was granted.
+    pub fn held(&self) -> HeldWorker {
+        HeldWorker {
+            worker: self.worker,
+            token: self.token,
+        }
+    }
+}
+
+/// A lease, as the leader knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldWorker {
+    /// The worker id.
+    pub worker: u64,
+    /// As in [`Grant`].
+    pub token: u64,
+}
+
+/// What the leader is to be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// A worker id, for a maker that has none.
+    Lease,
+    /// One more, for a maker that has one: only if enough are left for others.
+    Further,
+    /// More time for this one.
+    Renew(HeldWorker),
+}

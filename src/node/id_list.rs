@@ -1,0 +1,89 @@
+//! Ids that were made, in as few bytes as they need: a message may ask for thousands.
+
+use ratchet_ids::{Fixed, Format, Run};
+
+/// Ids of one format, in the order in which they were made.
+#[derive(Debug, Clone)]
+pub enum IdList {
+    /// All ids of the format fit 64 bits.
+    Short(Vec<u64>),
+    /// They do not.
+    Long(Vec<u128>),
+}
+
+impl IdList {
+    /// No ids of `format`, and room for `count`.
+    pub fn new(format: &Format, count: usize) -> IdList {
+        match format.bits() > u64::BITS {
+            true => IdList::Long(Vec::with_capacity(count)),
+            false => IdList::Short(Vec::with_capacity(count)),
+        }
+    }
+
+    /// Adds the ids of `run`, which is of the list's format.
+    pub fn add(&mut self, run: Run, fixed: Fixed) {
+        if let IdList::Short(ids) = self
+            && let Some(numbers) = run.numbers(fixed, rand::random)
+        {
+            return ids.extend(numbers);
+        }
+        if let IdList::Short(ids) = self {
+            *self = IdList::Long(ids.iter().map(|id| u128::from(*id)).collect());
+        }
+        if let IdList::Long(ids) = self {
+            ids.extend(run.ids(fixed, rand::random));
+        }
+    }
+
+    /// Adds an id.
+    pub fn push(&mut self, id: u128) {
+        match (&mut *self, u64::try_from(id)) {
+            (IdList::Short(ids), Ok(id)) => ids.push(id),
+            (IdList::Long(ids), _) => ids.push(id),
+            (IdList::Short(ids), Err(_)) => {
+                let longer = ids.iter().map(|id| u128::from(*id));
+                *self = IdList::Long(longer.chain([id]).collect());
+            }
+        }
+    }
+
+    /// The ids.
+    pub fn iter(&self) -> impl Iterator<Item = u128> {
+        let (short, long) = match self {
+            IdList::Short(ids) => (&ids[..], &[][..]),
+            IdList::Long(ids) => (&[][..], &ids[..]),
+        };
+        let short = short.iter().map(|id| u128::from(*id));
+        short.chain(long.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratchet_ids::Generator;
+
+    #[test]
+    fn ids_are_the_same_in_a_short_and_in_a_long_list() {
+        let ms = 1_700_000_000_000;
+        for (text, is_short) in [
+            ("snowflake", true),
+            ("yuewen-published", true),
+            ("bits zero:2=0 time-ms:42 worker:8 sequence:12", true),
+            ("bits time-ms:41 worker:11 sequence:13", false),
+        ] {
+            let format = Format::parse(text).expect("a format");
+            let parameters: Vec<_> = format.parameters().map(|name| (name, 1)).collect();
+            let fixed = format.fixed(&parameters, None).expect("parameters");
+            let mut generator = Generator::new(&format, 5, ms - 1, ms + 2_000).expect("a worker");
+            let (mut ours, mut list) = (Vec::new(), IdList::new(&format, 20));
+            for now_ms in [ms, ms + 1_000] {
+                let run = generator.take(now_ms, 10).expect("ids");
+                ours.extend(run.clone().ids(fixed, || 0));
+                list.add(run, fixed);
+            }
+            assert_eq!(matches!(list, IdList::Short(_)), is_short, "{text}");
+            assert_eq!(list.iter().collect::<Vec<_>>(), ours, "{text}");
+        }
+    }
+}
