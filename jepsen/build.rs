@@ -3,7 +3,11 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=../client/proto");
     let api = protox::compile(
-        ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto"],
+        [
+            "ratchet/v1/sequencer.proto",
+            "ratchet/v1/admin.proto",
+            "ratchet/v1/ids.proto",
+        ],
         ["../client/proto"],
     )?;
     tonic_prost_build::configure().bytes(".").compile_fds(api)?;

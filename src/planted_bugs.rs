@@ -53,6 +53,10 @@ pub enum Bug {
     SectionFloorLeavesFastPath,
     /// A worker id is leased again before the time up to which its last holder may use it has passed, and from now on.
     WorkerReusedBeforeCeiling,
+    /// A node makes ids above the ceiling of its lease, and does not renew it.
+    CeilingNotWaitedFor,
+    /// A node whose ids of the present time are used up begins again with those that it made of it.
+    CounterLaps,
     /// The date in ids is that of the leader's clock, without a look at the log.
     DateNotLogged,
 }
@@ -77,7 +81,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 22] = [
+    const NAMES: [(&str, Bug); 24] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -114,6 +118,8 @@ mod chosen {
             "worker-reused-before-ceiling",
             Bug::WorkerReusedBeforeCeiling,
         ),
+        ("ceiling-not-waited-for", Bug::CeilingNotWaitedFor),
+        ("counter-laps", Bug::CounterLaps),
         ("date-not-logged", Bug::DateNotLogged),
     ];
 

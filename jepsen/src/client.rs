@@ -46,15 +46,7 @@ pub type Answer = (u64, u64);
 impl Client {
     /// Connects at the first call, and again after the connection broke.
     pub fn new(address: SocketAddr) -> Client {
-        // Made of numbers alone, the address always is an URI.
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .unwrap_or_else(|_| Endpoint::from_static("http://0.0.0.0:0"));
-        let channel = endpoint
-            .connect_timeout(DEADLINE / 2)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(DEADLINE)
-            .keep_alive_timeout(DEADLINE)
-            .connect_lazy();
+        let channel = channel(address);
         Client {
             sequencer: SequencerClient::new(channel.clone()),
             stream: None,
@@ -205,6 +197,19 @@ impl Client {
     }
 }
 
+/// Connects at the first call, and again after the connection broke.
+pub(crate) fn channel(address: SocketAddr) -> Channel {
+    // Made of numbers alone, the address always is an URI.
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .unwrap_or_else(|_| Endpoint::from_static("http://0.0.0.0:0"));
+    endpoint
+        .connect_timeout(DEADLINE / 2)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(DEADLINE)
+        .keep_alive_timeout(DEADLINE)
+        .connect_lazy()
+}
+
 async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, Status>>,
@@ -214,7 +219,8 @@ async fn within<T>(
         .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")))
 }
 
-fn bounded<T>(message: T) -> Request<T> {
+/// A request that may take [`DEADLINE`].
+pub(crate) fn bounded<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(DEADLINE);
     request

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
+pub mod authors;
 pub mod checker;
 pub mod client;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod export;
 pub mod final_reads;
 pub mod gaps;
 pub mod history;
+pub mod ids;
 pub mod invoices;
 pub mod isolate;
 pub mod max_wins;

@@ -8,7 +8,7 @@ use crate::{
     client::Client,
     cluster::Product,
     history::Action,
-    invoices,
+    ids, invoices,
     proto::CreateNamespaceRequest,
     slow_reader,
     target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
@@ -18,11 +18,16 @@ use crate::{
 const START_MAX: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Creates all namespaces through one node.
+/// Creates all namespaces through one node, those of ids if they are asked for.
 ///
 /// # Errors
 /// The node did not create them within 30 s. The text names its last error.
-pub async fn create(client: &mut Client, product: Product, step: u64) -> io::Result<()> {
+pub async fn create(
+    client: &mut Client,
+    product: Product,
+    step: u64,
+    with_ids: bool,
+) -> io::Result<()> {
     let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
     let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
         name: name.to_owned(),
@@ -34,7 +39,8 @@ pub async fn create(client: &mut Client, product: Product, step: u64) -> io::Res
     let mut last_error = String::new();
     let creating = async {
         let others = [slow_reader::namespace(), invoices::namespace()];
-        for namespace in namespaces.into_iter().chain(others) {
+        let ids = ids::namespaces().filter(|_| with_ids);
+        for namespace in namespaces.into_iter().chain(others).chain(ids) {
             while let Err(status) = create_one(client, product, &namespace).await {
                 last_error = status.to_string();
                 tokio::time::sleep(RETRY_EVERY).await;

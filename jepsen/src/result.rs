@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Serialize;
 
 use crate::{
-    cluster::ClusterConfig,
+    cluster::{ClusterConfig, Product},
     history::{History, Interface, Op, Outcome, longest_silence},
+    ids::Figures,
     monitor::Leadership,
     nemesis::{Fault, Nemesis},
     verdict::{Criteria, Verdict},
@@ -42,6 +43,25 @@ pub struct Options {
     pub out: PathBuf,
     /// The command that repeats the run.
     pub replay: String,
+}
+
+/// How many callers ask for numbers where the others ask for ids.
+const CALLERS_BESIDE_IDS: usize = 4;
+
+impl Options {
+    /// Whether ids are asked for: by the workload of that name, and beside the numbers of composed runs.
+    pub fn asks_for_ids(&self) -> bool {
+        let wanted = self.workload == Workload::Ids || self.nemesis == Nemesis::Composed;
+        wanted && self.cluster.product == Product::Ratchet
+    }
+
+    /// How many callers ask for numbers.
+    pub fn callers_of_numbers(&self) -> usize {
+        match self.workload {
+            Workload::Ids => self.callers.min(CALLERS_BESIDE_IDS),
+            _ => self.callers,
+        }
+    }
 }
 
 /// What came of a run.
@@ -91,6 +111,8 @@ pub struct Summary {
     pub longest_outage_ms: u64,
     /// After how many seconds the first violation was found, if the run stopped at it.
     pub caught_after_s: Option<f64>,
+    /// Ids, if they were asked for.
+    pub ids: Option<Figures>,
 }
 
 impl Summary {
@@ -122,7 +144,14 @@ impl Summary {
             took_effect: faults.iter().filter(|fault| fault.took_effect).count(),
             longest_outage_ms: longest_outage_ns(history) / 1_000_000,
             caught_after_s,
+            ids: None,
         }
+    }
+
+    /// The same with figures of ids.
+    #[must_use]
+    pub fn with_ids(self, ids: Option<Figures>) -> Summary {
+        Summary { ids, ..self }
     }
 
     /// How many operations were answered through each interface, as a text.

@@ -18,6 +18,7 @@ use crate::{
     cluster::{Cluster, Product},
     export, final_reads,
     history::{History, Op},
+    ids::{Distance, Figures, Findings, IdCallers, Seen as SeenIds},
     invoices::{Invoices, Seen},
     monitor::Monitor,
     namespaces,
@@ -27,11 +28,16 @@ use crate::{
     result::{Options, Run, Summary},
     target::OWN,
     verdict::{Criteria, Verdict},
-    workload::{Callers, WorkloadConfig},
+    workload::{Callers, Workload, WorkloadConfig},
 };
 
 /// How long callers are alone before the first fault, and between two looks where there is none.
 const UNDISTURBED: Duration = Duration::from_millis(500);
+/// How many applications make ids themselves.
+const APPLICATIONS: usize = 6;
+/// How many callers of ids, and applications, there are beside another workload.
+const ID_CALLERS_FEW: usize = 8;
+const APPLICATIONS_FEW: usize = 2;
 
 /// Runs. An error of the harness becomes the verdict.
 pub async fn run(options: Options) -> Run {
@@ -74,6 +80,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         fence_skips: monitor.fence_skips(),
         panics: injector.cluster.panics(),
         invoices: observed.invoices,
+        ids: observed.ids,
         own_section: |key| key.starts_with(OWN),
     };
     let verdict = Verdict::decide(&history, &observed.faults, &observed.final_reads, &criteria);
@@ -84,7 +91,8 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         &observed.faults,
         Some(&criteria),
         observed.caught_after_s,
-    );
+    )
+    .with_ids(observed.id_figures);
     let run = Run {
         summary,
         options: options.clone(),
@@ -122,6 +130,9 @@ struct Observed {
     final_reads: Vec<Op>,
     /// What was wrong with the numbers of gapless keys.
     invoices: Vec<String>,
+    /// What was found of ids, and in figures.
+    ids: Findings,
+    id_figures: Option<Figures>,
     /// When the first violation was found, if the run stopped at it.
     caught_after_s: Option<f64>,
 }
@@ -132,7 +143,13 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         faults.push(injector.cut_power_at_first_start().await?);
     }
     let mut client = injector.cluster.client(1);
-    let created = namespaces::create(&mut client, options.cluster.product, options.step).await;
+    let created = namespaces::create(
+        &mut client,
+        options.cluster.product,
+        options.step,
+        options.asks_for_ids(),
+    )
+    .await;
     if let Err(error) = created {
         let Some(power_cut) = faults.first_mut() else {
             return Err(error);
@@ -143,6 +160,8 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
             faults,
             final_reads: Vec::new(),
             invoices: Vec::new(),
+            ids: Findings::default(),
+            id_figures: None,
             caught_after_s: None,
         });
     }
@@ -157,15 +176,23 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         per_second_max: options.ops_max / options.seconds.max(1),
         seed: options.cluster.seed,
     };
-    let callers = Callers::start(config, options.callers, &injector.nodes, &injector.recorder);
+    let callers = options.callers_of_numbers();
+    let callers = Callers::start(config, callers, &injector.nodes, &injector.recorder);
     let invoices = gapless_callers(options, injector);
-    let seen = invoices.as_ref().map(Invoices::seen).unwrap_or_default();
+    let seen = Watched {
+        invoices: invoices.as_ref().map(Invoices::seen).unwrap_or_default(),
+        ids: seen_ids(options, injector)?,
+    };
+    let id_callers = seen.ids.as_ref().map(|ids| id_callers(options, ids));
     let caught_after_s = inject_faults(options, injector, &mut faults, &seen).await?;
     injector.heal()?;
     let healed = injector.recorder.now();
     // If numbers do not flow again, the final reads show it.
     let _ = tokio::time::timeout(RECOVERY_MAX, injector.recorder.answered_since(healed)).await;
     callers.stop().await;
+    if let Some(id_callers) = id_callers {
+        id_callers.stop().await;
+    }
     if let (Some(invoices), None) = (invoices, caught_after_s) {
         invoices.finish().await;
     }
@@ -176,9 +203,49 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     Ok(Observed {
         faults,
         final_reads,
-        invoices: seen.violations(),
+        invoices: seen.invoices.violations(),
+        ids: seen
+            .ids
+            .as_ref()
+            .map(|ids| ids.findings())
+            .unwrap_or_default(),
+        id_figures: seen.ids.as_ref().map(|ids| ids.figures()),
         caught_after_s,
     })
+}
+
+/// What callers beside those of the history have seen.
+struct Watched {
+    invoices: Arc<Seen>,
+    /// If ids are asked for.
+    ids: Option<Arc<SeenIds>>,
+}
+
+impl Watched {
+    fn is_violated(&self) -> bool {
+        let ids = self.ids.as_ref();
+        !self.invoices.violations().is_empty() || ids.is_some_and(|ids| ids.is_violated())
+    }
+}
+
+fn seen_ids(options: &Options, injector: &Injector) -> io::Result<Option<Arc<SeenIds>>> {
+    if !options.asks_for_ids() {
+        return Ok(None);
+    }
+    let distance = Distance::under(options.nemesis, options.cluster.fence);
+    let per_second_max = options.ops_max / options.seconds.max(1);
+    let (nodes, recorder) = (&injector.nodes, &injector.recorder);
+    let seen = SeenIds::new(nodes, recorder, distance, per_second_max);
+    seen.map(Some).map_err(io::Error::other)
+}
+
+/// Callers of ids: few where they run beside another workload.
+fn id_callers(options: &Options, seen: &Arc<SeenIds>) -> IdCallers {
+    let (callers, applications) = match options.workload {
+        Workload::Ids => (options.callers, APPLICATIONS),
+        _ => (ID_CALLERS_FEW, APPLICATIONS_FEW),
+    };
+    IdCallers::start(seen, callers, applications, options.cluster.seed)
 }
 
 /// Callers of gapless keys, which the ancestor does not have.
@@ -194,7 +261,7 @@ async fn inject_faults(
     options: &Options,
     injector: &mut Injector,
     faults: &mut Vec<Fault>,
-    seen: &Seen,
+    seen: &Watched,
 ) -> io::Result<Option<f64>> {
     let began = Instant::now();
     let end = began + Duration::from_secs(options.seconds);
@@ -207,8 +274,8 @@ async fn inject_faults(
             faults.extend(injector.inject(options.nemesis).await?);
         }
         print_progress(options, injector, faults, began);
-        let violated = is_violated(injector, faults) || !seen.violations().is_empty();
-        if options.until_violation && violated {
+        let is_violated = || is_violated(injector, faults) || seen.is_violated();
+        if options.until_violation && is_violated() {
             return Ok(Some(began.elapsed().as_secs_f64()));
         }
         let pause_ms = injector.rng.random_range(100..400);

@@ -16,6 +16,7 @@ use crate::{
     checker,
     gaps::{self, GapBound, UncleanChanges},
     history::{Action, History, Op},
+    ids::Findings,
     nemesis::{Fault, Nemesis},
     target::INCREMENT,
 };
@@ -126,6 +127,7 @@ impl Verdict {
         violations.extend(forbidden_gaps(history, criteria));
         violations.extend(criteria.panics.iter().cloned());
         violations.extend(criteria.invoices.iter().cloned());
+        violations.extend(criteria.ids.violations.iter().cloned());
         for fault in faults {
             let violation = fault.violation.iter();
             violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
@@ -178,6 +180,8 @@ pub struct Criteria {
     pub panics: Vec<String>,
     /// What was wrong with the numbers of gapless keys.
     pub invoices: Vec<String>,
+    /// What was found of ids, if they were asked for.
+    pub ids: Findings,
     /// Whether a key has a section of its own.
     pub own_section: fn(&str) -> bool,
 }
@@ -284,5 +288,6 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     if !allocated {
         missing.push("no number was handed out".to_owned());
     }
+    missing.extend(criteria.ids.shortcomings.iter().cloned());
     missing
 }

@@ -120,6 +120,7 @@ pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_error::NextError;
 pub use next_many::NextMany;
+pub use queued_section::FLOOR_STEPS;
 pub use raised::{FloorOf, RaiseOf, Raised};
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;

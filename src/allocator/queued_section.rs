@@ -15,6 +15,10 @@ use super::{
 };
 use crate::sequence::{Key, Namespace, NamespaceConfig, OwnedKey};
 
+/// A bump for the floor of a key of ids brings so many steps beyond it. The floor is the time. Where a key is ahead of that,
+/// after a crash of the leader, a bump brings one step: so the next crash leaves the key but one step further ahead.
+pub const FLOOR_STEPS: u64 = 30;
+
 /// A section and its pending bump.
 #[derive(Debug)]
 pub struct QueuedSection {
@@ -173,7 +177,8 @@ impl QueuedSection {
                 // Who raises a key of ids takes numbers above the floor at once, and soon comes again with a later one.
                 Want::Floor { at_least, .. } => {
                     let step = self.section.step_within_bounds(config);
-                    BumpSize::floor(at_least.saturating_add(step), step)
+                    let beyond = step.saturating_mul(FLOOR_STEPS);
+                    BumpSize::floor(at_least.saturating_add(beyond), beyond)
                 }
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));

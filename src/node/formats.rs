@@ -4,6 +4,7 @@ use ratchet_ids::{Format, Source};
 use tonic::Status;
 
 use crate::{
+    allocator::FLOOR_STEPS,
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
     },
@@ -25,9 +26,9 @@ pub struct WorkerIds {
 
 /// The ids of a key may lie so far ahead of the time after a crash of the leader, in milliseconds, if a namespace says
 /// nothing else: a log entry brings the numbers of that time, because later ones of the key need no entry then.
-const STEP_MS: u64 = 3_000;
-/// The greatest step, in the same way.
-const STEP_MAX_MS: u64 = 60_000;
+const AHEAD_MS: u64 = 3_000;
+/// The same for the greatest step.
+const AHEAD_MAX_MS: u64 = 60_000;
 /// So many order numbers of a key a log entry brings. A crash of the leader skips them: a key may have some thousands in all.
 const ORDER_STEP: u64 = 10;
 
@@ -62,7 +63,7 @@ pub fn for_new_namespace(
     Format::parse(&full).map_err(|invalid| refused(invalid.to_string()))?;
     let step = match format.source() {
         Source::Worker => None,
-        Source::Key => Some(step_of(&format, STEP_MS)),
+        Source::Key => Some(step_of(&format, AHEAD_MS)),
         Source::Date => Some(ORDER_STEP.min(format.capacity())),
     };
     Ok(NewFormat {
@@ -96,7 +97,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
     let of_time =
         || "ids of a key begin and end with the times of the format: leave it out".to_owned();
     let last = format.number_max();
-    let step_max = step_of(format, STEP_MAX_MS);
+    let step_max = step_of(format, AHEAD_MAX_MS);
     match (format.source(), wish) {
         (Source::Worker, _) => Ok(()),
         (
@@ -113,9 +114,9 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
             },
         ) if step > step_max => {
             let why = format!(
-                "after a crash of the leader ids may lie a step ahead of the time, so that it must lie between 1 and \
-                 {step_max}, the ids of a key in {} s",
-                STEP_MAX_MS / 1_000
+                "after a crash of the leader ids may lie {FLOOR_STEPS} steps ahead of the time, so that it must lie between 1 \
+                 and {step_max}: those are {} s",
+                AHEAD_MAX_MS / 1_000
             );
             refused("step", step, why)
         }
@@ -139,10 +140,11 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
     }
 }
 
-/// How many ids a key has in so many milliseconds: those of one unit of time at least.
-fn step_of(format: &Format, ms: u64) -> u64 {
-    let units = (ms / format.tick_ms()).max(1);
-    format.capacity().saturating_mul(units).min(STEP_MAX)
+/// The step with which ids of a key may lie so many milliseconds ahead after a crash.
+fn step_of(format: &Format, ahead_ms: u64) -> u64 {
+    let ids = u128::from(format.capacity()) * u128::from(ahead_ms) / u128::from(format.tick_ms());
+    let step = u64::try_from(ids / u128::from(FLOOR_STEPS)).unwrap_or(STEP_MAX);
+    step.clamp(1, STEP_MAX)
 }
 
 /// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.

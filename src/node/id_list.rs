@@ -47,6 +47,22 @@ impl IdList {
         }
     }
 
+    /// Adds its first `count` ids once more, or as many as it has: for a planted bug. Returns how many.
+    pub fn repeat(&mut self, count: usize) -> usize {
+        match self {
+            IdList::Short(ids) => {
+                let count = count.min(ids.len());
+                ids.extend_from_within(..count);
+                count
+            }
+            IdList::Long(ids) => {
+                let count = count.min(ids.len());
+                ids.extend_from_within(..count);
+                count
+            }
+        }
+    }
+
     /// The ids.
     pub fn iter(&self) -> impl Iterator<Item = u128> {
         let (short, long) = match self {

@@ -17,6 +17,7 @@ use super::formats::created_again;
 use crate::{
     clock::Clock,
     metrics::Metrics,
+    planted_bugs::{Bug, is_planted},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
         retry_after_ms, v1,
@@ -208,7 +209,10 @@ impl Lessor for Leader {
             worker: lease.worker.into(),
             token: lease.token,
             from_ms: lease.from_ms,
-            ceiling_ms: lease.ceiling_ms,
+            ceiling_ms: match is_planted(Bug::CeilingNotWaitedFor) {
+                false => lease.ceiling_ms,
+                true => u64::MAX,
+            },
             now_ms: lease.now_ms,
         };
         if lease.format == self.format {

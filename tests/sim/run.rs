@@ -169,8 +169,8 @@ fn start_clients(
     let of_keys: Vec<_> = (0..rng.random_range(1..4))
         .map(|_| StdRng::seed_from_u64(rng.random()))
         .collect();
-    // Of the sixteen ids of a millisecond: up to a minute, so that keys get ahead of the leader's time.
-    let ids_step = [2_000, 960_000][rng.random_range(0..2)];
+    // Thirty of them are up to a minute, of sixteen ids a millisecond, so that keys get ahead of the leader's time.
+    let ids_step = [2_000, 32_000][rng.random_range(0..2)];
     let ids_step = rng.random_range(1..ids_step);
     let recreating_key_ids = StdRng::seed_from_u64(rng.random());
     let recreates_key_ids = rng.random_bool(0.3);

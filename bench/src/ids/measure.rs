@@ -23,8 +23,8 @@ use crate::{
 
 /// How long the cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// In this time a node has leased the worker ids that its callers can use: a further one every 0.3 s or so, up to 16.
-const GROWTH: Duration = Duration::from_secs(6);
+/// In this time a node has leased the worker ids that its callers can use: a further one every 0.3 s or so, up to 32.
+const GROWTH: Duration = Duration::from_secs(12);
 /// How often what the workers record is taken, where latencies are of no interest.
 const DRAIN: Duration = Duration::from_millis(500);
 

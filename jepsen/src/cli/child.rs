@@ -9,15 +9,15 @@ use std::{
 use ratchet_jepsen::verdict::VerdictKind;
 use serde_json::Value;
 
-/// Executes `ratchet-jepsen run` with these arguments. Everything it writes goes to `out`. Returns its
+/// Executes a subcommand, such as `run`, with these arguments. Everything it writes goes to `out`. Returns its
 /// verdict and its summary, which is null if it wrote none.
 ///
 /// # Errors
 /// The directory cannot be written, or the process cannot be started.
-pub fn run(arguments: &[String], out: &Path) -> io::Result<(VerdictKind, Value)> {
+pub fn run(subcommand: &str, arguments: &[String], out: &Path) -> io::Result<(VerdictKind, Value)> {
     fs::create_dir_all(out)?;
     let status = Command::new(env::current_exe()?)
-        .arg("run")
+        .arg(subcommand)
         .args(arguments)
         .arg(format!("--out={}", out.display()))
         .stdin(Stdio::null())

@@ -102,6 +102,18 @@ const CONTROLS: &[Control] = &[
         bug: "request-id-forgotten",
         arguments: &["--nemesis=none", "--workload=hot-key"],
     },
+    Control {
+        bug: "worker-reused-before-ceiling",
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
+    Control {
+        bug: "ceiling-not-waited-for",
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
+    Control {
+        bug: "counter-laps",
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
 ];
 
 impl Controls {
@@ -124,30 +136,43 @@ impl Controls {
         let mut all = true;
         for control in CONTROLS {
             let program = [format!("--bug={}", control.bug), binary.clone()];
-            all &= self.row(control.bug, &program, control.arguments)?;
+            all &= self.run_row(control.bug, &program, control.arguments)?;
         }
         let ancestor = ["--nemesis=none", "--workload=hot-key"];
-        all &= self.row("max-wins", &["--product=max-wins".to_owned()], &ancestor)?;
+        all &= self.run_row("max-wins", &["--product=max-wins".to_owned()], &ancestor)?;
+        all &= self.row("authors-formats", "authors-formats", &[], &[])?;
         Ok(all)
     }
 
-    /// Whether a control was caught, or is not to be run.
-    fn row(&self, name: &str, program: &[String], arguments: &[&str]) -> io::Result<bool> {
+    /// The row of a control that is a run of a program under faults.
+    fn run_row(&self, name: &str, program: &[String], arguments: &[&str]) -> io::Result<bool> {
+        let mut hidden = program.to_vec();
+        hidden.extend(["--seconds=30".to_owned(), "--until-violation".to_owned()]);
+        self.row(name, "run", arguments, &hidden)
+    }
+
+    /// Whether a control was caught, or is not to be run. The row does not show the `hidden` arguments.
+    fn row(
+        &self,
+        name: &str,
+        subcommand: &str,
+        arguments: &[&str],
+        hidden: &[String],
+    ) -> io::Result<bool> {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return Ok(true);
         }
         let began = Instant::now();
-        let shown = arguments.join(" ");
+        let shown = match arguments {
+            [] => subcommand.to_owned(),
+            _ => arguments.join(" "),
+        };
         for seed in 1..=self.tries {
             let arguments = arguments.iter().map(|argument| (*argument).to_owned());
-            let mut arguments: Vec<String> = arguments.chain(program.iter().cloned()).collect();
-            arguments.extend([
-                format!("--seed={seed}"),
-                "--seconds=30".to_owned(),
-                "--until-violation".to_owned(),
-            ]);
+            let mut arguments: Vec<String> = arguments.chain(hidden.iter().cloned()).collect();
+            arguments.push(format!("--seed={seed}"));
             let out = self.out.join(name);
-            let (verdict, summary) = run(&arguments, &out)?;
+            let (verdict, summary) = run(subcommand, &arguments, &out)?;
             match verdict {
                 VerdictKind::Violation => {
                     let took = began.elapsed().as_secs_f64();

@@ -28,6 +28,13 @@ const BOTH_FENCES: [Nemesis; 4] = [
     Nemesis::PauseLeader,
     Nemesis::SlowReader,
 ];
+/// The nemeses that run with ids, too: makers that go, clocks that jump, and makers that reach no leader.
+const WITH_IDS: [Nemesis; 4] = [
+    Nemesis::KillLeader,
+    Nemesis::PartitionHalves,
+    Nemesis::WallClock,
+    Nemesis::WrongClocks,
+];
 /// A composed run that takes this long must answer 100 000 operations and change the leader 30 times.
 const LONG_SECONDS: u64 = 300;
 
@@ -58,23 +65,24 @@ pub struct Matrix {
 struct Row {
     nemesis: Nemesis,
     fence: Fence,
-    /// The workload, of [`MANY_KEYS`] keys; `None` for the usual one.
-    many_keys: Option<Workload>,
+    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys.
+    workload: Option<Workload>,
 }
 
 impl Row {
     /// The nemesis as the table shows it.
     fn name(&self) -> String {
         let nemesis = value(self.nemesis);
-        match self.many_keys {
+        match self.workload {
             None => nemesis,
+            Some(Workload::Ids) => format!("{nemesis}, {}", value(Workload::Ids)),
             Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),
         }
     }
 
     fn dir(&self) -> String {
         let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
-        match self.many_keys {
+        match self.workload {
             None => dir,
             Some(workload) => format!("{dir}-{}", value(workload)),
         }
@@ -90,9 +98,11 @@ impl Row {
         if self.nemesis == Nemesis::Composed && seconds >= LONG_SECONDS {
             arguments.extend(["--ops-min=100000".to_owned(), "--changes-min=30".to_owned()]);
         }
-        if let Some(workload) = self.many_keys {
+        if let Some(workload) = self.workload {
             arguments.push(format!("--workload={}", value(workload)));
-            arguments.push(format!("--keys={MANY_KEYS}"));
+            if workload != Workload::Ids {
+                arguments.push(format!("--keys={MANY_KEYS}"));
+            }
         }
         arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
         arguments
@@ -127,11 +137,11 @@ impl Matrix {
             if !self.only.is_empty() && !self.only.contains(&nemesis) {
                 continue;
             }
-            let mut add = |fence, many_keys| {
+            let mut add = |fence, workload| {
                 rows.push(Row {
                     nemesis,
                     fence,
-                    many_keys,
+                    workload,
                 });
             };
             add(Fence::Lease, None);
@@ -140,6 +150,9 @@ impl Matrix {
             }
             if MANY_KEYS_TOO.contains(&nemesis) {
                 add(Fence::Lease, Some(Workload::ManyKeys));
+            }
+            if WITH_IDS.contains(&nemesis) {
+                add(Fence::Lease, Some(Workload::Ids));
             }
             if nemesis == Nemesis::KillLeader {
                 add(Fence::Lease, Some(Workload::Skewed));
@@ -158,7 +171,7 @@ impl Matrix {
         let out = self.out.join(row.dir());
         let try_once = |seed: u64, seconds: u64| {
             let arguments = row.arguments(seed, seconds, self.binary.as_deref());
-            run(&arguments, &out)
+            run("run", &arguments, &out)
         };
         let (mut verdict, mut summary) = try_once(self.seed, seconds)?;
         if verdict == VerdictKind::Unknown {

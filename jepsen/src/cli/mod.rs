@@ -1,5 +1,6 @@
 //! The command line. A subcommand that is more than one call has a file of its own.
 
+mod authors_formats;
 mod child;
 mod controls;
 mod exit;
@@ -46,6 +47,8 @@ enum What {
         /// The file history.json of a run.
         history: PathBuf,
     },
+    /// The formats of ids as their authors make them, whose duplicates must be found.
+    AuthorsFormats(authors_formats::AuthorsFormats),
     /// The reference service that broadcasts and takes the maximum.
     MaxWins {
         /// The address on which it listens for clients.
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         What::Run(arguments) => run::main(arguments),
         What::Matrix(matrix) => matrix.main(),
         What::Controls(controls) => controls.main(),
+        What::AuthorsFormats(authors) => authors.main(),
         What::Check { history } => check(&history).into(),
         What::MaxWins {
             listen,

@@ -115,6 +115,9 @@ pub fn main(arguments: Arguments) -> ExitCode {
         run.summary.answered_through(),
         run.options.out.join("report.html").display(),
     );
+    if let Some(ids) = &run.summary.ids {
+        println!("{ids}");
+    }
     run.verdict.kind().into()
 }
 

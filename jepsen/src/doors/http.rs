@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request, StatusCode,
     body::Bytes,
@@ -34,7 +34,7 @@ pub struct HttpDoor {
 
 /// A connection without a request under way.
 struct Connection {
-    requests: SendRequest<Empty<Bytes>>,
+    requests: SendRequest<Full<Bytes>>,
     /// Moves the bytes. It ends with the connection.
     _driver: JoinSet<()>,
 }
@@ -86,18 +86,46 @@ impl HttpDoor {
             Action::Current => (Method::GET, key),
             Action::Raise { floor } => (Method::POST, format!("{key}:raise?at_least={floor}")),
         };
+        let (status, body) = self.request(method, &path, Bytes::new()).await?;
+        judge(action, status, &body)
+    }
+
+    /// Posts JSON, and reads JSON.
+    ///
+    /// # Errors
+    /// The node's, or the connection's.
+    pub async fn post<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: String,
+    ) -> Result<T, Failure> {
+        let (status, body) = self.request(Method::POST, path, body.into()).await?;
+        match status {
+            StatusCode::OK => read(status, &body),
+            _ => Err(problem(status, &body)),
+        }
+    }
+
+    async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), Failure> {
         // A connection that fails meanwhile is not kept: what it still answers would be taken for the answer to
         // something else.
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.requests.is_closed() => connection,
             Some(_) | None => Connection::open(self.address).await?,
         };
-        let exchange = timeout(DEADLINE, connection.exchange(self.address, method, &path));
+        let exchange = timeout(
+            DEADLINE,
+            connection.exchange(self.address, method, path, body),
+        );
         let in_time = exchange.await;
-        let (status, body) =
-            in_time.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")))?;
+        let answer = in_time.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")))?;
         self.connection = Some(connection);
-        judge(action, status, &body)
+        Ok(answer)
     }
 }
 
@@ -124,13 +152,14 @@ impl Connection {
         address: SocketAddr,
         method: Method,
         path: &str,
+        body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, address.to_string())
             .header(TIMEOUT_HEADER, DEADLINE.as_millis().to_string())
-            .body(Empty::new())
+            .body(Full::new(body))
             .map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
         let ready = self.requests.ready().await;
         ready.map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
@@ -142,17 +171,24 @@ impl Connection {
     }
 }
 
+/// What a node says of a request that failed.
+fn problem(status: StatusCode, body: &[u8]) -> Failure {
+    let problem: Problem = match read(status, body) {
+        Ok(problem) => problem,
+        Err(failure) => return failure,
+    };
+    let note = format!("{}: {}", problem.code, problem.detail);
+    let refusals = client::REFUSALS.map(|(_, name)| name);
+    match refusals.contains(&problem.code.as_str()) {
+        true => Failure::refused(note),
+        false => Failure::unknown(note),
+    }
+}
+
 /// What an answer means.
 fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<Answer, Failure> {
     if status != StatusCode::OK {
-        let problem: Problem = read(status, body)?;
-        let note = format!("{}: {}", problem.code, problem.detail);
-        let refusals = client::REFUSALS.map(|(_, name)| name);
-        return Err(if refusals.contains(&problem.code.as_str()) {
-            Failure::refused(note)
-        } else {
-            Failure::unknown(note)
-        });
+        return Err(problem(status, body));
     }
     let number = |text: &str| {
         let number = text.parse::<u64>();

@@ -11,3 +11,5 @@ mod tcp;
 
 pub use door::Door;
 pub use failure::Failure;
+pub use http::HttpDoor;
+pub use resp::RespDoor;

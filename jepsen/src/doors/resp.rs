@@ -61,6 +61,29 @@ impl RespDoor {
         answers
     }
 
+    /// Increments a key by 1.
+    ///
+    /// # Errors
+    /// The node's, or the connection's. The key may have been incremented.
+    pub async fn incr(&mut self, key: &str) -> Result<u64, Failure> {
+        let mut command = Vec::new();
+        write_words(&mut command, &["INCR", key]);
+        let mut replied = Err(Failure::unknown("no reply"));
+        let exchanged = self.exchange(&command, 1, |reply| {
+            replied = match reply {
+                Reply::Number(number) => Ok(number),
+                Reply::Error(text) => Err(Failure::unknown(text)),
+                Reply::Nothing | Reply::Ok => Err(Failure::unknown("the reply to another command")),
+            };
+        });
+        if let Err(failure) = exchanged.await {
+            // As above.
+            self.connection = None;
+            return Err(failure);
+        }
+        replied
+    }
+
     /// Adds to `answers` what is read.
     async fn pipeline(
         &mut self,
@@ -72,15 +95,28 @@ impl RespDoor {
         for target in targets {
             write_command(&mut commands, target, action);
         }
+        self.exchange(&commands, targets.len(), |reply| {
+            answers.push(judge(action, reply))
+        })
+        .await
+    }
+
+    /// Sends commands, and hands over each reply that is read.
+    async fn exchange(
+        &mut self,
+        commands: &[u8],
+        replies: usize,
+        mut each: impl FnMut(Reply),
+    ) -> Result<(), Failure> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(BufStream::new(connect(self.address).await?)),
         };
         let exchange = async {
-            connection.write_all(&commands).await?;
+            connection.write_all(commands).await?;
             connection.flush().await?;
-            for _ in targets {
-                answers.push(judge(action, read_reply(connection).await?));
+            for _ in 0..replies {
+                each(read_reply(connection).await?);
             }
             Ok(())
         };
@@ -98,8 +134,12 @@ fn write_command(pipeline: &mut Vec<u8>, target: &Target, action: Action) {
         Action::Current => vec!["GET".to_owned(), key],
         Action::Raise { floor } => vec!["SET".to_owned(), key, floor.to_string()],
     };
+    write_words(pipeline, &words);
+}
+
+fn write_words(pipeline: &mut Vec<u8>, words: &[impl AsRef<str>]) {
     pipeline.extend(format!("*{}\r\n", words.len()).into_bytes());
-    for word in words {
+    for word in words.iter().map(AsRef::as_ref) {
         pipeline.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
     }
 }

@@ -13,8 +13,8 @@ pub(super) enum Repair {
     Resume(Port),
     /// Make all links perfect.
     HealLinks,
-    /// Reset the clocks of this node.
-    ResetClock(Port),
+    /// Reset the clocks of these nodes.
+    ResetClocks(Vec<Port>),
     /// Make all links perfect and reset the clocks of this node.
     HealLinksAndResetClock(Port),
     /// Make the disk of this node work.

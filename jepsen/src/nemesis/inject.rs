@@ -145,6 +145,7 @@ impl Injector {
             Nemesis::LateAnswers => self.delay_last_answers().await?,
             Nemesis::ClockRate => self.change_clock_rate().await?,
             Nemesis::WallClock => self.jump_wall_clock().await?,
+            Nemesis::WrongClocks => self.start_with_wrong_clocks().await?,
             Nemesis::PowerCut => self.cut_power(),
             Nemesis::DiskNames => self.lose_names().await?,
             Nemesis::DiskSync => self.fail_fsync().await?,

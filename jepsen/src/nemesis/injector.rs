@@ -64,7 +64,11 @@ impl Injector {
             }
             Repair::Resume(id) => self.cluster.resume(id),
             Repair::HealLinks => self.heal_links(),
-            Repair::ResetClock(id) => self.reset_clock(id)?,
+            Repair::ResetClocks(nodes) => {
+                for id in nodes {
+                    self.reset_clock(id)?;
+                }
+            }
             Repair::HealLinksAndResetClock(id) => {
                 self.heal_links();
                 self.reset_clock(id)?;

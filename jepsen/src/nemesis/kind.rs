@@ -44,8 +44,10 @@ pub enum Nemesis {
     /// One node's clocks run at another rate: within what the lease survives under the `lease` fence, from
     /// half to double speed under the `quorum` fence.
     ClockRate,
-    /// One node's wall clock jumps by up to an hour.
+    /// The leader's or another node's wall clock jumps by up to six hours, ahead or back.
     WallClock,
+    /// All nodes are killed and started again, each with a wall clock that is up to six hours off.
+    WrongClocks,
     /// fsync fails with EIO; the node must stop by itself.
     DiskSync,
     /// The disk is full; the node must stop by itself.
@@ -128,9 +130,8 @@ impl Nemesis {
         match self {
             None | KillOne | RestartFast | PartitionRing | SlowLinks | FlakyLinks | WallClock
             | DiskSync | DiskFull => PLAIN,
-            KillLeader | KillAll | DiskSlow | PowerCut | Transfer | Rolling | SlowReader => {
-                CHANGES_LEADER
-            }
+            KillLeader | KillAll | WrongClocks | DiskSlow | PowerCut | Transfer | Rolling
+            | SlowReader => CHANGES_LEADER,
             PauseLeader | PartitionLeader | PeersCut | CutInSteps | RestartInLease
             | LateAnswers | TransferSlow => Profile {
                 step: Step::Large,

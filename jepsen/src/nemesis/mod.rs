@@ -27,6 +27,7 @@ mod slow_readers;
 mod snapshots;
 mod transfer;
 
+pub use clocks::{WALL_JUMP_MAX_S, slowest_and_fastest};
 pub use fault::Fault;
 pub use injector::Injector;
 pub use kind::Nemesis;

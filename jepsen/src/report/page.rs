@@ -107,7 +107,15 @@ fn figures(run: &Run) -> String {
         ),
         ("seed", cluster.seed.to_string()),
     ];
-    let rows = rows.map(|(what, value)| format!("<tr><td>{what}<td class=n>{value}"));
+    let ids = summary
+        .ids
+        .iter()
+        .map(|ids| ("ids", escape(&ids.to_string())));
+    let rows = Vec::from_iter(
+        rows.into_iter()
+            .chain(ids)
+            .map(|(what, value)| format!("<tr><td>{what}<td class=n>{value}")),
+    );
     format!("<h2>Coverage</h2><table>{}</table>", rows.concat())
 }
 

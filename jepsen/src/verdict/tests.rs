@@ -43,6 +43,10 @@ const CRITERIA: Criteria = Criteria {
     fence_skips: 0,
     panics: Vec::new(),
     invoices: Vec::new(),
+    ids: Findings {
+        violations: Vec::new(),
+        shortcomings: Vec::new(),
+    },
     own_section: |key| key.starts_with("own"),
 };
 

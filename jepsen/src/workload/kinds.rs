@@ -30,6 +30,8 @@ pub enum Workload {
     Reads,
     /// Every third call raises a key's floor, mostly above what is handed out of it.
     Floors,
+    /// Ids of all formats, by callers of their own. A few others ask for one key.
+    Ids,
     /// Hot-key, many-keys, sections, ranges and reads, drawn at random for each call.
     Mixed,
 }
@@ -45,6 +47,7 @@ impl Workload {
             | Workload::Ranges
             | Workload::Reads
             | Workload::Floors
+            | Workload::Ids
             | Workload::Mixed => 0,
         }
     }
@@ -54,7 +57,7 @@ impl Workload {
         let own = |id| Target { namespace: OWN, id };
         let one = Action::Next { count: 1 };
         match self {
-            Workload::HotKey => (own(1), one),
+            Workload::HotKey | Workload::Ids => (own(1), one),
             Workload::ManyKeys => (own(rng.random_range(1..=keys)), one),
             Workload::Skewed => {
                 // With 200 000 keys, the first key gets one of twenty calls, and the first hundredth of the

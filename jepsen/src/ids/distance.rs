@@ -1,0 +1,72 @@
+//! How far the time in an id may lie from the harness's clock. Pure.
+
+use crate::{
+    cluster::Fence,
+    nemesis::{Nemesis, WALL_JUMP_MAX_S, slowest_and_fastest},
+};
+
+/// Where no nemesis touches clocks. A second each: the leader's time beside its wall clock, the maker's beside the leader's,
+/// and the unit of time of some formats. The rest is for a leader's time that arrives late: a follower that was told it takes
+/// it for the present one, and goes on from there if it leads.
+const UNTOUCHED_MS: u64 = 5_000;
+
+/// How far the time in an id may lie from the harness's clock between call and answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distance {
+    /// At any time, in milliseconds.
+    pub always_ms: u64,
+    /// What each second of the run may add, in milliseconds: the time follows a monotonic clock whose rate is wrong, until its
+    /// wall clock has been believed.
+    pub per_second_ms: u64,
+}
+
+impl Distance {
+    /// Under these faults.
+    ///
+    /// Clocks that jump: a node begins with whatever its wall clock shows, which is off by the jump.
+    pub fn under(nemesis: Nemesis, fence: Fence) -> Distance {
+        let untouched = Distance {
+            always_ms: UNTOUCHED_MS,
+            per_second_ms: 0,
+        };
+        match nemesis {
+            Nemesis::WallClock | Nemesis::WrongClocks | Nemesis::Composed => Distance {
+                always_ms: UNTOUCHED_MS + WALL_JUMP_MAX_S.unsigned_abs() * 1_000,
+                ..untouched.drifting(fence)
+            },
+            Nemesis::ClockRate
+            | Nemesis::CutInSteps
+            | Nemesis::RestartInLease
+            | Nemesis::LateAnswers => untouched.drifting(fence),
+            _ => untouched,
+        }
+    }
+
+    fn drifting(self, fence: Fence) -> Distance {
+        let (slowest, fastest) = slowest_and_fastest(fence);
+        let drift = (1.0 - slowest).max(fastest - 1.0);
+        Distance {
+            per_second_ms: (drift * 1_000.0).ceil() as u64,
+            ..self
+        }
+    }
+
+    /// At a time of the run.
+    pub fn at(self, run_ns: u64) -> u64 {
+        self.always_ms + self.per_second_ms * run_ns.div_ceil(1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_nemesis_that_touches_clocks_allows_for_more_than_some_seconds() {
+        let at_10_s = |nemesis, fence| Distance::under(nemesis, fence).at(10_000_000_000);
+        assert_eq!(at_10_s(Nemesis::KillLeader, Fence::Lease), 5_000);
+        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Lease), 9_000);
+        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Quorum), 15_000);
+        assert!(at_10_s(Nemesis::WallClock, Fence::Lease) > 6 * 3_600_000);
+    }
+}

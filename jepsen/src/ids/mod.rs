@@ -1,0 +1,35 @@
+//! Ids with a shape: callers that take them beside a run's other callers, and a checker of their own.
+//!
+//! From below to above: `namespace` lists the formats, `taken` is what a call was answered, `order` and `distance` are rules,
+//! `checker` judges all that was taken. `wish` is what is asked for, `doors` carry it, `caller` and `application` ask, `seen`
+//! is what they share, and `callers` runs them.
+
+mod application;
+mod caller;
+mod callers;
+mod checker;
+mod distance;
+mod doors;
+mod namespace;
+mod order;
+mod seen;
+mod taken;
+mod wish;
+
+pub use callers::IdCallers;
+pub use checker::{Checker, Rule};
+pub use distance::Distance;
+pub use namespace::{ALL, IdNamespace};
+pub use seen::{Figures, Findings, Seen};
+pub use taken::{Maker, Said, Taken};
+
+use crate::proto::CreateNamespaceRequest;
+
+/// The namespaces, as they are created.
+pub fn namespaces() -> impl Iterator<Item = CreateNamespaceRequest> {
+    ALL.iter().map(|namespace| CreateNamespaceRequest {
+        name: namespace.name.to_owned(),
+        format: Some(namespace.format.to_owned()),
+        ..CreateNamespaceRequest::default()
+    })
+}
