@@ -27,6 +27,7 @@ use super::{
     owned::{Owned, Used},
     pending::{Answer, RaiseAnswer, Served, Waiters},
     queued_section::QueuedSection,
+    raised::Floor,
     refill::BumpSize,
     section::{Section, StepChange},
 };
@@ -99,18 +100,18 @@ impl<K: StoredKey> OwnKeys<K> {
         Some((answer, bump.then_some(number)))
     }
 
-    /// Moves a key above `at_least`, or waits for that. Otherwise as [`OwnKeys::take`].
+    /// Moves a key above `floor`, or waits for that. Otherwise as [`OwnKeys::take`].
     pub fn raise(
         &mut self,
         hash: u64,
         namespace: &Namespace,
         key: &K::Target,
-        at_least: u64,
+        floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
         let (answer, bump) = self.with_section(number, config, |queued, cursor| {
-            queued.raise(cursor, config, (hash, K::as_key(key)), at_least)
+            queued.raise(cursor, config, (hash, K::as_key(key)), floor)
         })?;
         Some((answer, bump.then_some(number)))
     }

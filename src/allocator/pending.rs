@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{
     held::{Delivery, Taken},
-    raised::{FloorOf, NotRaised, Raised},
+    raised::{Floor, FloorOf, NotRaised, Raised},
     refill::BumpSize,
 };
 use crate::{metrics::Metrics, sequence::OwnedKey};
@@ -83,7 +83,7 @@ pub enum Want {
         /// Of the key, or of all keys of its section.
         of: FloorOf,
         /// The last of them.
-        at_least: u64,
+        floor: Floor,
         /// Who waits until it is done.
         reply: oneshot::Sender<Result<Raised, NotRaised>>,
     },

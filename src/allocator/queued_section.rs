@@ -9,15 +9,11 @@ use super::{
     cursor::Cursor,
     held::Shortage,
     pending::{Answer, PendingBump, RaiseAnswer, Served, Waiter, Waiters, Want},
-    raised::FloorOf,
+    raised::{Floor, FloorOf},
     refill::BumpSize,
     section::{Section, Take},
 };
 use crate::sequence::{Key, Namespace, NamespaceConfig, OwnedKey};
-
-/// A bump for the floor of a key of ids brings so many steps beyond it. The floor is the time. Where a key is ahead of that,
-/// after a crash of the leader, a bump brings one step: so the next crash leaves the key but one step further ahead.
-pub const FLOOR_STEPS: u64 = 30;
 
 /// A section and its pending bump.
 #[derive(Debug)]
@@ -80,23 +76,23 @@ impl QueuedSection {
         }
     }
 
-    /// Moves the key at `cursor` above `at_least`, or waits for that. Otherwise as [`QueuedSection::take`].
+    /// Moves the key at `cursor` above `floor`, or waits for that. Otherwise as [`QueuedSection::take`].
     pub fn raise(
         &mut self,
         cursor: &mut Cursor,
         config: &NamespaceConfig,
         key: (u64, Key<'_>),
-        at_least: u64,
+        floor: Floor,
     ) -> (RaiseAnswer, bool) {
         // A call that waits was there before: it gets its numbers from below the floor.
         if !self.pending.has_waiters()
-            && let Some(raised) = self.section.raise(cursor, config, at_least)
+            && let Some(raised) = self.section.raise(cursor, config, floor.at_least)
         {
             return (RaiseAnswer::Done(raised), false);
         }
         // As in `wait`.
         cursor.stop_fast_path();
-        self.wait_for_floor(FloorOf::Key, key, at_least)
+        self.wait_for_floor(FloorOf::Key, key, floor)
     }
 
     /// Moves all keys of the section above `at_least`, or waits for that. `key` is one of them, which need not be there.
@@ -113,7 +109,7 @@ impl QueuedSection {
         {
             return (RaiseAnswer::Done(raised), false);
         }
-        self.wait_for_floor(FloorOf::Section, key, at_least)
+        self.wait_for_floor(FloorOf::Section, key, at_least.into())
     }
 
     /// Makes a call wait until a floor is raised.
@@ -121,14 +117,10 @@ impl QueuedSection {
         &mut self,
         of: FloorOf,
         (hash, key): (u64, Key<'_>),
-        at_least: u64,
+        floor: Floor,
     ) -> (RaiseAnswer, bool) {
         let (reply, later) = oneshot::channel();
-        let want = Want::Floor {
-            of,
-            at_least,
-            reply,
-        };
+        let want = Want::Floor { of, floor, reply };
         let key = OwnedKey::from(key);
         let bump = self.pending.wait(Waiter { hash, key, want });
         (RaiseAnswer::Later(later), bump)
@@ -168,17 +160,13 @@ impl QueuedSection {
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // Whose floor is raised passes over all that it brings, but for the one number that a bump brings at least.
-                // A key's neighbours in its section do not move. Calls that wait behind it ask for a further bump.
-                Want::Floor { of, at_least, .. } if config.format.is_none() => {
+                // Whose floor is raised passes over all that it brings, but for what reaches beyond, and for the one number
+                // that a bump brings at least. A key's neighbours in its section do not move. Calls that wait behind it
+                // ask for a further bump.
+                Want::Floor { of, floor, .. } => {
                     let all_pass = is_one_key || of == FloorOf::Section;
-                    BumpSize::floor(at_least, if all_pass { 1 } else { u64::MAX })
-                }
-                // Who raises a key of ids takes numbers above the floor at once, and soon comes again with a later one.
-                Want::Floor { at_least, .. } => {
-                    let step = self.section.step_within_bounds(config);
-                    let beyond = step.saturating_mul(FLOOR_STEPS);
-                    BumpSize::floor(at_least.saturating_add(beyond), beyond)
+                    let beyond = (floor.reach - floor.at_least).max(1);
+                    BumpSize::floor(floor.reach, if all_pass { beyond } else { u64::MAX })
                 }
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));
@@ -271,21 +259,14 @@ fn serve_one(
             };
             Some(Ok((served, refill)))
         }
-        Want::Floor {
-            of,
-            at_least,
-            reply,
-        } => {
+        Want::Floor { of, floor, reply } => {
+            let at_least = floor.at_least;
             let raise = |cursor: &mut Cursor| section.raise(cursor, config, at_least);
             let raised = match of {
                 FloorOf::Key => cursors.with(hash, key, raise)?,
                 FloorOf::Section => section.raise_section(config, at_least),
             };
-            let again = |reply| Want::Floor {
-                of,
-                at_least,
-                reply,
-            };
+            let again = |reply| Want::Floor { of, floor, reply };
             Some(match raised {
                 Some(raised) => Ok((Served::Floor { raised, reply }, None)),
                 None => Err(again(reply)),

@@ -11,6 +11,23 @@ pub enum RaiseOf<'k> {
     SectionOf(u64),
 }
 
+/// How far a floor is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Every number that is handed out later is greater.
+    pub at_least: u64,
+    /// If a bump must bring the numbers up to the floor, it brings those up to here, too: soon they will be asked for. At
+    /// least `at_least`.
+    pub reach: u64,
+}
+
+impl From<u64> for Floor {
+    fn from(at_least: u64) -> Floor {
+        let reach = at_least;
+        Floor { at_least, reach }
+    }
+}
+
 /// Whose floor is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloorOf {

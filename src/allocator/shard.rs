@@ -23,6 +23,7 @@ use super::{
     own_keys::OwnKeys,
     owned::Used,
     pending::{Answer, RaiseAnswer, Served, Waiters},
+    raised::Floor,
     refill::BumpSize,
     section::StepChange,
     shared_keys::SharedKeys,
@@ -124,25 +125,25 @@ impl Shard {
         })
     }
 
-    /// Moves a key above `at_least`, or waits for that. Otherwise as [`Shard::take`].
+    /// Moves a key above `floor`, or waits for that. Otherwise as [`Shard::take`].
     pub fn raise(
         &mut self,
         hash: u64,
         namespace: &Namespace,
         key: Key<'_>,
-        at_least: u64,
+        floor: Floor,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         Some(match key {
             Key::Id(id) if namespace.config.shares_sections() => {
-                let (answer, bump) = self.shared.raise(hash, namespace, id, at_least)?;
+                let (answer, bump) = self.shared.raise(hash, namespace, id, floor)?;
                 (answer, bump.map(SectionPlace::Shared))
             }
             Key::Id(id) => {
-                let (answer, bump) = self.ids.raise(hash, namespace, &id, at_least)?;
+                let (answer, bump) = self.ids.raise(hash, namespace, &id, floor)?;
                 (answer, bump.map(SectionPlace::Id))
             }
             Key::Name(name) => {
-                let (answer, bump) = self.names.raise(hash, namespace, name, at_least)?;
+                let (answer, bump) = self.names.raise(hash, namespace, name, floor)?;
                 (answer, bump.map(SectionPlace::Name))
             }
         })

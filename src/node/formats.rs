@@ -4,7 +4,6 @@ use ratchet_ids::{Format, Source};
 use tonic::Status;
 
 use crate::{
-    allocator::FLOOR_STEPS,
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
     },
@@ -24,8 +23,12 @@ pub struct WorkerIds {
     pub workers: u32,
 }
 
+/// A log entry brings a key numbers up to so many steps above the leader's time, so that later ids of the key need no entry.
+/// Where the key is ahead of that time, after a crash of the leader, an entry brings one step: so the next crash leaves the
+/// key but one step further ahead.
+pub const REACH_STEPS: u64 = 30;
 /// The ids of a key may lie so far ahead of the time after a crash of the leader, in milliseconds, if a namespace says
-/// nothing else: a log entry brings the numbers of that time, because later ones of the key need no entry then.
+/// nothing else.
 const AHEAD_MS: u64 = 3_000;
 /// The same for the greatest step.
 const AHEAD_MAX_MS: u64 = 60_000;
@@ -114,7 +117,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
             },
         ) if step > step_max => {
             let why = format!(
-                "after a crash of the leader ids may lie {FLOOR_STEPS} steps ahead of the time, so that it must lie between 1 \
+                "after a crash of the leader ids may lie {REACH_STEPS} steps ahead of the time, so that it must lie between 1 \
                  and {step_max}: those are {} s",
                 AHEAD_MAX_MS / 1_000
             );
@@ -143,7 +146,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
 /// The step with which ids of a key may lie so many milliseconds ahead after a crash.
 fn step_of(format: &Format, ahead_ms: u64) -> u64 {
     let ids = u128::from(format.capacity()) * u128::from(ahead_ms) / u128::from(format.tick_ms());
-    let step = u64::try_from(ids / u128::from(FLOOR_STEPS)).unwrap_or(STEP_MAX);
+    let step = u64::try_from(ids / u128::from(REACH_STEPS)).unwrap_or(STEP_MAX);
     step.clamp(1, STEP_MAX)
 }
 

@@ -17,7 +17,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    formats::{created_again, id_format},
+    formats::{REACH_STEPS, created_again, id_format},
     id_list::IdList,
     ids::{IDS_MAX, MadeIds, NextIds, ended, invalid},
     leader_search::{Attempt, Failure, Origin},
@@ -26,7 +26,7 @@ use super::{
     worker_desk::{Served, Wanted},
 };
 use crate::{
-    allocator::{Above, Term},
+    allocator::{Above, Floor, Term},
     consensus::TermLease,
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -140,13 +140,14 @@ impl NodeContext {
         while left > 0 {
             let leader_ms = self.ids_time.now_ms();
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
-            let now = of
-                .format
-                .number_at(now_ms)
+            let floor = floor_at(of, now_ms, leader_ms)
                 .map_err(|error| Attempt::Refused(ended(&of.namespace.config.name, &error)))?;
+            let now = floor.at_least + 1;
             // What is left of the present unit of time, or of the one that the key has come to if that lies ahead.
             let count_of = |last: u64| left.min(of.format.last_number_beside(last.max(now)) - last);
-            let taking = (of.term).next_above(of.namespace, of.key, now - 1, count_of, of.deadline);
+            let taking = of
+                .term
+                .next_above(of.namespace, of.key, floor, count_of, of.deadline);
             match taking.await {
                 Ok(Above::Numbers(range)) => left -= add(&mut numbers, range),
                 Ok(Above::None { last }) => self.wait_for(of, last + 1, now_ms).await?,
@@ -269,6 +270,18 @@ struct OfKey<'a> {
     format: &'a Format,
     key: Key<'a>,
     deadline: Instant,
+}
+
+/// Where the numbers of a key go on at `now_ms`, when the leader's time is `leader_ms` or later. The log brings them up to some
+/// time above the leader's, and not above the namespace's own, which may be ahead of it: that would grow with each crash.
+fn floor_at(of: &OfKey<'_>, now_ms: u64, leader_ms: u64) -> Result<Floor, EncodeError> {
+    // Units of time begin at 1, and have two numbers or more.
+    let at_least = of.format.number_at(now_ms)? - 1;
+    let step = of.namespace.config.step;
+    let leader = of.format.number_at(leader_ms).unwrap_or(0);
+    let reach = leader.saturating_add(step.saturating_mul(REACH_STEPS));
+    let reach = reach.max(at_least.saturating_add(step));
+    Ok(Floor { at_least, reach })
 }
 
 /// Adds numbers to an answer. Returns how many.

@@ -4,7 +4,7 @@ use super::{Memory, Need, Place};
 use crate::{
     allocator::{
         pending::{AboveAnswer, RaiseAnswer},
-        raised::RaiseOf,
+        raised::{Floor, RaiseOf},
         shard::{SectionPlace, Shard},
     },
     sequence::{Key, Namespace},
@@ -21,7 +21,7 @@ impl Memory {
     ) -> (RaiseAnswer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, of.key());
         let mut locked = self.shards.lock(shard);
-        let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least);
+        let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least.into());
         drop(locked);
         if let RaiseAnswer::Done(Ok(raised)) = &answer {
             // Nobody gets them, whatever becomes of the answer.
@@ -37,12 +37,14 @@ impl Memory {
         hash: u64,
         namespace: &Namespace,
         of: RaiseOf<'_>,
-        at_least: u64,
+        floor: Floor,
     ) -> (RaiseAnswer, Option<(SectionPlace, Need)>) {
         let (key, hasher) = (of.key(), self.shards.hasher());
         let raise = |shard: &mut Shard| match of {
-            RaiseOf::Key(key) => shard.raise(hash, namespace, key, at_least),
-            RaiseOf::SectionOf(id) => shard.raise_section(hasher, hash, namespace, id, at_least),
+            RaiseOf::Key(key) => shard.raise(hash, namespace, key, floor),
+            RaiseOf::SectionOf(id) => {
+                shard.raise_section(hasher, hash, namespace, id, floor.at_least)
+            }
         };
         if let Some((answer, place)) = raise(shard) {
             let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
@@ -63,7 +65,7 @@ impl Memory {
         &self,
         namespace: &Namespace,
         key: Key<'_>,
-        floor: u64,
+        floor: Floor,
         count_of: impl FnOnce(u64) -> u64,
     ) -> (AboveAnswer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);

@@ -5,7 +5,12 @@
 
 use super::{SharedKeys, cursors::OfNamespace};
 use crate::{
-    allocator::{hasher::Hasher, pending::RaiseAnswer, queued_section::Cursors, raised::Raised},
+    allocator::{
+        hasher::Hasher,
+        pending::RaiseAnswer,
+        queued_section::Cursors,
+        raised::{Floor, Raised},
+    },
     planted_bugs::{Bug, is_planted},
     sequence::{Key, Namespace, SectionKey},
 };
@@ -14,14 +19,14 @@ use crate::{
 const SLOTS_FOR_KEY: u64 = 8;
 
 impl SharedKeys {
-    /// Moves a key above `at_least`, or waits for that. Its neighbours stay where they are. Otherwise as
+    /// Moves a key above `floor`, or waits for that. Its neighbours stay where they are. Otherwise as
     /// [`SharedKeys::take`].
     pub fn raise(
         &mut self,
         hash: u64,
         namespace: &Namespace,
         id: u64,
-        at_least: u64,
+        floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.section_of(hash, namespace, id)?;
         let section = self.sections.get_mut(number)?;
@@ -34,7 +39,7 @@ impl SharedKeys {
         };
         let key = Key::Id(id);
         let (answer, bump) = cursors.with(hash, key, |cursor| {
-            queued.raise(cursor, &namespace.config, (hash, key), at_least)
+            queued.raise(cursor, &namespace.config, (hash, key), floor)
         })?;
         Some((answer, bump.then_some(number)))
     }

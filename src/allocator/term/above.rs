@@ -7,6 +7,7 @@ use crate::{
     allocator::{
         held::Held,
         pending::{AboveAnswer, Answer},
+        raised::Floor,
     },
     sequence::{Key, Namespace, Range},
 };
@@ -24,7 +25,7 @@ pub enum Above {
 }
 
 impl Term {
-    /// Raises a key above `floor` (at least 1), and takes as many of its next numbers as `count_of` says, given the last
+    /// Raises a key above `floor` (at least 1; it may reach further), and takes as many of its next numbers as `count_of` says, given the last
     /// number before them. No other call takes numbers of the key in between. `count_of` may be asked several times; only
     /// the numbers of the last time are taken.
     ///
@@ -38,7 +39,7 @@ impl Term {
         &self,
         namespace: &Namespace,
         key: Key<'_>,
-        floor: u64,
+        floor: Floor,
         count_of: impl Fn(u64) -> u64,
         deadline: Instant,
     ) -> Result<Above, NextError> {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     allocator::{
         pending::{AboveAnswer, RaiseAnswer},
-        raised::RaiseOf,
+        raised::{Floor, RaiseOf},
     },
     sequence::Chunk,
 };
@@ -107,7 +107,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     let dir = TempDir::new().expect("a directory");
     let (_machine, memory, uid) = lifted_twice(&dir, 1).await;
     let take = |floor, told, count| {
-        let (answer, _) = memory.take_above(&uid, Key::Id(7), floor, |last| {
+        let (answer, _) = memory.take_above(&uid, Key::Id(7), Floor::from(floor), |last| {
             assert_eq!(last, told);
             count
         });
@@ -122,9 +122,16 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     assert_eq!(take(120, 125, 0), (Some(125), 0));
     assert_eq!(take(110, 125, 1), (Some(126), 1));
     assert_eq!(memory.metrics().skipped(SkipCause::floor), 20);
-    let (later, need) = memory.take_above(&uid, Key::Id(7), 900, |_| panic!("not yet"));
+    let far = Floor {
+        at_least: 900,
+        reach: 1_000,
+    };
+    let (later, need) = memory.take_above(&uid, Key::Id(7), far, |_| panic!("not yet"));
     assert!(matches!(later, AboveAnswer::Later(_)), "{later:?}");
-    assert!(need.is_some());
-    let (refused, _) = memory.take_above(&uid, Key::Id(8), u64::MAX, |_| panic!("never"));
+    let (place, _) = need.expect("a bump is needed");
+    let bump = memory.propose_bump(place, &memory.view().namespaces());
+    let raise = bump.expect("a bump").raise;
+    assert_eq!((raise.up_to, raise.unused_max, raise.step), (1_000, 100, 0));
+    let (refused, _) = memory.take_above(&uid, Key::Id(8), u64::MAX.into(), |_| panic!("never"));
     assert!(matches!(refused, AboveAnswer::Refused(_)), "{refused:?}");
 }
