@@ -142,8 +142,8 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
             "max is 5; ids of a key begin and end",
         ),
         (
-            create(None, None, Some(8_192_001), &timed),
-            "step is 8192001; after a crash of the leader ids may lie 30 steps ahead",
+            create(None, None, Some(1_365_334), &timed),
+            "step is 1365334; after a crash of the leader ids may lie 30 steps ahead",
         ),
         (
             create(None, Some(10_000), None, &dated),

@@ -112,7 +112,15 @@ impl fmt::Display for Explanation<'_> {
         let unit = self.format.unit();
         writeln!(f, "\n{:<width$}{unit:<8}{:<21}meaning", "field", "greatest")?;
         for field in fields {
-            let (name, places, max) = (field.name(), field.width(), field.max());
+            let (name, places) = (field.name(), field.width());
+            let max = match field.kind() {
+                Kind::Constant(value) => value,
+                Kind::Date => self.last().date().as_number(),
+                Kind::Sequence if self.format.source() == Source::Date => {
+                    self.format.capacity() * self.format.step()
+                }
+                _ => field.max(),
+            };
             writeln!(f, "{name:<width$}{places:<8}{max:<21}{}", meaning(field))?;
         }
         Ok(())

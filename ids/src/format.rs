@@ -154,11 +154,13 @@ impl Format {
         self.field(Kind::Worker).map_or(0, |field| field.size)
     }
 
-    /// Whether, of the ids of one unit of time, those of a greater worker are greater: the worker stands above the counter.
-    /// Then one maker can use several worker ids, one after the other.
+    /// Whether ids of later times are greater whoever makes them and, of one unit of time, those of a greater worker: the
+    /// worker stands below the time and above the counter. Then one maker can use several worker ids, one after the other.
     pub fn is_ordered_by_worker(&self) -> bool {
         let place = |kind| self.field(kind).map(|field| field.place);
-        place(Kind::Worker).is_some_and(|worker| Some(worker) > place(Kind::Sequence))
+        place(Kind::Worker).is_some_and(|worker| {
+            worker < self.time_place() && Some(worker) > place(Kind::Sequence)
+        })
     }
 
     /// The first time of an id, in milliseconds since 1970. It lies one unit after the epoch, so that no id is 0. With a

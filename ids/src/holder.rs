@@ -132,8 +132,7 @@ impl Holder {
         let now_ms = self.time.now_ms(mono_ns);
         let mut taken = self.leases.take(now_ms, mono_ns, count_max);
         if let Err(NotYet::Until(next_ms)) = taken
-            && self.format.tick_ms() == 1
-            && next_ms.saturating_sub(now_ms) <= BORROWED_MS
+            && next_ms.saturating_sub(now_ms) <= self.borrowed_ms()
         {
             taken = self.leases.take(next_ms, mono_ns, count_max);
         }
@@ -141,15 +140,26 @@ impl Holder {
     }
 
     /// What to wait for.
+    /// How far ids may run ahead of the time.
+    fn borrowed_ms(&self) -> u64 {
+        match self.format.tick_ms() {
+            1 => BORROWED_MS,
+            _ => 0,
+        }
+    }
+
     #[cold]
     fn wait(&mut self, not_yet: NotYet, now_ms: u64, mono_ns: u64) -> Wait {
         match not_yet {
             // A clock that is behind makes this long; the next answer of the leader mends it.
             NotYet::Until(next_ms) => {
-                let left_ms = next_ms.saturating_sub(now_ms).max(1);
+                // Who waited longer would find that the time has passed by the ids of a millisecond.
+                let borrowed_ms = self.borrowed_ms();
+                let from_ms = next_ms.saturating_sub(borrowed_ms);
+                let left_ms = from_ms.saturating_sub(now_ms).max(1);
                 // A longer wait is for a lease that begins late: further ones would as well.
-                if left_ms <= self.format.tick_ms().max(BORROWED_MS + 1) {
-                    self.shortage.waits(mono_ns, now_ms, next_ms);
+                if left_ms <= self.format.tick_ms() {
+                    self.shortage.waits(mono_ns, now_ms, now_ms + left_ms);
                 }
                 Wait::For(Duration::from_millis(left_ms))
             }

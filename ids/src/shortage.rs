@@ -36,6 +36,8 @@ impl Shortage {
     pub fn waits(&mut self, mono_ns: u64, now_ms: u64, next_ms: u64) {
         if !self.is_in_window(mono_ns) {
             self.forget(mono_ns);
+            // The time may have been set back since.
+            self.until_ms = 0;
         }
         if next_ms > self.until_ms {
             self.waits = self.waits.saturating_add(1);

@@ -44,7 +44,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     metrics::{Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, Raise, SectionId, Trim},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceConfig, Raise, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -192,6 +192,13 @@ impl Memory {
         }
     }
 
+    /// Counts numbers that terms before may have left unused. Those of ids count for nothing, as in [`Memory::note_passed`].
+    fn note_left(&self, config: &NamespaceConfig, numbers: u64) {
+        if config.format.is_none() {
+            self.metrics.skip(SkipCause::leader_change, numbers);
+        }
+    }
+
     /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -271,7 +278,7 @@ impl Memory {
             Bumped::Chunk(chunk) => {
                 // What was left before is counted at the first touch.
                 if !shard.has_chunk(place.section, &namespace.config) {
-                    self.metrics.skip(SkipCause::leader_change, chunk.left);
+                    self.note_left(&namespace.config, chunk.left);
                 }
                 let (config, now) = (&namespace.config, self.now());
                 let change = shard.grant(place.section, chunk, config, now, self.bump_time());

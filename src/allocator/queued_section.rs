@@ -61,6 +61,8 @@ impl QueuedSection {
         };
         match take {
             Take::Range { range, refill } => {
+                // Those of ids come with a floor, which reaches further.
+                let refill = refill.filter(|_| config.format.is_none());
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
                 (Answer::Taken(Ok(range)), bump)
             }
@@ -203,6 +205,7 @@ impl QueuedSection {
                 }
                 None => continue,
             };
+            let refill = refill.filter(|_| config.format.is_none());
             bump |= refill.is_some_and(|size| self.pending.refill(size));
             served.push(done);
         }

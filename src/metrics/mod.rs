@@ -186,7 +186,7 @@ metrics! {
         worker_entries: Counter,
         /// Ids that this node made.
         ids: Counter,
-        /// Requests for ids that had to wait for a later time or a lease.
+        /// Waits for a later time or a lease while this node made ids.
         id_waits: Counter,
         /// Further worker ids that this node leased, because callers had to wait for a later time again and again.
         worker_ids_added: Counter,

@@ -23,17 +23,20 @@ pub struct WorkerIds {
     pub workers: u32,
 }
 
-/// A log entry brings a key numbers up to so many steps above the leader's time, so that later ids of the key need no entry.
+/// Up to how many steps above the leader's time a log entry brings numbers of a key, so that later ids of it need no entry.
 /// Where the key is ahead of that time, after a crash of the leader, an entry brings one step: so the next crash leaves the
 /// key but one step further ahead.
 pub const REACH_STEPS: u64 = 30;
-/// The ids of a key may lie so far ahead of the time after a crash of the leader, in milliseconds, if a namespace says
-/// nothing else.
-const AHEAD_MS: u64 = 3_000;
+/// How far ids of a key may lie ahead of the time after a crash of the leader, in milliseconds, if a namespace says nothing
+/// else.
+const KEY_AHEAD_MS: u64 = 3_000;
 /// The same for the greatest step.
-const AHEAD_MAX_MS: u64 = 60_000;
-/// So many order numbers of a key a log entry brings. A crash of the leader skips them: a key may have some thousands in all.
-const ORDER_STEP: u64 = 10;
+const KEY_AHEAD_MAX_MS: u64 = 10_000;
+/// How many order numbers of a key a log entry brings, if a namespace says nothing else. A crash of the leader skips them, and
+/// a key may have some thousands in all.
+const ORDER_STEP: u64 = 1;
+/// The most order numbers in one request: a log entry brings so many for it, and a crash then skips them.
+pub const ORDERS_MAX: u32 = 100;
 
 /// What the format of a namespace that is to be created says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub fn for_new_namespace(
     Format::parse(&full).map_err(|invalid| refused(invalid.to_string()))?;
     let step = match format.source() {
         Source::Worker => None,
-        Source::Key => Some(step_of(&format, AHEAD_MS)),
+        Source::Key => Some(step_of(&format, KEY_AHEAD_MS)),
         Source::Date => Some(ORDER_STEP.min(format.capacity())),
     };
     Ok(NewFormat {
@@ -100,7 +103,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
     let of_time =
         || "ids of a key begin and end with the times of the format: leave it out".to_owned();
     let last = format.number_max();
-    let step_max = step_of(format, AHEAD_MAX_MS);
+    let step_max = step_of(format, KEY_AHEAD_MAX_MS);
     match (format.source(), wish) {
         (Source::Worker, _) => Ok(()),
         (
@@ -119,7 +122,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
             let why = format!(
                 "after a crash of the leader ids may lie {REACH_STEPS} steps ahead of the time, so that it must lie between 1 \
                  and {step_max}: those are {} s",
-                AHEAD_MAX_MS / 1_000
+                KEY_AHEAD_MAX_MS / 1_000
             );
             refused("step", step, why)
         }
@@ -143,7 +146,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
     }
 }
 
-/// The step with which ids of a key may lie so many milliseconds ahead after a crash.
+/// The step with which a crash leaves ids of a key `ahead_ms` milliseconds ahead of the time.
 fn step_of(format: &Format, ahead_ms: u64) -> u64 {
     let ids = u128::from(format.capacity()) * u128::from(ahead_ms) / u128::from(format.tick_ms());
     let step = u64::try_from(ids / u128::from(REACH_STEPS)).unwrap_or(STEP_MAX);

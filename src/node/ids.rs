@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::{
     NodeContext,
-    formats::id_format,
+    formats::{ORDERS_MAX, id_format},
     id_list::IdList,
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
@@ -248,9 +248,13 @@ impl NodeContext {
         let get = Request::GetNamespace(v1::GetNamespaceRequest {
             name: name.to_owned(),
         });
-        match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
-            Reply::Namespace(_) => {}
-            _ => {
+        match Box::pin(self.administer(get, Origin::Client, deadline)).await {
+            Ok(Reply::Namespace(_)) => {}
+            Err(Failure::Status(status)) if status.code() == Code::NotFound => {
+                return Err(not_found(name).into());
+            }
+            Err(failure) => return Err(failure),
+            Ok(_) => {
                 return Err(
                     Status::internal("the leader's reply does not match the request").into(),
                 );
@@ -338,6 +342,12 @@ fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<
         ratchet_ids::Source::Worker => "a worker makes",
         ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
     };
+    if format.source() == ratchet_ids::Source::Date && request.count > ORDERS_MAX {
+        return Err(Status::invalid_argument(format!(
+            "count is {}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
+            request.count, request.namespace
+        )));
+    }
     match rate {
         Some(rate) if u128::from(request.count) > rate => Err(Status::invalid_argument(format!(
             "count is {}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
@@ -369,6 +379,7 @@ pub(super) fn ended(name: &str, error: &EncodeError) -> Status {
 
 fn not_found(name: &str) -> Status {
     Status::not_found(format!(
-        "namespace {name:?} does not exist; create it with: ratchet namespace create {name} --format snowflake"
+        "namespace {name:?} does not exist; create it with: ratchet namespace create {name} --format FORMAT (ratchet id \
+         formats lists them)"
     ))
 }

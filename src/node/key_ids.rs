@@ -26,7 +26,7 @@ use super::{
     worker_desk::{Served, Wanted},
 };
 use crate::{
-    allocator::{Above, Floor, Term},
+    allocator::{Above, Floor, NextError, Term},
     consensus::TermLease,
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -38,9 +38,9 @@ use crate::{
     sequence::{Key, Namespace, NamespaceId, OwnedKey, Range, WorkerAnswer},
 };
 
-/// So long a caller waits for a key that is ahead, beyond a unit of time, in milliseconds. If it is further ahead, its
+/// How long a caller waits for a key that is ahead, beyond a unit of time, in milliseconds. If it is further ahead, its
 /// namespace goes on from there.
-const AHEAD_MAX_MS: u64 = 100;
+const WAIT_AHEAD_MAX_MS: u64 = 100;
 
 impl NodeContext {
     /// Has the leader take numbers of the request's key, and makes ids of them.
@@ -170,11 +170,32 @@ impl NodeContext {
             date_ms,
             ..IdNumbers::default()
         };
+        self.check_orders_left(of, count).await?;
         let taking = of.term.next(of.namespace, of.key, count, of.deadline);
         match taking.await {
             Ok(range) => {
                 add(&mut numbers, range);
                 Ok(numbers)
+            }
+            Err(NextError::Exhausted { left }) => Err(Attempt::Refused(too_few_orders(of, left))),
+            Err(error) => Err(failed(error, of.namespace, of.term, count)),
+        }
+    }
+
+    /// Refuses a call for more order numbers than a key has left. Otherwise the log would bring it those that are left, and a
+    /// crash would skip them.
+    async fn check_orders_left(&self, of: &OfKey<'_>, count: u64) -> Result<(), Attempt<Reply>> {
+        if count == 1 {
+            return Ok(());
+        }
+        match of.term.current(of.namespace, of.key, of.deadline).await {
+            Ok(last) => {
+                let last = last.unwrap_or(of.namespace.config.start - 1);
+                let left = of.namespace.config.max.saturating_sub(last);
+                match left < count {
+                    true => Err(Attempt::Refused(too_few_orders(of, left))),
+                    false => Ok(()),
+                }
             }
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
@@ -235,16 +256,17 @@ impl NodeContext {
     ) -> Result<(), Attempt<Reply>> {
         let time_ms = of.format.parts_of_number(number, 0).time_ms;
         let (ahead_ms, tick_ms) = (time_ms.saturating_sub(now_ms), of.format.tick_ms());
-        if ahead_ms > tick_ms + AHEAD_MAX_MS {
+        if ahead_ms > tick_ms + WAIT_AHEAD_MAX_MS {
             let (from_ms, leader_ms) = (time_ms - tick_ms, self.ids_time.now_ms());
-            tracing::info!(
-                namespace = of.namespace.config.name,
-                ahead_ms,
-                "ids of keys go on ahead of the leader's time"
-            );
-            self.metrics.id_times_ahead.inc();
             let now = self.clock.now();
-            (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms);
+            if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
+                self.metrics.id_times_ahead.inc();
+                tracing::info!(
+                    namespace = of.namespace.config.name,
+                    ahead_ms,
+                    "ids of keys go on ahead of the leader's time"
+                );
+            }
             return Ok(());
         }
         let until = Instant::now() + Duration::from_millis(ahead_ms.max(1));
@@ -272,8 +294,9 @@ struct OfKey<'a> {
     deadline: Instant,
 }
 
-/// Where the numbers of a key go on at `now_ms`, when the leader's time is `leader_ms` or later. The log brings them up to some
-/// time above the leader's, and not above the namespace's own, which may be ahead of it: that would grow with each crash.
+/// Where the numbers of a key go on at `now_ms`, the namespace's time; the leader's is `leader_ms`, or was a moment ago. A log
+/// entry brings numbers up to thirty steps above the leader's time. If the namespace is further ahead, it brings one step above
+/// the namespace's time: with thirty, each crash would move the key thirty steps further.
 fn floor_at(of: &OfKey<'_>, now_ms: u64, leader_ms: u64) -> Result<Floor, EncodeError> {
     // Units of time begin at 1, and have two numbers or more.
     let at_least = of.format.number_at(now_ms)? - 1;
@@ -282,6 +305,13 @@ fn floor_at(of: &OfKey<'_>, now_ms: u64, leader_ms: u64) -> Result<Floor, Encode
     let reach = leader.saturating_add(step.saturating_mul(REACH_STEPS));
     let reach = reach.max(at_least.saturating_add(step));
     Ok(Floor { at_least, reach })
+}
+
+fn too_few_orders(of: &OfKey<'_>, left: u64) -> Status {
+    Status::out_of_range(format!(
+        "namespace {:?}: key {} has {left} of its {} order numbers left; ask for fewer, or use another key",
+        of.namespace.config.name, of.key, of.namespace.config.max
+    ))
 }
 
 /// Adds numbers to an answer. Returns how many.
@@ -297,7 +327,7 @@ fn add(numbers: &mut IdNumbers, range: Range) -> u64 {
 fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<IdList, EncodeError> {
     let ranges = numbers.firsts.iter().zip(&numbers.counts);
     let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
-    let mut ids = IdList::new(format, numbers.firsts.len());
+    let mut ids = IdList::new(format, numbers.counts.iter().sum::<u32>() as usize);
     for number in all {
         let parts = Parts {
             random: format.fitting_random(rand::random()),

@@ -19,6 +19,7 @@ pub struct KeyTimes {
     is_any: AtomicBool,
 }
 
+/// From where a namespace goes on.
 #[derive(Debug, Clone, Copy)]
 struct Ahead {
     since: Instant,
@@ -38,22 +39,37 @@ impl KeyTimes {
         if !self.is_any.load(Relaxed) {
             return leader_ms;
         }
-        let ahead = self.ahead.lock();
-        let ahead = ahead.get(&namespace).map(|ahead| ahead.at(now));
-        ahead.map_or(leader_ms, |ahead_ms| ahead_ms.max(leader_ms))
+        let mut all = self.ahead.lock();
+        match all.get(&namespace).map(|ahead| ahead.at(now)) {
+            Some(ahead_ms) if ahead_ms > leader_ms => ahead_ms,
+            Some(_) => {
+                all.remove(&namespace);
+                self.is_any.store(!all.is_empty(), Relaxed);
+                leader_ms
+            }
+            None => leader_ms,
+        }
     }
 
-    /// Has a namespace go on from `from_ms`, unless it is there or later. Forgets those that the leader's time has caught up
+    /// Has a namespace go on from `from_ms`; false if it is there or later. Forgets those that the leader's time has caught up
     /// with.
-    pub fn go_on_from(&self, namespace: NamespaceId, from_ms: u64, now: Instant, leader_ms: u64) {
+    pub fn go_on_from(
+        &self,
+        namespace: NamespaceId,
+        from_ms: u64,
+        now: Instant,
+        leader_ms: u64,
+    ) -> bool {
         let mut all = self.ahead.lock();
         all.retain(|_, ahead| ahead.at(now) > leader_ms);
         let before = all.get(&namespace).map_or(leader_ms, |ahead| ahead.at(now));
-        if before < from_ms {
+        let moves = before < from_ms;
+        if moves {
             let since = now;
             all.insert(namespace, Ahead { since, from_ms });
         }
         self.is_any.store(!all.is_empty(), Relaxed);
+        moves
     }
 }
 
@@ -72,14 +88,13 @@ mod tests {
     fn a_namespace_that_is_ahead_goes_on_at_half_speed_alone_until_the_time_has_caught_up() {
         let times = KeyTimes::default();
         assert_eq!(times.time_of(A, at(0), 10_000), 10_000);
-        times.go_on_from(A, 13_000, at(0), 10_000);
+        assert!(times.go_on_from(A, 13_000, at(0), 10_000));
         // What lies behind changes nothing.
-        times.go_on_from(A, 12_000, at(0), 10_000);
+        assert!(!times.go_on_from(A, 12_000, at(0), 10_000));
         assert_eq!(times.time_of(A, at(0), 10_000), 13_000);
         assert_eq!(times.time_of(A, at(2_000), 12_000), 14_000);
         assert_eq!(times.time_of(B, at(2_000), 12_000), 12_000);
         assert_eq!(times.time_of(A, at(7_000), 17_000), 17_000);
-        times.go_on_from(B, 17_000, at(7_000), 17_000);
-        assert!(!times.is_any.load(Relaxed), "both were forgotten");
+        assert!(!times.is_any.load(Relaxed), "it was forgotten");
     }
 }

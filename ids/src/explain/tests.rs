@@ -18,7 +18,7 @@ first       2010-11-04T01:42:54.658Z
 last        2080-07-10T17:30:30.208Z
 
 field     bits    greatest             meaning
-zero      1       1                    always 0
+zero      1       0                    always 0
 time-ms   41      2199023255551        milliseconds since the epoch
 worker    10      1023                 who makes the id
 sequence  12      4095                 counts the ids
@@ -39,10 +39,10 @@ first       2016-01-01T00:00:00.000+08:00
 last        9223-12-31T23:59:59.999+08:00
 
 field     digits  greatest             meaning
-date      8       99999999             the date, YYYYMMDD
+date      8       92231231             the date, YYYYMMDD
 table     3       999                  chosen by the caller
 database  2       99                   chosen by the caller
-sequence  6       999999               counts the ids
+sequence  6       999900               counts the ids
 ";
     assert_eq!(explained("yuewen-chapter epoch=2016-01-01"), expected);
 }

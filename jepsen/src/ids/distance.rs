@@ -6,9 +6,10 @@ use crate::{
 };
 
 /// Where no nemesis touches clocks. A second each: the leader's time beside its wall clock, the maker's beside the leader's,
-/// and the unit of time of some formats. The rest is for a leader's time that arrives late: a follower that was told it takes
-/// it for the present one, and goes on from there if it leads.
-const UNTOUCHED_MS: u64 = 5_000;
+/// and the unit of time of some formats. Three more are for keys that go on ahead after a crash of the leader, or for a
+/// leader's time that arrives late: a follower that was told it takes it for the present one, and goes on from there if it
+/// leads.
+const UNTOUCHED_MS: u64 = 6_000;
 
 /// How far the time in an id may lie from the harness's clock between call and answer.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 use super::{Memory, Need, Place};
 use crate::{
     allocator::shard::{SectionPlace, Shard},
-    metrics::{FirstTouch as Source, SkipCause},
+    metrics::FirstTouch as Source,
     planted_bugs::{Bug, is_planted},
     sequence::{Chunk, Namespace, NamespaceConfig, SectionId, SectionRecord},
 };
@@ -74,7 +74,7 @@ impl Memory {
             return;
         };
         self.metrics.first_touches.add(source, 1);
-        self.metrics.skip(SkipCause::leader_change, chunk.left);
+        self.note_left(config, chunk.left);
         // It is the first chunk: the step does not change.
         let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
         shard.note_unsettled(place);

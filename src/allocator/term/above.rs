@@ -17,7 +17,7 @@ use crate::{
 pub enum Above {
     /// Numbers.
     Numbers(Range),
-    /// None, as it wished. Whether this node leads was not checked.
+    /// None: `count_of` answered 0. Whether this node leads was not checked.
     None {
         /// The last number of the key that was handed out, or passed over.
         last: u64,

@@ -1,5 +1,5 @@
-//! Ids with a shape for Redis clients: `INCR id:orders` makes one of the namespace `orders`, and `INCR id:chat:42` one of key
-//! 42 of the namespace `chat`.
+//! Ids with a shape for Redis clients: `INCR id:orders` makes one of the namespace `orders`, and `INCR id:room:42` one of key
+//! 42 of the namespace `room`.
 
 use std::sync::Arc;
 
