@@ -61,7 +61,10 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     assert!(text.contains("leave the key out"), "{text}");
     let (code, text) = refused("few", Some(Key::Id(1)), 10, &[]).await;
     assert_eq!(code, Code::OutOfRange);
-    assert!(text.contains("only 9 numbers are left"), "{text}");
+    assert!(
+        text.contains("key 1 has 9 of its 9 order numbers left"),
+        "{text}"
+    );
     let nine = client
         .next_ids("few", Some(Key::Id(1)), 9, &[])
         .await

@@ -115,7 +115,10 @@ impl IdSources {
 
     /// Gives the worker ids back that nobody needs.
     pub fn let_idle_go(&self) {
-        let is_idle = |_: &NamespaceId, kept: &mut Kept| kept.asked_at.elapsed() >= IDLE_MAX;
+        // A call that waits has a clone of the source.
+        let is_idle = |_: &NamespaceId, kept: &mut Kept| {
+            kept.asked_at.elapsed() >= IDLE_MAX && Arc::strong_count(&kept.source.format) == 1
+        };
         let mut all = self.all.lock();
         let idle: Vec<_> = all.by_namespace.extract_if(is_idle).collect();
         drop(all);

@@ -32,6 +32,8 @@ pub const IDS_MAX: u32 = 10_000;
 pub const ID_BYTES: usize = 80;
 /// How long the leader's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// An answer that took longer does not say what the leader's time is by now.
+const LATE_MIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits until its worker ids are given back.
 const GIVING_BACK_MAX: Duration = Duration::from_millis(500);
 /// How often idle worker ids are looked for.
@@ -217,23 +219,24 @@ impl NodeContext {
     }
 
     async fn ask_leader(self: &Arc<Self>, request: Request) -> Result<Reply, Status> {
-        let deadline = Instant::now() + PATIENCE;
+        let asked_at = Instant::now();
+        let deadline = asked_at + PATIENCE;
         let answer = self.administer(request, Origin::Client, deadline).await;
         let reply = answer.map_err(|failure| match failure {
             Failure::Status(status) => status,
             Failure::NotLeader(_) => Status::unavailable("no leader is known"),
         })?;
         if let Reply::WorkerLease(lease) = &reply {
-            self.hear_leader(lease.now_ms);
+            self.hear_leader(lease.now_ms, asked_at);
         }
         Ok(reply)
     }
 
-    /// Takes the leader's time into account.
-    pub(super) fn hear_leader(&self, leader_ms: u64) {
+    /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.
+    pub(super) fn hear_leader(&self, leader_ms: u64, asked_at: Instant) {
         // A leader must not hear itself: its patience with its own clock would begin anew.
         let leads = (self.allocator.load().as_ref()).is_some_and(|term| !term.is_over());
-        if !leads {
+        if !leads && asked_at.elapsed() <= LATE_MIN {
             self.ids_time.told(leader_ms);
         }
     }

@@ -73,11 +73,12 @@ impl NodeContext {
             key: to_key(key),
             count: request.count,
         });
+        let asked_at = Instant::now();
         let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await?;
         let Reply::IdNumbers(numbers) = reply else {
             return Err(Status::internal("the leader's reply does not match the request").into());
         };
-        self.hear_leader(numbers.now_ms);
+        self.hear_leader(numbers.now_ms, asked_at);
         let ids = encoded(&format, fixed, &numbers);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
         self.metrics.ids.inc_by(request.count.into());

@@ -8,7 +8,10 @@ use std::{
 use ratchet_ids::{Format, Source};
 
 use crate::{
-    sequence::{AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, Tombstone},
+    sequence::{
+        AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,
+        Tombstone,
+    },
     storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
 };
 
@@ -32,8 +35,8 @@ pub struct Known {
     pub namespaces: Namespaces,
     /// The greatest step that a section of each namespace may have had, by all versions of its configuration.
     pub greatest_steps: BTreeMap<NamespaceId, u64>,
-    /// What no lease of a worker id of each namespace went beyond.
-    pub leased: BTreeMap<NamespaceId, LeaseFloor>,
+    /// What no section, and no lease of a worker id, of each namespace went beyond.
+    pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     /// The tombstones of deleted namespaces.
     pub tombstones: BTreeMap<String, Tombstone>,
 }
@@ -65,13 +68,14 @@ impl Margin {
         for mut namespace in known.namespaces.iter().cloned() {
             let greatest_step = known.greatest_steps.get(&namespace.id).copied();
             let mut raised = self.raise(&mut namespace.config, greatest_step)?;
-            let first = first_after_lost_ids(&namespace.config, now_ms);
+            let totals = known.totals.get(&namespace.id).copied().unwrap_or_default();
+            let first = first_after_lost_ids(&namespace.config, totals.ceiling_max, now_ms);
             namespace.config.start = namespace.config.start.max(first);
             raised.start = namespace.config.start;
             // So that neither a change of `start` nor a deletion undoes it.
             namespace.floor = namespace.floor.max(namespace.config.start - 1);
-            let leased = known.leased.get(&namespace.id).copied().unwrap_or_default();
-            namespace.lease_floor = above_lost_leases(namespace.lease_floor.max(leased), now_ms);
+            let leased = namespace.lease_floor.max(totals.leased);
+            namespace.lease_floor = above_lost_leases(leased, now_ms);
             let has_format = namespace.config.format.is_some();
             raised.ids_after_ms = has_format.then_some(namespace.lease_floor.ceiling_ms);
             plan.raised.insert(namespace.id, raised);
@@ -133,14 +137,16 @@ impl Margin {
     }
 }
 
-/// The first number of keys whose ids hold a time, above those that lost entries gave: they lay at most [`AHEAD_MAX_MS`]
-/// ahead. 0 for other namespaces, and if the format has ended by then.
-fn first_after_lost_ids(config: &NamespaceConfig, now_ms: u64) -> u64 {
+/// The first number of keys whose ids hold a time, above those that lost entries gave: they lay at most [`AHEAD_MAX_MS`] above
+/// the time, or above the greatest ceiling that is known, where the namespace was ahead of the time. 0 for other namespaces,
+/// and if the format has ended by then.
+fn first_after_lost_ids(config: &NamespaceConfig, ceiling_max: u64, now_ms: u64) -> u64 {
     let format = config.format.as_deref();
     let format = format.and_then(|text| Format::parse(text).ok());
     let of_key = format.filter(|format| format.source() == Source::Key);
     of_key.map_or(0, |format| {
-        let after = now_ms.saturating_add(AHEAD_MAX_MS);
+        let ceiling_ms = format.parts_of_number(ceiling_max, 0).time_ms;
+        let after = now_ms.max(ceiling_ms).saturating_add(AHEAD_MAX_MS);
         format.number_at(after).unwrap_or(0)
     })
 }

@@ -7,7 +7,7 @@ use rocksdb::{Direction, IteratorMode};
 
 use super::margin::Known;
 use crate::{
-    sequence::{LeaseFloor, Ledger, NamespaceId, NamespaceTable, SetId, Tombstone, apply},
+    sequence::{Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SetId, Tombstone, apply},
     storage::{
         database::Database,
         error::StoreError,
@@ -103,7 +103,7 @@ impl<'a> Survivor<'a> {
         self.next_namespace_id = tail.next_namespace_id()?;
         self.known = Known {
             tombstones: self.read_tombstones(tail.tombstones())?,
-            leased: leased(&mut tail)?,
+            totals: totals(&mut tail)?,
             namespaces: Namespaces::clone(tail.namespaces()),
             greatest_steps: steps,
         };
@@ -199,11 +199,11 @@ impl<'a> Survivor<'a> {
     }
 }
 
-/// What no lease of a worker id of each namespace went beyond.
-fn leased(table: &mut TableChange) -> Result<BTreeMap<NamespaceId, LeaseFloor>, StoreError> {
+/// What is known of all sections and leases of each namespace.
+fn totals(table: &mut TableChange) -> Result<BTreeMap<NamespaceId, NamespaceTotals>, StoreError> {
     let ids: Vec<NamespaceId> = table.namespaces().iter().map(|one| one.id).collect();
-    let leased = ids.into_iter().map(|id| Ok((id, table.totals(id)?.leased)));
-    leased.collect()
+    let totals = ids.into_iter().map(|id| Ok((id, *table.totals(id)?)));
+    totals.collect()
 }
 
 /// Raises `steps` to the greatest step that each of the namespaces allows.
