@@ -107,6 +107,7 @@ fn fits(words: &Words, reply: &Reply<'_>) -> bool {
             Some(count) => count > 0 && grows(argument(1), *last, count),
             None => false,
         },
+        (b"SET", Reply::Simple("OK")) => is_raised(argument(1), argument(2)),
         (b"GET", last) => words.len() == 2 && is_last(argument(1), last),
         (b"MGET", Reply::Array(lasts)) => {
             let mut of_keys = words[1..].iter().zip(lasts);
@@ -135,6 +136,17 @@ fn grows(key: &[u8], last: i128, count: u64) -> bool {
     }
     let before = greatest.insert(same(key), last).unwrap_or(0);
     last.checked_sub(count).is_some_and(|below| below >= before)
+}
+
+/// Whether SET may have raised a key: from now on its numbers are greater than `to`.
+fn is_raised(key: &[u8], to: &[u8]) -> bool {
+    let Some(to) = integer(to) else {
+        return false;
+    };
+    let mut greatest = GREATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = greatest.entry(same(key)).or_default();
+    *known = to.max(*known);
+    true
 }
 
 /// Whether `last` may be what GET answers for a key.

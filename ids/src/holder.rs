@@ -47,7 +47,7 @@ const SHRINK_EVERY_NS: u64 = 1_000_000_000;
 pub enum Wait {
     /// There is one after this time, if no other caller takes it.
     For(Duration),
-    /// There is one once the leader has granted what [`Holder::ask`] asks for.
+    /// There is one once the leader has granted what [`Holder::asks`] asks for.
     ForLease,
     /// Never: the format's last time is used up, or has passed.
     Ended,
