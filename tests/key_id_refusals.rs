@@ -2,31 +2,26 @@
 
 mod common;
 
-use common::{cluster::Cluster, rust_client, unhurried};
+use common::{
+    cluster::Cluster,
+    rust_client::{self, create_with_format},
+    unhurried,
+};
 use ratchet_client::{
-    Client, Code, Key,
+    Code, Key,
     api::{CreateNamespaceRequest, UpdateNamespaceRequest},
 };
 
 /// Ten ids a second for each key.
 const SLOW: &str = "digits epoch=2020-01-01 time-s:10 sequence:1 key:2";
 
-async fn create(client: &Client, name: &str, format: &str) {
-    let request = CreateNamespaceRequest {
-        name: name.to_owned(),
-        format: Some(format.to_owned()),
-        ..CreateNamespaceRequest::default()
-    };
-    client.create_namespace(request).await.expect("a namespace");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     let cluster = Cluster::start(1, unhurried).await;
     let client = rust_client::client_of(&cluster, &[1]);
-    create(&client, "orders", "snowflake").await;
-    create(&client, "chat", "rongcloud").await;
-    create(&client, "few", "digits step=100 date:8 sequence:3").await;
+    create_with_format(&client, "orders", "snowflake").await;
+    create_with_format(&client, "chat", "rongcloud").await;
+    create_with_format(&client, "few", "digits step=100 date:8 sequence:3").await;
     let refused = async |namespace: &str, key: Option<Key>, count, parameters: &[(&str, u64)]| {
         let error = client.next_ids(namespace, key, count, parameters).await;
         let error = error.expect_err("a refusal");
@@ -76,7 +71,7 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     let (code, _) = refused("few", Some(Key::Id(1)), 1, &[]).await;
     assert_eq!(code, Code::OutOfRange);
 
-    create(&client, "slow", SLOW).await;
+    create_with_format(&client, "slow", SLOW).await;
     let (code, text) = refused("slow", Some(Key::Id(1)), 11, &[]).await;
     assert_eq!(code, Code::InvalidArgument);
     assert!(text.contains("a key has 10 ids"), "{text}");

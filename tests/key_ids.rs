@@ -9,15 +9,18 @@ use std::{
 };
 
 use common::{
-    cluster::Cluster, http, http_get, in_time, other_than, others, rust_client, unhurried,
-    with_http, with_resp, wrong_clock::restart_with_clock,
+    cluster::Cluster,
+    http, http_get, in_time, other_than, others,
+    rust_client::{self, create_with_format},
+    unhurried, with_http, with_resp,
+    wrong_clock::restart_with_clock,
 };
 use parking_lot::Mutex;
 use ratchet::{
     clock::{BootClock, Clock},
     node::Config,
 };
-use ratchet_client::{Client, Code, Error, Key, api::CreateNamespaceRequest};
+use ratchet_client::{Client, Code, Error, Key};
 use ratchet_ids::{Decoded, Format};
 use serde_json::{Value, json};
 use tokio::{
@@ -28,15 +31,6 @@ use tokio::{
 const DAY_MS: u64 = 86_400_000;
 /// Ten ids a second for each key.
 const SLOW: &str = "digits epoch=2020-01-01 time-s:10 sequence:1 key:2";
-
-async fn create(client: &Client, name: &str, format: &str) {
-    let request = CreateNamespaceRequest {
-        name: name.to_owned(),
-        format: Some(format.to_owned()),
-        ..CreateNamespaceRequest::default()
-    };
-    client.create_namespace(request).await.expect("a namespace");
-}
 
 fn format(text: &str) -> Format {
     Format::parse(text).expect("a format")
@@ -82,7 +76,7 @@ async fn lead(cluster: &Cluster, node: u64) {
 async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_after_a_crash() {
     let mut cluster = Cluster::start(3, unhurried).await;
     let any = rust_client::client_of(&cluster, &[1, 2, 3]);
-    create(&any, "chat", "rongcloud").await;
+    create_with_format(&any, "chat", "rongcloud").await;
     // The greatest id that anyone has of each key.
     let greatest: Arc<Mutex<BTreeMap<u64, u128>>> = Arc::default();
     let all = Arc::new(Mutex::new(BTreeSet::new()));
@@ -125,7 +119,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
 async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
     let cluster = Cluster::start(1, unhurried).await;
     let client = rust_client::client_of(&cluster, &[1]);
-    create(&client, "slow", SLOW).await;
+    create_with_format(&client, "slow", SLOW).await;
     let slow = format(SLOW);
     let mut callers = Vec::new();
     for _ in 0..5 {
@@ -185,7 +179,7 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
 async fn a_key_in_use_costs_a_log_entry_now_and_then_and_not_one_for_each_millisecond() {
     let cluster = Cluster::start(1, unhurried).await;
     let client = rust_client::client_of(&cluster, &[1]);
-    create(&client, "chat", "rongcloud").await;
+    create_with_format(&client, "chat", "rongcloud").await;
     let entries = async || {
         let status = client.status().await.expect("a status");
         status.nodes[0].log_index.expect("a log")
@@ -210,7 +204,7 @@ async fn a_key_goes_on_at_once_under_a_leader_whose_clock_is_an_hour_behind() {
     let off = Arc::new(AtomicI64::new(3_600_000));
     restart_with_clock(&mut cluster, ahead, &off).await;
     let any = rust_client::client_of(&cluster, &[1, 2, 3]);
-    create(&any, "chat", "rongcloud").await;
+    create_with_format(&any, "chat", "rongcloud").await;
     lead(&cluster, ahead).await;
     let (before, before_ms) = rongcloud(&any, 5).await;
     assert!(before_ms > BootClock.wall_ms() + 3_000_000);
@@ -249,8 +243,8 @@ async fn a_date_never_goes_back_and_order_numbers_grow_in_steps() {
     let off = Arc::new(AtomicI64::new(2 * DAY_MS as i64));
     restart_with_clock(&mut cluster, ahead, &off).await;
     let any = rust_client::client_of(&cluster, &[1, 2, 3]);
-    create(&any, "chapters", "yuewen-chapter").await;
-    create(&any, "others", "yuewen-chapter").await;
+    create_with_format(&any, "chapters", "yuewen-chapter").await;
+    create_with_format(&any, "others", "yuewen-chapter").await;
     let chapter = format("yuewen-chapter");
     let parameters = [("table", 4), ("database", 5)];
     let take = async |namespace: &str, key: u64| {
@@ -280,7 +274,7 @@ async fn a_random_field_of_ids_of_a_key_is_random() {
     let cluster = Cluster::start(1, unhurried).await;
     let client = rust_client::client_of(&cluster, &[1]);
     let text = "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 random:62";
-    create(&client, "secret", text).await;
+    create_with_format(&client, "secret", text).await;
     let mut values = BTreeSet::new();
     for _ in 0..5 {
         let id = id(&client, "secret", 1, &[]).await.expect("an id");
@@ -302,8 +296,8 @@ async fn every_door_makes_ids_of_a_key() {
     let cluster = Cluster::start(3, doors).await;
     let node = other_than(cluster.leader().await);
     let client = rust_client::client_of(&cluster, &[node]);
-    create(&client, "chat", SLOW).await;
-    create(&client, "strict", "yuewen-strict").await;
+    create_with_format(&client, "chat", SLOW).await;
+    create_with_format(&client, "strict", "yuewen-strict").await;
     let addresses = cluster.nodes[&node].addresses();
     let at = addresses.http.expect("a port");
     let first = id(&client, "chat", 42, &[]).await.expect("an id");

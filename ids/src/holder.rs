@@ -139,7 +139,6 @@ impl Holder {
         taken.map_err(|not_yet| self.wait(not_yet, now_ms, mono_ns))
     }
 
-    /// What to wait for.
     /// How far ids may run ahead of the time.
     fn borrowed_ms(&self) -> u64 {
         match self.format.tick_ms() {
@@ -148,6 +147,7 @@ impl Holder {
         }
     }
 
+    /// What to wait for.
     #[cold]
     fn wait(&mut self, not_yet: NotYet, now_ms: u64, mono_ns: u64) -> Wait {
         match not_yet {

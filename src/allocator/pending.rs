@@ -82,7 +82,7 @@ pub enum Want {
     Floor {
         /// Of the key, or of all keys of its section.
         of: FloorOf,
-        /// The last of them.
+        /// How far.
         floor: Floor,
         /// Who waits until it is done.
         reply: oneshot::Sender<Result<Raised, NotRaised>>,

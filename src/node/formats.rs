@@ -70,7 +70,7 @@ pub fn for_new_namespace(
     let step = match format.source() {
         Source::Worker => None,
         Source::Key => Some(step_of(&format, KEY_AHEAD_MS)),
-        Source::Date => Some(ORDER_STEP.min(format.capacity())),
+        Source::Date => Some(ORDER_STEP),
     };
     Ok(NewFormat {
         text: full,
@@ -100,25 +100,27 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
             "{field} is {value}; {why}"
         )))
     };
-    let of_time =
-        || "ids of a key begin and end with the times of the format: leave it out".to_owned();
-    let last = format.number_max();
+    let SequenceWish { start, max, step } = wish;
+    for (field, value) in [("start", start), ("max", max)] {
+        let Some(value) = value else {
+            continue;
+        };
+        let last = format.number_max();
+        match format.source() {
+            Source::Key => {
+                let why = "ids of a key begin and end with the times of the format: leave it out";
+                return refused(field, value, why.to_owned());
+            }
+            Source::Date if value > last => {
+                let why = format!("a key has {last} order numbers: give 1 to {last}");
+                return refused(field, value, why);
+            }
+            Source::Date | Source::Worker => {}
+        }
+    }
     let step_max = step_of(format, KEY_AHEAD_MAX_MS);
-    match (format.source(), wish) {
-        (Source::Worker, _) => Ok(()),
-        (
-            Source::Key,
-            SequenceWish {
-                start: Some(start), ..
-            },
-        ) => refused("start", start, of_time()),
-        (Source::Key, SequenceWish { max: Some(max), .. }) => refused("max", max, of_time()),
-        (
-            Source::Key,
-            SequenceWish {
-                step: Some(step), ..
-            },
-        ) if step > step_max => {
+    match step.filter(|step| format.source() == Source::Key && *step > step_max) {
+        Some(step) => {
             let why = format!(
                 "after a crash of the leader ids may lie {REACH_STEPS} steps ahead of the time, so that it must lie between 1 \
                  and {step_max}: those are {} s",
@@ -126,23 +128,7 @@ pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status>
             );
             refused("step", step, why)
         }
-        (Source::Date, SequenceWish { start, max, .. }) => {
-            let fields = [("start", start), ("max", max)];
-            let beyond = fields.into_iter().find_map(|(field, value)| {
-                value
-                    .filter(|value| *value > last)
-                    .map(|value| (field, value))
-            });
-            match beyond {
-                Some((field, value)) => refused(
-                    field,
-                    value,
-                    format!("a key has {last} order numbers: give 1 to {last}"),
-                ),
-                None => Ok(()),
-            }
-        }
-        (Source::Key, _) => Ok(()),
+        None => Ok(()),
     }
 }
 

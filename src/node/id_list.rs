@@ -49,17 +49,14 @@ impl IdList {
 
     /// Adds its first `count` ids once more, or as many as it has: for a planted bug. Returns how many.
     pub fn repeat(&mut self, count: usize) -> usize {
+        fn begin_again<T: Copy>(ids: &mut Vec<T>, count: usize) -> usize {
+            let count = count.min(ids.len());
+            ids.extend_from_within(..count);
+            count
+        }
         match self {
-            IdList::Short(ids) => {
-                let count = count.min(ids.len());
-                ids.extend_from_within(..count);
-                count
-            }
-            IdList::Long(ids) => {
-                let count = count.min(ids.len());
-                ids.extend_from_within(..count);
-                count
-            }
+            IdList::Short(ids) => begin_again(ids, count),
+            IdList::Long(ids) => begin_again(ids, count),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ratchet_client::{Builder, Client};
+use ratchet_client::{Builder, Client, api::CreateNamespaceRequest};
 use tokio::task::JoinSet;
 
 use super::{PATIENCE, cluster::Cluster};
@@ -56,4 +56,14 @@ pub fn assert_no_repeats(all: &BTreeMap<u64, Vec<u64>>) {
             "a number of key {key} was handed out twice"
         );
     }
+}
+
+/// Creates a namespace whose ids have a format.
+pub async fn create_with_format(client: &Client, name: &str, format: &str) {
+    let request = CreateNamespaceRequest {
+        name: name.to_owned(),
+        format: Some(format.to_owned()),
+        ..CreateNamespaceRequest::default()
+    };
+    client.create_namespace(request).await.expect("a namespace");
 }
