@@ -158,9 +158,9 @@ async fn a_leader_that_gave_its_term_up_and_becomes_the_only_voter_stops_and_goe
     cluster.mend();
     let fault = in_time("the end of the leader", cluster.nodes[&leader].failed()).await;
     assert!(fault.to_string().contains("only voter"), "{fault}");
-    cluster.crash(leader).await;
-    // Its data directory is free once nobody holds the group any more.
+    // The node's files are closed once nobody holds its group any more.
     drop(group);
+    cluster.crash(leader).await;
     let _whatever_came_of_it = removing.await.expect("no panic");
     cluster.start_node(leader).await;
     assert!(cluster.client(leader).next_at_last(1).await > last);

@@ -4,7 +4,7 @@ mod common;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use common::{PATIENCE, cluster::Cluster, eventually, id, name, processes};
+use common::{PATIENCE, cluster::Cluster, id, name, processes};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     node,
@@ -25,15 +25,8 @@ fn margin(steps: u64) -> Margin {
     }
 }
 
-/// Recovers once the last part of a node that stopped has let go of the directory.
-async fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
-    eventually("the directory is free", async || {
-        match node::recover(dir, margin, dry_run) {
-            Err(error) if error.to_string().contains("in use") => None,
-            done => Some(done.expect("it is recovered")),
-        }
-    })
-    .await
+fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
+    node::recover(dir, margin, dry_run).expect("it is recovered")
 }
 
 /// Node 3 does not hear of the last numbers, nor of some sections. Then the other nodes are lost.
@@ -88,8 +81,8 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
         fs::remove_dir_all(cluster.data_dir(id)).unwrap();
     }
     let dir = cluster.data_dir(3).to_owned();
-    let would = recover(&dir, &margin(STEPS), true).await;
-    let done = recover(&dir, &margin(STEPS), false).await;
+    let would = recover(&dir, &margin(STEPS), true);
+    let done = recover(&dir, &margin(STEPS), false);
     assert_eq!(would, done);
     assert_eq!(
         (done.node, done.left_behind.as_slice()),
@@ -132,7 +125,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     for id in [1, 2, 3] {
         cluster.crash(id).await;
     }
-    recover(cluster.data_dir(3), &margin(STEPS), false).await;
+    recover(cluster.data_dir(3), &margin(STEPS), false);
     cluster.start_node(3).await;
     let first = cluster.client(3).next_at_last(7).await;
     assert!(first > STEPS * 10_000);
@@ -183,12 +176,7 @@ async fn a_directory_that_cannot_be_recovered_is_refused_with_the_reason_and_lef
     client.admin.create_namespace(small).await.unwrap();
     let first = client.try_next("small", id(1), 1).await.unwrap().first;
     cluster.crash(1).await;
-    // The lock is let go when the last part of the node is.
-    let (code, text) = eventually("the directory is free", async || {
-        let (code, text) = recover(&[&dir, "--dry-run"]);
-        (!text.contains("in use")).then_some((code, text))
-    })
-    .await;
+    let (code, text) = recover(&[&dir, "--dry-run"]);
     assert_eq!(code, Some(74));
     assert!(
         text.contains("\"small\"") && text.contains("--margin small="),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{cluster::Cluster, eventually, in_time, others};
+use common::{cluster::Cluster, in_time, others};
 use openraft::{
     raft::{VoteRequest, VoteResponse},
     vote::RaftLeaderId,
@@ -84,16 +84,9 @@ async fn a_restarted_voter_keeps_a_longer_promise_of_its_last_run() {
     );
     // The run before this one promised no more than 300 ms.
     cluster.crash(restarted).await;
-    let data_dir = cluster.data_dir(restarted);
-    let store = eventually("a data directory that nobody uses", async || {
-        let options = StoreOptions::new(Arc::new(BootClock));
-        match Store::open(data_dir, "test", restarted, options) {
-            // Parts of the crashed node are still letting go of it.
-            Err(error) if error.to_string().contains("in use by another process") => None,
-            opened => Some(opened.expect("a store")),
-        }
-    })
-    .await;
+    let options = StoreOptions::new(Arc::new(BootClock));
+    let store = Store::open(cluster.data_dir(restarted), "test", restarted, options);
+    let store = store.expect("a store");
     assert_eq!(store.promise_ms(1).expect("a record"), Some(300));
 }
 

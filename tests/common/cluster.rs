@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -151,10 +152,16 @@ impl Cluster {
         promoted.expect("the node is promoted");
     }
 
-    /// Stops a node as a crash would.
+    /// Stops a node as a crash would, and waits until its files are closed, as the end of its process would
+    /// see to: a database that is being closed still removes files of its own.
     pub async fn crash(&mut self, id: u64) {
         let node = self.nodes.remove(&id).expect("a running node");
         node.halt().await;
+        let data_dir = self.data_dir(id);
+        until("the files of the node's last run are closed", || {
+            open_files().iter().all(|file| !file.starts_with(data_dir))
+        })
+        .await;
     }
 
     pub fn client(&self, id: u64) -> Client {
@@ -226,4 +233,13 @@ impl Cluster {
     pub fn mend(&self) {
         self.links.mend();
     }
+}
+
+/// The paths of what this process has open.
+fn open_files() -> Vec<PathBuf> {
+    let descriptors = fs::read_dir("/proc/self/fd").expect("a process has a list of its files");
+    // One that was closed meanwhile has no path.
+    descriptors
+        .filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok())
+        .collect()
 }
