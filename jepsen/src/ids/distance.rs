@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn only_a_nemesis_that_touches_clocks_allows_for_more_than_some_seconds() {
         let at_10_s = |nemesis, fence| Distance::under(nemesis, fence).at(10_000_000_000);
-        assert_eq!(at_10_s(Nemesis::KillLeader, Fence::Lease), 5_000);
-        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Lease), 9_000);
-        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Quorum), 15_000);
+        assert_eq!(at_10_s(Nemesis::KillLeader, Fence::Lease), 6_000);
+        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Lease), 10_000);
+        assert_eq!(at_10_s(Nemesis::ClockRate, Fence::Quorum), 16_000);
         assert!(at_10_s(Nemesis::WallClock, Fence::Lease) > 6 * 3_600_000);
     }
 }
