@@ -12,7 +12,7 @@ use common::{
     cluster::Cluster,
     http, http_get, in_time, other_than, others,
     rust_client::{self, create_with_format},
-    unhurried, with_http, with_resp,
+    unhurried, until, with_http, with_resp,
     wrong_clock::restart_with_clock,
 };
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    task::JoinSet,
 };
 
 const DAY_MS: u64 = 86_400_000;
@@ -173,6 +174,50 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
             .contains("the ids of key 8 until the deadline are used up"),
         "{refused}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor_administration() {
+    // More than a connection has streams. All are served within their 60 s: each wants 3 ids of a key that has 100 a second.
+    const CALLERS: u64 = 1_500;
+    const BUSY: &str = "digits epoch=2020-01-01 time-s:10 sequence:2 key:3";
+    let cluster = Cluster::start(3, unhurried).await;
+    let follower = other_than(cluster.leader().await);
+    let client = |seconds| {
+        Client::builder()
+            .servers([cluster.address(follower).to_string()])
+            .timeout(Duration::from_secs(seconds))
+            .build()
+            .expect("a client")
+    };
+    let other = client(3);
+    create_with_format(&other, "busy", BUSY).await;
+    create_with_format(&other, "orders", "snowflake").await;
+    id(&other, "busy", 7, &[]).await.expect("an id");
+    let waits = cluster.nodes[&follower].context().metrics.id_waits.clone();
+    let before = waits.get();
+    let mut callers = JoinSet::new();
+    for connection in [client(60), client(60), client(60)] {
+        for _ in 0..CALLERS / 3 {
+            let client = connection.clone();
+            let ids = async move { client.next_ids("busy", Some(Key::Id(7)), 3, &[]).await };
+            callers.spawn(ids);
+        }
+    }
+    until("they wait", || waits.get() > before + CALLERS - 100).await;
+    for key in 100..110 {
+        id(&other, "busy", key, &[])
+            .await
+            .expect("another key's id");
+    }
+    let order = other.next_ids("orders", None, 1, &[]).await;
+    order.expect("an id under a worker id that was just leased");
+    other.status().await.expect("a status");
+    // In the order of their arrival, so that nobody waits for ever: the first of them have theirs.
+    for _ in 0..30 {
+        let served = in_time("an id", callers.join_next()).await;
+        served.expect("a caller").expect("no panic").expect("ids");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ use super::{
     id_sources::IdSources,
     ids_time::IdsTime,
     introductions::{Introductions, door_address},
+    key_queues::KeyQueues,
     key_times::KeyTimes,
     recent_activity::Activity,
     request_memory::RequestMemory,
@@ -66,6 +67,8 @@ pub struct NodeContext {
     pub(super) worker_desk: WorkerDesk,
     /// The dates of ids, as this node knows them while it leads.
     pub(super) dates: Dates,
+    /// The callers of this node that wait for ids of a key.
+    pub(super) key_queues: KeyQueues,
     /// The times of namespaces whose ids of keys lie ahead.
     pub(super) key_times: KeyTimes,
     /// Cancelled first of all when the node stops.
@@ -96,6 +99,7 @@ impl NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),
             dates: Dates::default(),
+            key_queues: KeyQueues::default(),
             key_times: KeyTimes::default(),
             ids_time,
             resp_address: addresses.resp.map(door).unwrap_or_default(),

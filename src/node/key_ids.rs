@@ -2,45 +2,36 @@
 //! node is asked.
 //!
 //! Of a format with a time, a number of the sequence is a time and a counter: *unit of time x capacity + counter*. The leader
-//! moves the key up to its own time, and takes the numbers that follow. So an id cannot repeat, and cannot go back, because
-//! a number cannot: the clock decides only how far a key is moved up. A unit of time whose numbers are used up is waited out.
-//! If a key is ahead of the leader's time, as after the change from a leader that crashed, it goes on within the unit of time
-//! that it has come to. Its namespace's time goes on from there ([`super::key_times`]).
-//!
-//! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
+//! takes them ([`super::id_numbers`]), and this node makes the ids. A unit of time whose numbers are used up is waited out
+//! here: in the order of the callers' arrival, and with one request under way to the leader for each such key
+//! ([`super::key_queues`]).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
-use ratchet_ids::{EncodeError, Fixed, Format, Parts, Source};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use ratchet_ids::{EncodeError, Fixed, Format, Parts};
+use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Status;
 
 use super::{
     NodeContext,
-    formats::{REACH_STEPS, created_again, id_format},
     id_list::IdList,
     ids::{IDS_MAX, MadeIds, NextIds, ended, invalid},
-    leader_search::{Attempt, Failure, Origin},
-    sequence_request::{check_kind, failed},
-    wire::{key_of, to_key},
-    worker_desk::{Served, Wanted},
+    key_queues::{Batch, Place, Whose},
+    leader_search::{Failure, Origin},
+    wire::to_key,
 };
 use crate::{
-    allocator::{Above, Floor, NextError, Term},
-    consensus::TermLease,
-    planted_bugs::{Bug, is_planted},
     proto::{
         busy,
         peer::{
             IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
         },
     },
-    sequence::{Key, Namespace, NamespaceId, OwnedKey, Range, WorkerAnswer},
+    sequence::OwnedKey,
 };
-
-/// How long a caller waits for a key that is ahead, beyond a unit of time, in milliseconds. If it is further ahead, its
-/// namespace goes on from there.
-const WAIT_AHEAD_MAX_MS: u64 = 100;
 
 impl NodeContext {
     /// Has the leader take numbers of the request's key, and makes ids of them.
@@ -67,19 +58,9 @@ impl NodeContext {
         let fixed = format
             .fixed(&request.parameters(), id)
             .map_err(|error| invalid(&error))?;
-        let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
-            namespace: request.namespace.clone(),
-            format: format.to_string(),
-            key: to_key(key),
-            count: request.count,
-        });
-        let asked_at = Instant::now();
-        let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await?;
-        let Reply::IdNumbers(numbers) = reply else {
-            return Err(Status::internal("the leader's reply does not match the request").into());
-        };
-        self.hear_leader(numbers.now_ms, asked_at);
-        let ids = encoded(&format, fixed, &numbers);
+        let whose = (request.namespace.clone(), key.clone());
+        let numbers = self.numbers_of(&whose, &format, request.count, deadline);
+        let ids = encoded(&format, fixed, &numbers.await?);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
         self.metrics.ids.inc_by(request.count.into());
         Ok(MadeIds {
@@ -88,240 +69,157 @@ impl NodeContext {
         })
     }
 
-    /// Takes numbers of a key for ids, as the leader.
-    pub(super) async fn take_id_numbers(
-        &self,
-        term: &Term,
-        asked: TakeIdNumbersRequest,
+    /// Numbers of a key. Who finds that its ids are used up waits for later ones, and so does who comes then.
+    async fn numbers_of(
+        self: &Arc<Self>,
+        whose: &Whose,
+        format: &Format,
+        count: u32,
         deadline: Instant,
-    ) -> Attempt<Reply> {
-        let checked = self
-            .namespace_named(&asked.namespace)
-            .and_then(|namespace| {
-                let format = id_format(&namespace)?;
-                if namespace.config.format.as_ref() != Some(&asked.format) {
-                    return Err(created_again(&asked.namespace));
-                }
-                let key = key_of(asked.key)?;
-                check_kind(&namespace, key.as_key())?;
-                Ok((namespace, format, key))
-            });
-        let (namespace, format, key) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
-        };
-        let count = u64::from(asked.count.clamp(1, IDS_MAX));
-        let of = OfKey {
-            term,
-            namespace: &namespace,
-            format: &format,
-            key: key.as_key(),
-            deadline,
-        };
-        let taken = match format.source() {
-            Source::Key => self.take_in_time(&of, count).await,
-            Source::Date => self.take_of_day(&of, count).await,
-            Source::Worker => Err(Attempt::Refused(Status::internal(
-                "ids with a worker do not come from a key",
-            ))),
-        };
-        match taken {
-            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
-                now_ms: self.ids_time.now_ms(),
-                ..numbers
-            })),
-            Err(otherwise) => otherwise,
+    ) -> Result<IdNumbers, Failure> {
+        if self.key_queues.has(whose) {
+            let none = IdNumbers::default();
+            return self
+                .wait_in_line(whose, format, count, none, deadline)
+                .await;
+        }
+        let numbers = self.ask_for_numbers(whose, format, count, deadline).await?;
+        let left = count.saturating_sub(numbers.counts.iter().sum());
+        if left == 0 {
+            return Ok(numbers);
+        }
+        if Instant::now() + wait_of(&numbers) >= deadline {
+            return Err(used_up(whose, wait_of(&numbers)).into());
+        }
+        self.wait_in_line(whose, format, left, numbers, deadline)
+            .await
+    }
+
+    /// Waits for `left` more numbers of a key than `numbers`, behind those who wait for the same key.
+    async fn wait_in_line(
+        self: &Arc<Self>,
+        whose: &Whose,
+        format: &Format,
+        left: u32,
+        numbers: IdNumbers,
+        deadline: Instant,
+    ) -> Result<IdNumbers, Failure> {
+        self.metrics.id_waits.inc();
+        let wait = wait_of(&numbers);
+        let mut place = self.key_queues.join(whose, left, numbers, deadline);
+        if place.is_first {
+            let (node, whose, format) = (self.clone(), whose.clone(), format.clone());
+            let asking = async move { node.ask_for_all(&whose, &format, wait).await };
+            self.group.tasks().spawn("ids of a key", asking);
+        }
+        let least = least_wait(format, place.ids_before + u64::from(left));
+        if Instant::now() + least >= deadline {
+            return Err(used_up(whose, least).into());
+        }
+        let stopped = || Status::unavailable("the node stops; ask another one");
+        match timeout_at(deadline, &mut place.answer).await {
+            Ok(answer) => Ok(answer.unwrap_or_else(|_| Err(stopped()))?),
+            Err(_) => Err(too_late(whose, &place, least.max(tick_of(format))).into()),
         }
     }
 
-    /// Takes numbers of the present time. Waits where a unit of time has too few.
-    async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
-        let mut numbers = IdNumbers::default();
-        let mut left = count;
-        while left > 0 {
-            let leader_ms = self.ids_time.now_ms();
-            let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
-            let floor = floor_at(of, now_ms, leader_ms)
-                .map_err(|error| Attempt::Refused(ended(&of.namespace.config.name, &error)))?;
-            let now = floor.at_least + 1;
-            // What is left of the present unit of time, or of the one that the key has come to if that lies ahead.
-            let count_of = |last: u64| left.min(of.format.last_number_beside(last.max(now)) - last);
-            let taking = of
-                .term
-                .next_above(of.namespace, of.key, floor, count_of, of.deadline);
-            match taking.await {
-                Ok(Above::Numbers(range)) => left -= add(&mut numbers, range),
-                Ok(Above::None { last }) => self.wait_for(of, last + 1, now_ms).await?,
-                Err(error) => return Err(failed(error, of.namespace, of.term, left)),
+    /// Asks the leader for all callers that wait for a key, until nobody does. Begins in `wait`.
+    async fn ask_for_all(self: Arc<Self>, whose: &Whose, format: &Format, mut wait: Duration) {
+        let mut batch = Batch::default();
+        loop {
+            if !wait.is_zero() {
+                // Ends early if the node stops.
+                let _ = self.leaving.run_until_cancelled(sleep(wait)).await;
+            }
+            if !self.key_queues.collect(whose, &mut batch) {
+                return;
+            }
+            let count = batch.ids().min(u64::from(IDS_MAX)) as u32;
+            batch.set_asking(true);
+            let asked = tokio::select! {
+                asked = self.ask_for_numbers(whose, format, count, batch.deadline()) => asked,
+                () = self.leaving.cancelled() => {
+                    Err(Status::unavailable("the node stops; ask another one"))
+                }
+            };
+            batch.set_asking(false);
+            match asked {
+                Ok(numbers) => {
+                    batch.share(&numbers);
+                    wait = wait_of(&numbers);
+                }
+                Err(status) => {
+                    batch.refuse(&status);
+                    wait = Duration::ZERO;
+                }
             }
         }
-        Ok(numbers)
     }
 
-    /// Takes order numbers, with the date.
-    async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
-        let today = of.format.day_of(self.ids_time.now_ms());
-        // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
-        let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
-        let date_ms = date.await?;
-        if let Err(error) = of.format.check_time(date_ms) {
-            return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
-        }
-        let mut numbers = IdNumbers {
-            date_ms,
-            ..IdNumbers::default()
-        };
-        self.check_orders_left(of, count).await?;
-        let taking = of.term.next(of.namespace, of.key, count, of.deadline);
-        match taking.await {
-            Ok(range) => {
-                add(&mut numbers, range);
+    /// Asks the leader for up to `count` numbers of a key.
+    async fn ask_for_numbers(
+        self: &Arc<Self>,
+        whose: &Whose,
+        format: &Format,
+        count: u32,
+        deadline: Instant,
+    ) -> Result<IdNumbers, Status> {
+        let (namespace, key) = whose;
+        let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
+            namespace: namespace.clone(),
+            format: format.to_string(),
+            key: to_key(key),
+            count,
+        });
+        let asked_at = Instant::now();
+        match Box::pin(self.administer(take, Origin::Client, deadline)).await {
+            Ok(Reply::IdNumbers(numbers)) => {
+                self.hear_leader(numbers.now_ms, asked_at);
                 Ok(numbers)
             }
-            Err(NextError::Exhausted { left }) => Err(Attempt::Refused(too_few_orders(of, left))),
-            Err(error) => Err(failed(error, of.namespace, of.term, count)),
-        }
-    }
-
-    /// Refuses a call for more order numbers than a key has left. Otherwise the log would bring it those that are left, and a
-    /// crash would skip them.
-    async fn check_orders_left(&self, of: &OfKey<'_>, count: u64) -> Result<(), Attempt<Reply>> {
-        if count == 1 {
-            return Ok(());
-        }
-        match of.term.current(of.namespace, of.key, of.deadline).await {
-            Ok(last) => {
-                let last = last.unwrap_or(of.namespace.config.start - 1);
-                let left = of.namespace.config.max.saturating_sub(last);
-                match left < count {
-                    true => Err(Attempt::Refused(too_few_orders(of, left))),
-                    false => Ok(()),
-                }
-            }
-            Err(error) => Err(failed(error, of.namespace, of.term, count)),
-        }
-    }
-
-    /// The date of a namespace's ids: at least that of `from_ms`, and of every answer before. Milliseconds since 1970.
-    ///
-    /// # Errors
-    /// What the request comes to otherwise.
-    async fn date_of_ids(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        from_ms: u64,
-        deadline: Instant,
-    ) -> Result<u64, Attempt<Reply>> {
-        if is_planted(Bug::DateNotLogged) {
-            return Ok(from_ms);
-        }
-        let known = || self.dates.known(term.term(), namespace.id, from_ms);
-        if let Some(date) = known() {
-            return Ok(date);
-        }
-        let asking = async {
-            let asking = self.dates.asking(namespace.id);
-            let _asking = asking.lock().await;
-            if let Some(date) = known() {
-                return Ok(date);
-            }
-            let wanted = Wanted::Date { from_ms };
-            let served = self.worker_desk.ask(term.lease(), namespace.id, wanted);
-            let date = match served.await {
-                Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
-                // The date in force lies ahead of the leader's time.
-                Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                _ => return Err(Attempt::Unanswered),
-            };
-            let namespaces = self.group.view().namespaces();
-            let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
-            self.dates.learn(term.term(), namespace.id, date, exists);
-            Ok(date)
-        };
-        match timeout_at(deadline, asking).await {
-            Ok(asked) => asked,
-            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
-                "namespace {:?}: the date was not logged before the deadline; ask again",
-                namespace.config.name
-            )))),
-        }
-    }
-
-    /// Waits until the time of `number` has come. It was `now_ms`.
-    async fn wait_for(
-        &self,
-        of: &OfKey<'_>,
-        number: u64,
-        now_ms: u64,
-    ) -> Result<(), Attempt<Reply>> {
-        let time_ms = of.format.parts_of_number(number, 0).time_ms;
-        let (ahead_ms, tick_ms) = (time_ms.saturating_sub(now_ms), of.format.tick_ms());
-        if ahead_ms > tick_ms + WAIT_AHEAD_MAX_MS {
-            let (from_ms, leader_ms) = (time_ms - tick_ms, self.ids_time.now_ms());
-            let now = self.clock.now();
-            if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
-                self.metrics.id_times_ahead.inc();
-                tracing::info!(
-                    namespace = of.namespace.config.name,
-                    ahead_ms,
-                    "ids of keys go on ahead of the leader's time"
-                );
-            }
-            return Ok(());
-        }
-        let until = Instant::now() + Duration::from_millis(ahead_ms.max(1));
-        if until >= of.deadline {
-            let why = format!(
-                "namespace {:?}: the ids of key {} until the deadline are used up; the next one comes in {ahead_ms} ms",
-                of.namespace.config.name, of.key
-            );
-            return Err(Attempt::Refused(busy(ahead_ms.max(1), why)));
-        }
-        tokio::select! {
-            () = sleep_until(until) => Ok(()),
-            // The next leader may have ids at once.
-            () = of.term.lease().wait_until(TermLease::is_void) => Err(Attempt::Unanswered),
+            Ok(_) => Err(Status::internal(
+                "the leader's reply does not match the request",
+            )),
+            Err(Failure::Status(status)) => Err(status),
+            Err(Failure::NotLeader(_)) => Err(Status::unavailable("no leader is known")),
         }
     }
 }
 
-/// Whose numbers are taken, and until when.
-struct OfKey<'a> {
-    term: &'a Term,
-    namespace: &'a Namespace,
-    format: &'a Format,
-    key: Key<'a>,
-    deadline: Instant,
+/// For how long the leader has no numbers.
+fn wait_of(numbers: &IdNumbers) -> Duration {
+    Duration::from_millis(numbers.wait_ms)
 }
 
-/// Where the numbers of a key go on at `now_ms`, the namespace's time; the leader's is `leader_ms`, or was a moment ago. A log
-/// entry brings numbers up to thirty steps above the leader's time. If the namespace is further ahead, it brings one step above
-/// the namespace's time: with thirty, each crash would move the key thirty steps further.
-fn floor_at(of: &OfKey<'_>, now_ms: u64, leader_ms: u64) -> Result<Floor, EncodeError> {
-    // Units of time begin at 1, and have two numbers or more.
-    let at_least = of.format.number_at(now_ms)? - 1;
-    let step = of.namespace.config.step;
-    let leader = of.format.number_at(leader_ms).unwrap_or(0);
-    let reach = leader.saturating_add(step.saturating_mul(REACH_STEPS));
-    let reach = reach.max(at_least.saturating_add(step));
-    Ok(Floor { at_least, reach })
+fn tick_of(format: &Format) -> Duration {
+    Duration::from_millis(format.tick_ms())
 }
 
-fn too_few_orders(of: &OfKey<'_>, left: u64) -> Status {
-    Status::out_of_range(format!(
-        "namespace {:?}: key {} has {left} of its {} order numbers left; ask for fewer, or use another key",
-        of.namespace.config.name, of.key, of.namespace.config.max
+/// How long it takes at least until a key has `ids` ids: the first of them may come at once.
+fn least_wait(format: &Format, ids: u64) -> Duration {
+    let units = ids.div_ceil(format.capacity()).saturating_sub(1);
+    Duration::from_millis(units.saturating_mul(format.tick_ms()))
+}
+
+fn used_up(whose: &Whose, wait: Duration) -> Status {
+    let (namespace, key) = (&whose.0, whose.1.as_key());
+    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let why = format!(
+        "namespace {namespace:?}: the ids of key {key} until the deadline are used up; ask again in {ms} ms"
+    );
+    busy(ms, why)
+}
+
+/// Why a caller has waited in vain.
+fn too_late(whose: &Whose, place: &Place, wait: Duration) -> Status {
+    if !place.is_asking.load(Relaxed) {
+        return used_up(whose, wait);
+    }
+    Status::unavailable(format!(
+        "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
+        whose.0,
+        whose.1.as_key()
     ))
-}
-
-/// Adds numbers to an answer. Returns how many.
-fn add(numbers: &mut IdNumbers, range: Range) -> u64 {
-    let count = range.last - range.first + 1;
-    numbers.firsts.push(range.first);
-    // At most IDS_MAX.
-    numbers.counts.push(count as u32);
-    count
 }
 
 /// The ids with these numbers.

@@ -37,7 +37,7 @@ pub enum Key<'a> {
 }
 
 /// A key that outlives its message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OwnedKey {
     /// An unsigned 64-bit integer.
     Id(u64),
