@@ -277,7 +277,7 @@ async fn keys_are_listed_and_explained_in_a_shell() {
     let keys = text(ask(&cluster, &["keys", "book", "--limit", "1"]).await);
     assert_eq!(
         keys,
-        "KEY  LAST  CEILING  EPOCH  STEP\n7    1     10000    1      10000\nmore keys follow: --after 7\n"
+        "KEY  LAST  CEILING  EPOCH  STEP\n7    1     10000    1      10000\nmore keys follow: --after=7\n"
     );
     let keys = json(&ask(&cluster, &["keys", "book", "--after", "7", "--json"]).await);
     assert_eq!(

@@ -17,6 +17,9 @@ use common::{
 };
 use ratchet_client::{Client, Key, api::CreateNamespaceRequest};
 
+/// The name of the cluster that [`Processes`] start.
+const CLUSTER: &str = "test";
+
 /// The command that imports a file.
 fn command(processes: &Processes, namespace: &str, file: &Path, more: &[&str]) -> Command {
     let servers: Vec<String> = processes
@@ -166,18 +169,65 @@ async fn the_record_of_another_file_is_refused() {
     let file = processes.dir.path().join("numbers.csv");
     fs::write(&file, "1,5\n").expect("a file");
     let record = processes.dir.path().join("numbers.csv.ratchet-import");
-    let other = r#"{"namespace":"book","format":"csv","bytes":9,"checksum":1,"rows_done":1}"#;
-    fs::write(&record, other).expect("a record");
-    let output = import(&processes, "book", &file, &[]).await;
-    assert_eq!(output.status.code(), Some(4));
-    let text = errors(&output);
-    assert!(
-        text.contains("is the record of another import: of 9 bytes"),
-        "{text}"
-    );
+    let of = |cluster: &str, bytes: u64, checksum: u32| {
+        serde_json::json!({
+            "cluster": cluster, "namespace": "book", "format": "csv", "bytes": bytes, "checksum": checksum, "rows_done": 1,
+        })
+        .to_string()
+    };
+    let same = crc32fast::hash(b"1,5\n");
+    for (other, says) in [
+        (
+            of(CLUSTER, 9, 1),
+            "is the record of another import: of 9 bytes",
+        ),
+        (of("elsewhere", 4, same), "of cluster \"elsewhere\", and"),
+    ] {
+        fs::write(&record, other).expect("a record");
+        let output = import(&processes, "book", &file, &[]).await;
+        assert_eq!(output.status.code(), Some(4));
+        let text = errors(&output);
+        assert!(text.contains(says), "{text}");
+    }
     fs::remove_file(&record).expect("removed");
     let output = import(&processes, "book", &file, &[]).await;
     assert!(output.status.success(), "{}", errors(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_import_begins_anew()
+{
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    create_small(&client).await;
+    let file = processes.dir.path().join("numbers.csv");
+    fs::write(&file, "1,50\n12,60\n23,70\n").expect("a file");
+    let record = processes.dir.path().join("numbers.csv.ratchet-import");
+    let bytes = fs::read(&file).expect("the file");
+    // As an import leaves it that was killed after two rows. Then the namespace was deleted, and created again.
+    let killed = serde_json::json!({
+        "cluster": CLUSTER, "namespace": "small", "format": "csv", "bytes": bytes.len(),
+        "checksum": crc32fast::hash(&bytes), "rows_done": 2,
+    });
+    fs::write(&record, killed.to_string()).expect("a record");
+    let output = import(&processes, "small", &file, &[]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let text = errors(&output);
+    for says in [
+        "2 keys are lower than their rows say",
+        "line 1: key 1 is at 0, not at 50",
+        "had raised 2 rows",
+        "import again: it begins with the first row",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    assert!(!text.contains("bug"), "{text}");
+    assert!(!record.exists());
+    let output = import(&processes, "small", &file, &["--json"]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["resumed_at"], 0);
+    assert_eq!(client.next("small", 1).await.expect("a number"), 51);
 }
 
 #[tokio::test(flavor = "multi_thread")]

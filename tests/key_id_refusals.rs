@@ -4,9 +4,11 @@ mod common;
 
 use common::{
     cluster::Cluster,
+    other_than,
     rust_client::{self, create_with_format},
     unhurried,
 };
+use ratchet::proto::peer::administer_request::Request;
 use ratchet_client::{
     Code, Key,
     api::{CreateNamespaceRequest, UpdateNamespaceRequest},
@@ -169,4 +171,33 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
         error.to_string().contains("start is 9; ids of a key"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
+    let mut cluster = Cluster::configured(3, unhurried);
+    for id in 1..=3 {
+        let mut transport = cluster.transport(id);
+        // So an earlier release reads a request that it does not know.
+        transport.on_administer = Box::new(|message| {
+            message
+                .request
+                .take_if(|request| matches!(request, Request::TakeIdNumbers(_)));
+        });
+        let seams = cluster.seams_with(transport);
+        cluster.start_node_with(id, seams).await;
+    }
+    let leader = cluster.leader().await;
+    let client = rust_client::client_of(&cluster, &[leader]);
+    create_with_format(&client, "chat", "rongcloud").await;
+    let of_type = [("type", 1)];
+    let own = client.next_ids("chat", Some(Key::Id(1)), 1, &of_type).await;
+    own.expect("the leader's own request is not sent");
+    let client = rust_client::client_of(&cluster, &[other_than(leader)]);
+    let error = client.next_ids("chat", Some(Key::Id(1)), 1, &of_type).await;
+    let error = error.expect_err("a refusal");
+    assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
+    let says =
+        format!("node {leader} leads, and its release does not know this request; upgrade it");
+    assert!(error.to_string().contains(&says), "{error}");
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::{
     cluster::Cluster, eventually, http, other_than, rust_client::client_of, unhurried, with_http,
 };
@@ -285,6 +287,36 @@ async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
         Code::NotFound,
         &["\"nowhere\""],
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_page_says_of_the_next_one_shows_it_when_it_is_pasted_into_a_shell() {
+    let cluster = start(1).await;
+    let client = client_of(&cluster, &[1]);
+    create_namespaces(&client).await;
+    let names = ["+7", "-x", "42", "a b", "it's $HOME", "last"];
+    for name in names {
+        client.next("room", name).await.expect("a number");
+    }
+    let list = format!("keys room --limit 1 --server {}", cluster.address(1));
+    let mut pasted = Some(String::new());
+    for name in names {
+        let more = pasted.expect("more keys follow");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("\"$0\" {list} {more}")]);
+        shell.arg(env!("CARGO_BIN_EXE_ratchet"));
+        let ended = tokio::task::spawn_blocking(move || shell.output());
+        let output = ended.await.expect("no panic").expect("the shell runs");
+        assert!(output.status.success(), "{more}: {output:?}");
+        let text = String::from_utf8(output.stdout).expect("a text");
+        let row = text.lines().nth(1).expect("a key");
+        assert!(row.starts_with(&format!("{name} ")), "{name}: {text}");
+        let follow = text
+            .lines()
+            .find_map(|line| line.strip_prefix("more keys follow: "));
+        pasted = follow.map(str::to_owned);
+    }
+    assert_eq!(pasted, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

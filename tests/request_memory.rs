@@ -4,11 +4,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{cluster::Cluster, in_time, until};
+use common::{channel, cluster::Cluster, http, in_time, until, with_http, with_resp};
 use futures::future::join_all;
 use ratchet::{
     node::NodeContext,
-    proto::v1::{Failure, NextManyRequest},
+    proto::v1::{Failure, NextIdsRequest, NextManyRequest, ids_client::IdsClient},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -23,6 +23,8 @@ async fn alone() -> (Cluster, Arc<NodeContext>) {
     let mut cluster = Cluster::configured(3, |config| {
         config.memory_requests_max_mb = LIMIT_MB;
         config.request_timeout_ms = 5_000;
+        with_http(config);
+        with_resp(config);
     });
     cluster.start_node(2).await;
     let shared = cluster.nodes[&2].context().clone();
@@ -66,6 +68,118 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
         shared.metrics.request_bytes.get() == 0
     })
     .await;
+}
+
+fn ids(namespace: &str) -> NextIdsRequest {
+    NextIdsRequest {
+        namespace: namespace.into(),
+        ..NextIdsRequest::default()
+    }
+}
+
+/// What a Redis client is answered.
+async fn redis(cluster: &Cluster, command: &str) -> String {
+    let at = cluster.nodes[&2].addresses().resp.expect("a port");
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let command = format!("{command}\r\n");
+    stream.write_all(command.as_bytes()).await.unwrap();
+    let mut reply = [0; 512];
+    let read = in_time("a reply", stream.read(&mut reply)).await.unwrap();
+    String::from_utf8_lossy(&reply[..read]).into_owned()
+}
+
+/// No leader answers here, so whatever waits for one is refused with another code.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_ids_that_no_namespace_fits_wait_for_no_leader() {
+    let (cluster, _) = alone().await;
+    let mut client = IdsClient::new(channel(cluster.address(2)));
+    let many = (0..50_000).map(|i| (format!("p{i}"), i));
+    let asked = [
+        (ids(&"x".repeat(1_000_000)), "has 1000000 characters"),
+        (ids(""), "the namespace is empty"),
+        (
+            NextIdsRequest {
+                parameters: many.collect(),
+                ..ids("orders")
+            },
+            "50000 parameters",
+        ),
+        (
+            NextIdsRequest {
+                parameters: [("x".repeat(33), 1)].into(),
+                ..ids("orders")
+            },
+            "has 33 bytes",
+        ),
+        (
+            NextIdsRequest {
+                count: Some(0),
+                ..ids("orders")
+            },
+            "count is 0",
+        ),
+    ];
+    for (request, why) in &asked {
+        let refused = client.next(request.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains(why), "{refused}");
+    }
+    let messages = asked.clone().map(|(request, _)| request);
+    let answers = client.next_many(tokio_stream::iter(messages)).await;
+    let mut answers = answers.unwrap().into_inner();
+    for (_, why) in asked {
+        let answer = answers.message().await.unwrap().expect("an answer");
+        let error = answer.error.expect("a refusal");
+        assert_eq!(error.code, Code::InvalidArgument as i32, "{error:?}");
+        assert!(error.message.contains(why), "{error:?}");
+    }
+    for command in ["INCR id:", "INCR id:a/b"] {
+        let reply = redis(&cluster, command).await;
+        assert!(reply.starts_with("-ERR the namespace"), "{reply}");
+    }
+    let at = cluster.nodes[&2].addresses().http.expect("a port");
+    for (path, body) in [
+        ("a%20b", "{}"),
+        ("a%20b", "{\"key\": \"1\"}"),
+        ("orders", "{\"count\": 0}"),
+    ] {
+        let path = format!("POST /v1/namespaces/{path}/ids:next");
+        let page = http(at, &path, "", body).await;
+        assert_eq!(page.status, 400, "{}", page.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_ids_that_wait_are_counted_at_every_door() {
+    let (cluster, shared) = alone().await;
+    let bytes = || shared.metrics.request_bytes.get();
+    let mut client = IdsClient::new(channel(cluster.address(2)));
+    let name = "a-name-whose-bytes-are-counted";
+    let request = NextIdsRequest {
+        parameters: (0..100).map(|i| (format!("parameter-{i}"), i)).collect(),
+        ..ids(name)
+    };
+    let mut waiting = client.clone();
+    let waiting = tokio::spawn(async move { waiting.next(request).await });
+    // More than the name and the parameters with their values, twice: the request waits, and a copy is forwarded.
+    until("the request is counted", || {
+        bytes() > 2 * (30 + 100 * (12 + 8))
+    })
+    .await;
+    waiting.abort();
+    until("the memory is free", || bytes() == 0).await;
+
+    let _all = shared
+        .request_memory
+        .reserve((LIMIT_MB << 20) as usize)
+        .unwrap();
+    let refused = client.next(ids(name)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let reply = redis(&cluster, "INCR id:orders").await;
+    assert!(reply.starts_with("-TRYAGAIN waiting requests"), "{reply}");
+    let at = cluster.nodes[&2].addresses().http.expect("a port");
+    let page = http(at, "POST /v1/namespaces/orders/ids:next", "", "{}").await;
+    assert_eq!(page.status, 429, "{}", page.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

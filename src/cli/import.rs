@@ -81,7 +81,9 @@ impl Import {
             return Err(CommandError::refused(format!("{file}: {why}")));
         }
         let beside = (!is_stdin).then(|| progress::beside(&self.file));
+        let cluster = client.status().await?.cluster;
         let record = Progress {
+            cluster,
             namespace: self.namespace.clone(),
             format: self.format,
             bytes: checked.bytes,
@@ -114,10 +116,14 @@ impl Import {
         bar.finish_and_clear();
         let bar = self.bar("reading back", checked.rows);
         rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
-        sending.read_back(&mut file, &bar).await?;
+        let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
+        // Also if keys are lower: it says that they are raised.
         if let Some(path) = &beside {
             progress::remove(path)?;
+        }
+        if let Some(lower) = lower {
+            return Err(lower.refused(done));
         }
         let value = json!({"rows": checked.rows, "resumed_at": done});
         let read = match checked.has_ranges {

@@ -38,7 +38,7 @@ impl Keys {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let after = self.after.as_ref().map(|after| key_of(after, self.name));
         let request = v1::ListKeysRequest {
-            namespace: self.namespace,
+            namespace: self.namespace.clone(),
             prefix: self.prefix.into_bytes().into(),
             after: after.map(Into::into),
             limit: self.limit,
@@ -46,7 +46,8 @@ impl Keys {
         let page = self.connection.client()?.list_keys(request).await?;
         let keys: Vec<_> = page.keys.iter().map(format::listed_json).collect();
         let value = json!({"keys": keys, "more": page.more, "epoch": page.epoch});
-        output::result(self.connection.json, &value, &format::page(&page))
+        let text = format::page(&self.namespace, &page);
+        output::result(self.connection.json, &value, &text)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `ratchet` command: one file per subcommand.
+//! The `ratchet` command: one file for each group of subcommands.
 //!
 //! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is
 //! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`

@@ -45,7 +45,6 @@ fn to_json(list: &v1::ListWorkersResponse) -> Value {
         json!({
             "worker": worker.worker,
             "holder": worker.holder,
-            "token": worker.token,
             "from_ms": worker.from_ms,
             "ceiling_ms": worker.ceiling_ms,
             "written_ms": worker.written_ms,
@@ -60,7 +59,7 @@ fn to_json(list: &v1::ListWorkersResponse) -> Value {
 
 /// A row for each worker id, and how many are free.
 fn to_text(list: &v1::ListWorkersResponse) -> String {
-    let head = ["WORKER", "HOLDER", "TOKEN", "STATE"];
+    let head = ["WORKER", "HOLDER", "STATE"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut held = 0;
     for worker in &list.workers {
@@ -78,7 +77,6 @@ fn to_text(list: &v1::ListWorkersResponse) -> String {
         rows.push(vec![
             worker.worker.to_string(),
             worker.holder.clone(),
-            worker.token.to_string(),
             state,
         ]);
     }
@@ -99,7 +97,6 @@ mod tests {
         let worker = |worker, ceiling_ms| v1::Worker {
             worker,
             holder: format!("host-{worker}"),
-            token: 7,
             ceiling_ms,
             ..v1::Worker::default()
         };
@@ -108,14 +105,15 @@ mod tests {
             workers_max: 1_024,
             now_ms: 10_000,
         };
-        let text = "WORKER  HOLDER   TOKEN  STATE\n\
-                    0       host-0   7      held for 2.5 s\n\
-                    3       host-3   7      held for 0.0 s\n\
-                    10      host-10  7      free for 6 s\n\
+        let text = "WORKER  HOLDER   STATE\n\
+                    0       host-0   held for 2.5 s\n\
+                    3       host-3   held for 0.0 s\n\
+                    10      host-10  free for 6 s\n\
                     1022 of 1024 worker ids are free";
         assert_eq!(to_text(&list), text);
         let shown = to_json(&list);
         assert_eq!(shown["workers"][2]["ceiling_ms"], 4_000);
+        assert!(shown["workers"][2].get("token").is_none(), "{shown}");
         list.workers.clear();
         assert_eq!(to_text(&list), "1024 of 1024 worker ids are free");
     }

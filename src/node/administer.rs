@@ -78,6 +78,12 @@ impl ForLeader for Request {
                     status.message()
                 )))
             }
+            // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
+            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
+                Attempt::Refused(Status::failed_precondition(format!(
+                    "node {leader} leads, and its release does not know this request; upgrade it"
+                )))
+            }
             Err(status) => {
                 tracing::debug!(leader, %status, "administration");
                 Attempt::Unanswered

@@ -10,7 +10,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{NodeContext, Reservation, listing::no_namespace};
+use super::{NodeContext, Reservation, refusals::no_namespace};
 use crate::{
     proto::busy,
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},

@@ -15,7 +15,8 @@ use tonic::Status;
 use super::{
     NodeContext,
     formats::{REACH_STEPS, created_again, id_format},
-    ids::{IDS_MAX, ended},
+    id_request::IDS_MAX,
+    ids::ended,
     leader_search::Attempt,
     sequence_request::{check_kind, failed},
     wire::key_of,

@@ -13,7 +13,7 @@ use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Observed};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::formats::created_again;
+use super::{formats::created_again, refusals::another_reply};
 use crate::{
     clock::Clock,
     metrics::Metrics,
@@ -198,11 +198,7 @@ impl Lessor for Leader {
         };
         let lease = match (self.administer)(Request::LeaseWorker(request)).await {
             Ok(Reply::WorkerLease(lease)) => lease,
-            Ok(_) => {
-                return Err(NotLeased::Failed(Status::internal(
-                    "the leader's reply does not match the request",
-                )));
-            }
+            Ok(_) => return Err(NotLeased::Failed(another_reply())),
             Err(status) if renew.is_some() && status.code() == Code::FailedPrecondition => {
                 return Err(NotLeased::Lost);
             }

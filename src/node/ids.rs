@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use ratchet_client::NotTaken;
-use ratchet_ids::{EncodeError, Fixed, Format, NAME_BYTES_MAX, Wait};
+use ratchet_ids::{EncodeError, Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
 use tonic::{Code, Status};
 
@@ -13,8 +13,11 @@ use super::{
     NodeContext,
     formats::{ORDERS_MAX, id_format},
     id_list::IdList,
+    id_request::{IDS_MAX, NextIds},
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
+    refusals::{another_reply, no_namespace},
+    request_memory::Reservation,
 };
 use crate::{
     planted_bugs::{Bug, is_planted},
@@ -23,13 +26,9 @@ use crate::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1,
     },
-    sequence::{Namespace, OwnedKey},
+    sequence::Namespace,
 };
 
-/// The most ids in one request.
-pub const IDS_MAX: u32 = 10_000;
-/// The longest text of an id, in bytes, and some room around it.
-pub const ID_BYTES: usize = 80;
 /// How long the leader's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// An answer that took longer does not say what the leader's time is by now.
@@ -38,29 +37,6 @@ const LATE_MIN: Duration = Duration::from_millis(500);
 const GIVING_BACK_MAX: Duration = Duration::from_millis(500);
 /// How often idle worker ids are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
-
-/// A request for ids of a namespace.
-#[derive(Debug, Clone)]
-pub struct NextIds {
-    /// The namespace's name.
-    pub namespace: String,
-    /// How many, from 1 to [`IDS_MAX`].
-    pub count: u32,
-    /// The key whose sequence they come from, if the format has no worker.
-    pub key: Option<OwnedKey>,
-    /// What the caller chooses: values of the format's parameters.
-    pub parameters: Vec<(String, u64)>,
-}
-
-impl NextIds {
-    /// The parameters, borrowed.
-    pub(super) fn parameters(&self) -> Vec<(&str, u64)> {
-        let parameters = self.parameters.iter();
-        parameters
-            .map(|(name, value)| (&name[..], *value))
-            .collect()
-    }
-}
 
 /// Who makes the ids of a namespace.
 enum MadeBy {
@@ -71,7 +47,7 @@ enum MadeBy {
 }
 
 /// Ids, in the order in which they were made.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct MadeIds {
     /// Their format.
     pub format: Arc<Format>,
@@ -88,15 +64,27 @@ impl MadeIds {
 }
 
 impl NodeContext {
-    /// Makes ids before `deadline`.
+    /// Makes ids before `deadline`. The memory that is reserved for the request and its ids comes with them: it is to be
+    /// dropped when they are sent.
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace; FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
     /// count, a parameter or a key outside of its limits; OUT_OF_RANGE if the format has ended, or a key has no order number
-    /// left; RESOURCE_EXHAUSTED, with a time
-    /// after which to ask again, if every worker id is held until the deadline, or the ids until then are used up;
-    /// UNAVAILABLE if no leader leases a worker id in time.
+    /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
+    /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next_ids(
+        self: &Arc<Self>,
+        request: &NextIds,
+        deadline: Instant,
+    ) -> Result<(MadeIds, Reservation), Failure> {
+        // Before anything waits.
+        request.check()?;
+        let reserved = self.request_memory.reserve(request.bytes())?;
+        let made = self.checked_ids(request, deadline).await?;
+        Ok((made, reserved))
+    }
+
+    async fn checked_ids(
         self: &Arc<Self>,
         request: &NextIds,
         deadline: Instant,
@@ -112,13 +100,11 @@ impl NodeContext {
         let source = match made_by {
             MadeBy::Leader(format) => {
                 check_rate(request, &format, format.explain().ids_per_second())?;
-                check_parameters(request)?;
                 return Box::pin(self.key_ids(request, format, deadline)).await;
             }
             MadeBy::Node(source) => source,
         };
         check_rate(request, &source.format, Some(source.ids_per_second))?;
-        check_parameters(request)?;
         if let Some(key) = &request.key {
             return Err(Status::invalid_argument(format!(
                 "key is {}; ids of namespace {:?} have a worker and belong to no key: leave the key out",
@@ -170,11 +156,12 @@ impl NodeContext {
     fn known_maker(self: &Arc<Self>, request: &NextIds) -> Option<Result<MadeBy, Status>> {
         let namespaces = self.group.view().namespaces();
         let namespace = namespaces.by_name(&request.namespace)?;
-        Some(self.maker(namespace, request.count))
+        Some(self.maker(namespace, request))
     }
 
-    fn maker(self: &Arc<Self>, namespace: &Namespace, count: u32) -> Result<MadeBy, Status> {
-        check_count(namespace, count)?;
+    fn maker(self: &Arc<Self>, namespace: &Namespace, request: &NextIds) -> Result<MadeBy, Status> {
+        let limit = namespace.config.count_max.unwrap_or(u64::MAX);
+        request.check_count(u32::try_from(limit).map_or(IDS_MAX, |limit| limit.min(IDS_MAX)))?;
         if let Some(source) = self.id_sources.known(namespace.id)? {
             return Ok(MadeBy::Node(source));
         }
@@ -257,11 +244,7 @@ impl NodeContext {
                 return Err(not_found(name).into());
             }
             Err(failure) => return Err(failure),
-            Ok(_) => {
-                return Err(
-                    Status::internal("the leader's reply does not match the request").into(),
-                );
-            }
+            Ok(_) => return Err(another_reply().into()),
         }
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;
@@ -326,18 +309,6 @@ impl NodeContext {
     }
 }
 
-fn check_count(namespace: &Namespace, count: u32) -> Result<(), Status> {
-    let limit = namespace.config.count_max.unwrap_or(u64::MAX);
-    let max = limit.min(u64::from(IDS_MAX));
-    if (1..=max).contains(&u64::from(count)) {
-        return Ok(());
-    }
-    Err(Status::invalid_argument(format!(
-        "count is {count}; namespace {:?} gives 1 to {max} ids at a time",
-        namespace.config.name
-    )))
-}
-
 /// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
 /// `rate` is that number; `None`: there is no such limit.
 fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<(), Status> {
@@ -360,17 +331,6 @@ fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<
     }
 }
 
-/// Refuses a parameter whose name is longer than that of any field.
-fn check_parameters(request: &NextIds) -> Result<(), Status> {
-    let longest = request.parameters.iter().map(|(name, _)| name.len()).max();
-    match longest {
-        Some(bytes) if bytes > NAME_BYTES_MAX => Err(Status::invalid_argument(format!(
-            "the name of a parameter has {bytes} bytes; no format has one of more than {NAME_BYTES_MAX}"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 pub(super) fn invalid(error: &EncodeError) -> Status {
     Status::invalid_argument(error.to_string())
 }
@@ -382,7 +342,7 @@ pub(super) fn ended(name: &str, error: &EncodeError) -> Status {
 
 fn not_found(name: &str) -> Status {
     Status::not_found(format!(
-        "namespace {name:?} does not exist; create it with: ratchet namespace create {name} --format FORMAT (ratchet id \
-         formats lists them)"
+        "{} --format FORMAT (ratchet id formats lists them)",
+        no_namespace(name).message()
     ))
 }

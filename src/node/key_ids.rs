@@ -18,9 +18,11 @@ use tonic::Status;
 use super::{
     NodeContext,
     id_list::IdList,
-    ids::{IDS_MAX, MadeIds, NextIds, ended, invalid},
+    id_request::{IDS_MAX, NextIds},
+    ids::{MadeIds, ended, invalid},
     key_queues::{Batch, Place, Whose},
     leader_search::{Failure, Origin},
+    refusals::another_reply,
     wire::to_key,
 };
 use crate::{
@@ -177,9 +179,7 @@ impl NodeContext {
                 self.hear_leader(numbers.now_ms, asked_at);
                 Ok(numbers)
             }
-            Ok(_) => Err(Status::internal(
-                "the leader's reply does not match the request",
-            )),
+            Ok(_) => Err(another_reply()),
             Err(Failure::Status(status)) => Err(status),
             Err(Failure::NotLeader(_)) => Err(Status::unavailable("no leader is known")),
         }

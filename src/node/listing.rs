@@ -7,15 +7,14 @@ use tonic::Status;
 use super::{
     NodeContext,
     leader_search::Attempt,
+    refusals::no_namespace,
     sequence_request::{check_kind, failed},
     wire::{key_of, to_key},
 };
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
     proto::{peer::administer_reply::Reply, v1},
-    sequence::{
-        KeyKind, Namespace, NamespaceRefused, OwnedKey, Progression, SectionKey, SectionRecord,
-    },
+    sequence::{KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord},
     storage::PageAsked,
 };
 
@@ -89,11 +88,6 @@ impl NodeContext {
         let namespaces = self.group.view().namespaces();
         (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
     }
-}
-
-/// NOT_FOUND for a namespace's name.
-pub(super) fn no_namespace(name: &str) -> Status {
-    Status::not_found(NamespaceRefused::NotFound(name.to_owned()).to_string())
 }
 
 /// Which page a message asks for.

@@ -30,6 +30,7 @@ mod held_inheritance;
 mod hello;
 mod id_list;
 mod id_numbers;
+mod id_request;
 mod id_sources;
 mod ids;
 mod ids_time;
@@ -49,6 +50,7 @@ mod namespaces;
 mod readiness;
 mod recent_activity;
 mod recent_records;
+mod refusals;
 mod refused_keys;
 mod rejoin;
 mod request;
@@ -73,12 +75,14 @@ pub use export::{Export, Exported};
 pub use floors::{CurrentMany, LastNumbers, Raise, RaiseMany};
 pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
 pub use id_list::IdList;
-pub use ids::{ID_BYTES, IDS_MAX, MadeIds, NextIds};
+pub use id_request::NextIds;
+pub use ids::MadeIds;
 pub use introductions::Introduction;
 pub use leader_search::{Attempt, Failure, ForLeader, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
+pub use refusals::another_reply;
 pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
     invalid_key, request_id,
@@ -88,3 +92,4 @@ pub use resp_nodes::RespNode;
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};
 pub use sequence_request::SequenceRequest;
+pub use wire::to_key;

@@ -10,6 +10,7 @@ use super::{
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Failure, Origin},
+    refusals::{another_reply, check_namespace, no_namespace},
 };
 use crate::{
     proto::{
@@ -18,7 +19,7 @@ use crate::{
     },
     sequence::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-        NamespaceRefused, Outcome, check_description, check_limits, check_name, check_section_size,
+        NamespaceRefused, Outcome, check_description, check_limits, check_section_size,
         check_steps,
     },
 };
@@ -29,7 +30,8 @@ impl NodeContext {
     /// node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
-    /// NOT_FOUND if there is no such namespace, and those of [`NodeContext::administer`].
+    /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
+    /// [`NodeContext::administer`].
     pub async fn key_kind(
         self: &Arc<Self>,
         namespace: &str,
@@ -38,6 +40,8 @@ impl NodeContext {
         if let Some(known) = self.group.view().namespaces().by_name(namespace) {
             return Ok(known.config.key_kind);
         }
+        // Before anything waits.
+        check_namespace(namespace)?;
         let get = Request::GetNamespace(v1::GetNamespaceRequest {
             name: namespace.to_owned(),
         });
@@ -46,7 +50,7 @@ impl NodeContext {
                 v1::KeyKind::Name => KeyKind::Name,
                 v1::KeyKind::Id | v1::KeyKind::Unspecified => KeyKind::Id,
             }),
-            _ => Err(Status::internal("the leader's reply does not match the request").into()),
+            _ => Err(another_reply().into()),
         }
     }
 
@@ -69,6 +73,7 @@ impl NodeContext {
         term: u64,
         update: v1::UpdateNamespaceRequest,
     ) -> Result<Reply, Status> {
+        check_namespace(&update.name)?;
         check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
         check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
         check_section_size(update.section_size).map_err(invalid)?;
@@ -122,7 +127,7 @@ impl NodeContext {
             confirm,
             forget,
         } = delete;
-        check_name(&name).map_err(invalid)?;
+        check_namespace(&name)?;
         if confirm != name {
             return Err(Status::invalid_argument(format!(
                 "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
@@ -148,7 +153,7 @@ impl NodeContext {
     pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Status> {
         match self.group.view().namespaces().by_name(&get.name) {
             Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
-            None => Err(refusal(&NamespaceRefused::NotFound(get.name))),
+            None => Err(no_namespace(&get.name)),
         }
     }
 

@@ -12,14 +12,11 @@ use super::{
     NodeContext,
     formats::hands_out_ids,
     leader_search::{Attempt, Failure, ForLeader, Origin},
+    refusals::{check_namespace, no_namespace},
     request::Answered,
     sequence_request::{SequenceRequest, outcome_unknown},
 };
-use crate::{
-    proto::peer::forward_reply::Reply,
-    sequence::{NodeId, check_name},
-    storage::Member,
-};
+use crate::{proto::peer::forward_reply::Reply, sequence::NodeId, storage::Member};
 
 impl NodeContext {
     /// Answers a request before `deadline`, from here or from the leader.
@@ -84,17 +81,11 @@ impl<Q: SequenceRequest> ForLeader for Q {
         };
         let namespaces = node.group.view().namespaces();
         let Some(namespace) = namespaces.by_name(self.namespace()) else {
-            if let Err(status) = check_namespace(self.namespace()) {
-                return Attempt::Refused(status);
-            }
             // Another leader may know better than a deposed one.
             if !term.still_leads(deadline).await {
                 return Attempt::Unanswered;
             }
-            let name = self.namespace();
-            return Attempt::Refused(Status::not_found(format!(
-                "namespace {name:?} does not exist; create it with: ratchet namespace create {name}"
-            )));
+            return Attempt::Refused(no_namespace(self.namespace()));
         };
         if let Some(format) = &namespace.config.format
             && !self.only_reads()
@@ -140,8 +131,4 @@ impl<Q: SequenceRequest> ForLeader for Q {
             }
         }
     }
-}
-
-fn check_namespace(name: &str) -> Result<(), Status> {
-    check_name(name).map_err(|e| Status::invalid_argument(e.to_string()))
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::{
-    ids::NextIds,
+    id_request::NextIds,
     request::{
         Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, RefusedKeys, invalid_key,
         request_id,
@@ -37,7 +37,8 @@ pub(super) fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
     }
 }
 
-pub(super) fn to_key(key: &OwnedKey) -> Option<v1::Key> {
+/// The message that stands for a key.
+pub fn to_key(key: &OwnedKey) -> Option<v1::Key> {
     let kind = match key {
         OwnedKey::Id(id) => Kind::Id(*id),
         OwnedKey::Name(name) => Kind::Name(name.clone()),

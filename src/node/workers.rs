@@ -224,7 +224,6 @@ fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
     v1::Worker {
         worker,
         holder: lease.holder,
-        token: lease.token,
         from_ms: lease.from_ms,
         ceiling_ms: lease.ceiling_ms,
         written_ms: lease.written_ms,

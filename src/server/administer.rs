@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 
 use super::{deadline::budget_of, errors::to_client};
 use crate::{
-    node::{NodeContext, Origin},
+    node::{NodeContext, Origin, another_reply},
     proto::peer::{administer_reply::Reply, administer_request::Request as Administer},
 };
 
@@ -26,7 +26,5 @@ pub async fn administer<Q, A>(
         .administer(wrap(request.into_inner()), Origin::Client, deadline)
         .await
         .map_err(to_client)?;
-    unwrap(reply)
-        .map(Response::new)
-        .ok_or_else(|| Status::internal("the leader's reply does not match the request"))
+    unwrap(reply).map(Response::new).ok_or_else(another_reply)
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{ID_BYTES, IDS_MAX, IdList, MadeIds, NextIds, NodeContext, Reservation},
+    node::{IdList, MadeIds, NextIds, NodeContext, Reservation},
     proto::v1::{Failure, NextIdsRequest, NextIdsResponse},
 };
 
@@ -24,7 +24,7 @@ pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
 /// Makes the ids that a call asks for.
 ///
 /// # Errors
-/// Those of [`NodeContext::next_ids`], and RESOURCE_EXHAUSTED if other requests hold the memory.
+/// Those of [`NodeContext::next_ids`].
 pub async fn next(
     context: &Arc<NodeContext>,
     request: Request<NextIdsRequest>,
@@ -73,14 +73,11 @@ async fn make(
     let arrived = Instant::now();
     let as_text = message.as_text;
     let request = NextIds::try_from(message)?;
-    let reserved = context
-        .request_memory
-        .reserve(request.count.min(IDS_MAX) as usize * ID_BYTES)?;
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
-    let answer = answer(made.map_err(to_client)?, as_text);
-    Ok((answer, reserved))
+    let (made, reserved) = made.map_err(to_client)?;
+    Ok((answer(made, as_text), reserved))
 }
 
 /// Ids that fit 64 bits are numbers, unless the caller wants them as text.

@@ -1,4 +1,4 @@
-//! The HTTP port: `/metrics` in Prometheus' text format, and the probes `/livez` and `/readyz` for
+//! The metrics port: `/metrics` in the OpenMetrics text format, and the probes `/livez` and `/readyz` for
 //! orchestrators.
 
 use std::sync::Arc;

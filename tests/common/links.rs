@@ -74,6 +74,8 @@ pub struct LinkedTransport {
     pub on_greeting: Box<dyn Fn(&mut HelloRequest) + Send + Sync>,
     /// Called with the answer to a greeting, which it may change, and the address it came from.
     pub on_answer: OnAnswer,
+    /// Called when an administrative request is about to be sent, which it may change.
+    pub on_administer: Box<dyn Fn(&mut AdministerRequest) + Send + Sync>,
 }
 
 impl LinkedTransport {
@@ -85,6 +87,7 @@ impl LinkedTransport {
             on_raft: Box::new(|| ()),
             on_greeting: Box::new(|_| ()),
             on_answer: Box::new(|_, _| ()),
+            on_administer: Box::new(|_| ()),
         }
     }
 
@@ -177,9 +180,10 @@ impl Transport for LinkedTransport {
     async fn administer(
         &self,
         address: &str,
-        request: AdministerRequest,
+        mut request: AdministerRequest,
         timeout: Duration,
     ) -> Result<AdministerReply, Status> {
+        (self.on_administer)(&mut request);
         let exchange = self.inner.administer(address, request, timeout);
         self.over(address, timeout, exchange).await
     }

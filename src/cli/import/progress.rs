@@ -14,6 +14,8 @@ use super::{super::exit::CommandError, rows::Format};
 /// How far an import is, and of what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
+    /// The cluster's name.
+    pub cluster: String,
     /// The namespace.
     pub namespace: String,
     /// What the file is.
@@ -57,14 +59,17 @@ pub fn read(path: &Path, of: &Progress) -> Result<u64, CommandError> {
     match found == same {
         true => Ok(found.rows_done),
         false => Err(CommandError::refused(format!(
-            "{} is the record of another import: of {} bytes with the checksum {:08x} into namespace {:?}, and the file \
-             has {} bytes with the checksum {:08x}; {remove}",
+            "{} is the record of another import: of {} bytes with the checksum {:08x} into namespace {:?} of cluster {:?}, \
+             and this one is of {} bytes with the checksum {:08x} into namespace {:?} of cluster {:?}; {remove}",
             shown(path),
             found.bytes,
             found.checksum,
             found.namespace,
+            found.cluster,
             of.bytes,
-            of.checksum
+            of.checksum,
+            of.namespace,
+            of.cluster
         ))),
     }
 }
@@ -87,7 +92,7 @@ pub fn write(path: &Path, progress: &Progress) -> Result<(), CommandError> {
     replace().map_err(|error| cannot("write", path, &error))
 }
 
-/// Removes the record of an import that is complete.
+/// Removes the record of an import that is complete, or begins anew.
 ///
 /// # Errors
 /// If it is there and cannot be removed.

@@ -37,6 +37,30 @@ pub struct Import<'a> {
     pub checked: &'a Checked,
 }
 
+/// Keys that are lower than their rows say.
+pub struct Lower {
+    faults: u64,
+    shown: Vec<String>,
+}
+
+impl Lower {
+    /// What it says of an import whose first `skipped` rows an earlier one had raised, by its record.
+    pub fn refused(&self, skipped: u64) -> CommandError {
+        let Lower { faults, shown } = self;
+        let shown = shown.join("\n  ");
+        CommandError::other(match skipped {
+            0 => format!(
+                "{faults} keys are lower than they were raised to, which is a bug:\n  {shown}"
+            ),
+            _ => format!(
+                "{faults} keys are lower than their rows say:\n  {shown}\nBy its record, an earlier import had raised \
+                 {skipped} rows: elsewhere, or before the namespace was created again. The record is removed; import \
+                 again: it begins with the first row"
+            ),
+        })
+    }
+}
+
 /// Rows that are raised together: with one message, or with several if they are of many sections.
 type Batch = Vec<Row>;
 
@@ -77,11 +101,15 @@ impl Import<'_> {
         })
     }
 
-    /// Reads all rows back, and compares.
+    /// Reads all rows back, and compares. Returns the keys that are lower than their rows say, if there are any.
     ///
     /// # Errors
-    /// If a key is lower than its row says, the file is not what was checked, or the cluster does not answer.
-    pub async fn read_back(&self, file: &mut File, bar: &ProgressBar) -> Result<(), CommandError> {
+    /// If the file is not what was checked, or the cluster does not answer.
+    pub async fn read_back(
+        &self,
+        file: &mut File,
+        bar: &ProgressBar,
+    ) -> Result<Option<Lower>, CommandError> {
         let (mut faults, mut shown) = (0, Vec::new());
         self.each_batch(
             file,
@@ -96,13 +124,7 @@ impl Import<'_> {
             },
         )
         .await?;
-        match faults {
-            0 => Ok(()),
-            _ => Err(CommandError::other(format!(
-                "{faults} keys are lower than they were raised to, which is a bug:\n  {}",
-                shown.join("\n  ")
-            ))),
-        }
+        Ok((faults > 0).then_some(Lower { faults, shown }))
     }
 
     /// Raises the keys and the sections of some rows.

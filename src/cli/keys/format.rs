@@ -1,9 +1,12 @@
 //! Keys and what is known of them, as text and as JSON.
 
-use ratchet_client::api::{self as v1, key::Kind};
+use ratchet_client::{
+    Key,
+    api::{self as v1, key::Kind},
+};
 use serde_json::{Value, json};
 
-use crate::cli::{date, output};
+use crate::cli::{date, numbers::key_of as key_in, output};
 
 /// A key as JSON: a number or a text.
 fn key_json(key: Option<&v1::Key>) -> Value {
@@ -16,10 +19,13 @@ fn key_json(key: Option<&v1::Key>) -> Value {
 
 /// A name as text. What is no text is escaped.
 fn name_text(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        Ok(_) | Err(_) => name.escape_ascii().to_string(),
-    }
+    as_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned)
+}
+
+/// The text that a name is, if it can be shown as it is.
+fn as_text(name: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(name).ok()?;
+    (!text.chars().any(char::is_control)).then_some(text)
 }
 
 fn key_text(key: Option<&v1::Key>) -> String {
@@ -42,8 +48,8 @@ pub fn listed_json(listed: &v1::ListedKey) -> Value {
     })
 }
 
-/// A page as a table, and how to go on.
-pub fn page(page: &v1::ListKeysResponse) -> String {
+/// A page of a namespace's keys as a table, and how to go on.
+pub fn page(namespace: &str, page: &v1::ListKeysResponse) -> String {
     let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
     let mut rows = vec![row(["KEY", "LAST", "CEILING", "EPOCH", "STEP"])];
     rows.extend(page.keys.iter().map(|listed| {
@@ -59,11 +65,41 @@ pub fn page(page: &v1::ListKeysResponse) -> String {
         ]
     }));
     let mut text = output::table(&rows);
-    if let (true, Some(last)) = (page.more, page.keys.last()) {
-        let last = key_text(last.key.as_ref());
-        text.push_str(&format!("\nmore keys follow: --after {last}"));
+    let last = page.keys.last().filter(|_| page.more);
+    if let Some(last) = last.and_then(|last| last.key.as_ref()?.kind.as_ref()) {
+        text.push_str("\nmore keys follow: ");
+        text.push_str(&going_on(namespace, last));
     }
     text
+}
+
+/// How to see the keys after `last`: what to add to the command, or what to ask for over HTTP.
+fn going_on(namespace: &str, last: &Kind) -> String {
+    let name = match last {
+        Kind::Id(id) => return format!("--after={id}"),
+        Kind::Name(name) => name,
+    };
+    let Some(text) = as_text(name) else {
+        let page: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        return format!(
+            "the last name cannot be typed; go on over HTTP, with the same prefix and limit: GET \
+             /v1/namespaces/{namespace}/keys?page={page}"
+        );
+    };
+    let is_name = match key_in(text, false) {
+        Key::Id(_) => " --name",
+        Key::Name(_) => "",
+    };
+    format!("--after={}{is_name}", quoted(text))
+}
+
+/// A text as one word for a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/@%+".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// What is known of a key.
@@ -239,4 +275,26 @@ fn held_rows(floor: u64, held: &v1::HeldSection) -> Vec<(&'static str, String)> 
         ),
         ("left", format!("{} up to the ceiling", held.left)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_after_a_page_can_be_pasted_into_a_shell() {
+        let name = |name: &[u8]| going_on("room", &Kind::Name(name.to_vec().into()));
+        assert_eq!(going_on("room", &Kind::Id(42)), "--after=42");
+        assert_eq!(name(b"42"), "--after=42 --name");
+        assert_eq!(name(b"+42"), "--after=+42 --name");
+        assert_eq!(name(b"lobby-1"), "--after=lobby-1");
+        assert_eq!(name(b"a b"), "--after='a b'");
+        assert_eq!(name(b"it's $x"), r"--after='it'\''s $x'");
+        assert_eq!(name(r"a\b".as_bytes()), r"--after='a\b'");
+        for (bytes, page) in [(&b"l\xff"[..], "6cff"), (b"a\nb", "610a62")] {
+            let says = name(bytes);
+            let ends = format!("GET /v1/namespaces/room/keys?page={page}");
+            assert!(says.ends_with(&ends), "{says}");
+        }
+    }
 }

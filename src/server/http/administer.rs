@@ -23,8 +23,3 @@ pub async fn administer(
     let administering = context.administer(request, Origin::Client, due.deadline);
     administering.await.map_err(to_client)
 }
-
-/// The status if the leader replies to another request.
-pub fn another_reply() -> Status {
-    Status::internal("the leader's reply does not match the request")
-}

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::{administer, another_reply},
+    administer::administer,
     number::{Form, Number},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
+    node::another_reply,
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1,

@@ -16,7 +16,7 @@ use super::{
     serve::{answer, key},
 };
 use crate::{
-    node::{ID_BYTES, IDS_MAX, NextIds},
+    node::NextIds,
     server::{errors::to_client, written},
 };
 
@@ -103,11 +103,8 @@ pub async fn next(
             key,
             parameters: parameters(asked.parameters)?,
         };
-        let reservation = context
-            .request_memory
-            .reserve(count.min(IDS_MAX) as usize * ID_BYTES)?;
         let made = context.next_ids(&request, due.deadline).await;
-        let made = made.map_err(to_client)?;
+        let (made, reservation) = made.map_err(to_client)?;
         let ids = made.texts().collect();
         body::reserved_json(&Ids { ids }, reservation)
     };

@@ -8,7 +8,7 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::{administer, another_reply},
+    administer::administer,
     body,
     number::{Form, Number, SHOWN, Shown},
     problem::{Problem, Problems},
@@ -16,7 +16,7 @@ use super::{
     serve::key,
 };
 use crate::{
-    node::NodeContext,
+    node::{NodeContext, another_reply, to_key},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{self, key::Kind},
@@ -167,7 +167,7 @@ pub async fn list(
         let request = Administer::ListKeys(v1::ListKeysRequest {
             namespace,
             prefix: options.prefix.into_bytes().into(),
-            after: after.as_ref().map(wire_key),
+            after: after.as_ref().and_then(to_key),
             limit,
         });
         let Reply::Keys(page) = administer(&context, due, request).await? else {
@@ -202,7 +202,7 @@ pub async fn explain(
         let key = key(&context, &namespace, written.as_bytes(), due).await?;
         let request = Administer::Explain(v1::ExplainRequest {
             namespace,
-            key: Some(wire_key(&key)),
+            key: to_key(&key),
         });
         match administer(&context, due, request).await? {
             Reply::Explanation(known) => Ok(Json(shown_explanation(&known, form))),
@@ -243,14 +243,6 @@ fn limit(given: Option<u32>) -> Result<u32, Status> {
         )),
         Some(limit) => Ok(limit),
     }
-}
-
-fn wire_key(key: &OwnedKey) -> v1::Key {
-    let kind = match key {
-        OwnedKey::Id(id) => Kind::Id(*id),
-        OwnedKey::Name(name) => Kind::Name(name.clone()),
-    };
-    v1::Key { kind: Some(kind) }
 }
 
 fn name_of(listed: &v1::ListedKey) -> Option<&[u8]> {

@@ -8,13 +8,13 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::{administer, another_reply},
+    administer::administer,
     body,
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
 };
 use crate::{
-    node::NodeContext,
+    node::{NodeContext, another_reply},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1,

@@ -8,14 +8,14 @@ use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
-    administer::{administer, another_reply},
+    administer::administer,
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
-    node::NodeContext,
+    node::{NodeContext, another_reply},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1,

@@ -5,13 +5,16 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    administer::{administer, another_reply},
+    administer::administer,
     problem::{Problem, Problems},
     request::{Due, Node, Timeout},
 };
-use crate::proto::{
-    peer::{administer_reply::Reply, administer_request::Request as Administer},
-    v1,
+use crate::{
+    node::another_reply,
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request as Administer},
+        v1,
+    },
 };
 
 /// The leader's view of the cluster, or what the asked node last knew.

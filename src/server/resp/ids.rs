@@ -77,7 +77,7 @@ pub async fn next(
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
-    let made = made.map_err(to_client)?;
+    let (made, _reserved) = made.map_err(to_client)?;
     for text in made.texts() {
         match text.parse() {
             Ok(number) => replies.number(number),

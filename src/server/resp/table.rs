@@ -72,7 +72,7 @@ commands! {
     MGet "mget" (1, MANY), "key", (1, -1), ["readonly", "fast"], "string":
         "The last numbers handed out for keys.";
     Set "set" (2, MANY), "key value", (1, 1), ["write", "fast"], "string":
-        "Raises a key's floor: the numbers handed out later are greater. Refused unless the value is above the last number.";
+        "Raises a key's floor: the numbers handed out later are greater. A value below the last number is refused.";
     Type "type" (1, 1), "key", (1, 1), ["readonly", "fast"], "generic":
         "string, or none before the first number.";
     Exists "exists" (1, MANY), "key", (1, -1), ["readonly", "fast"], "generic":

@@ -154,7 +154,7 @@ pub async fn one_id(
         parameters,
     };
     let made = context.next_ids(&request, due.deadline).await;
-    let made = made.map_err(to_client)?;
+    let (made, _reserved) = made.map_err(to_client)?;
     let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| {
         Status::failed_precondition(format!(

@@ -1,0 +1,40 @@
+//! What callers are told of requests that several files refuse: one text each.
+
+use tonic::Status;
+
+use crate::sequence::{NamespaceRefused, check_name};
+
+/// INTERNAL: the leader replied to another kind of request than it was asked.
+pub fn another_reply() -> Status {
+    Status::internal("the leader's reply does not match the request")
+}
+
+/// Checks a namespace's name.
+///
+/// # Errors
+/// INVALID_ARGUMENT if no namespace can have it.
+pub(super) fn check_namespace(name: &str) -> Result<(), Status> {
+    check_name(name).map_err(|invalid| Status::invalid_argument(invalid.to_string()))
+}
+
+/// NOT_FOUND for a namespace's name; INVALID_ARGUMENT if no namespace can have it. So a text never holds a long one.
+pub(super) fn no_namespace(name: &str) -> Status {
+    let not_found = || NamespaceRefused::NotFound(name.to_owned()).to_string();
+    check_namespace(name).map_or_else(|refused| refused, |()| Status::not_found(not_found()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    #[test]
+    fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {
+        assert_eq!(no_namespace("film").code(), Code::NotFound);
+        for name in ["", "a b", "film/1", &"x".repeat(1 << 20)] {
+            let refused = no_namespace(name);
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+            assert!(refused.message().len() < 300);
+        }
+    }
+}
