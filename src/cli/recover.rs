@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{exit::CommandError, output};
 use crate::{
     node,
-    storage::{Margin, Recovery},
+    storage::{Margin, RaisedNamespace, Recovery},
 };
 
 /// With the default step this covers a copy that is one day old, of a section that hands out 10 000 numbers
@@ -22,7 +22,8 @@ pub struct Recover {
     #[arg(long)]
     data_dir: PathBuf,
     /// By how many steps to raise every ceiling; a step is the greatest one of the namespace. It must
-    /// cover the numbers that the lost nodes handed out of any section after the end of this copy
+    /// cover the numbers that the lost nodes handed out of any section after the end of this copy. Namespaces whose ids
+    /// come from keys and hold a time follow the clock instead
     #[arg(long, default_value_t = MARGIN_STEPS)]
     margin_steps: u64,
     /// The margin of one namespace, as "name=steps"; may be repeated
@@ -76,6 +77,46 @@ fn outcome(done: &Recovery, dry_run: bool) -> String {
     }
 }
 
+/// How a namespace was raised.
+fn lines_of(namespace: &RaisedNamespace, line: &mut impl FnMut(String)) {
+    let RaisedNamespace {
+        name,
+        margin_steps,
+        raised_by,
+        sections,
+        exhausted,
+        start,
+        ids_after_ms,
+        follows_the_time,
+    } = namespace;
+    line(match (follows_the_time, margin_steps) {
+        (true, 0) => format!("namespace {name}: {sections} sections raised to {start}"),
+        (true, _) => format!(
+            "namespace {name}: {sections} sections raised to {start}, with a margin of {raised_by} ({margin_steps} steps)"
+        ),
+        (false, _) => format!(
+            "namespace {name}: {sections} sections raised by {raised_by} ({margin_steps} steps); keys of other sections begin \
+             at {start}"
+        ),
+    });
+    if let Some(ids_after_ms) = ids_after_ms {
+        line(format!(
+            "  its ids have times from {ids_after_ms} ms on; whoever held a worker id leases one again"
+        ));
+    }
+    match (exhausted, ids_after_ms) {
+        (0, _) => {}
+        (_, None) => line(format!(
+            "  {exhausted} of its sections have no numbers left below its max; raise it: ratchet namespace update {name} \
+             --max ..."
+        )),
+        // A format says which numbers have ids.
+        (_, Some(_)) => line(format!(
+            "  {exhausted} of its keys have no ids left: their format has no more"
+        )),
+    }
+}
+
 fn to_text(done: &Recovery, dry_run: bool) -> String {
     let mut lines = vec![outcome(done, dry_run)];
     let mut line = |line: String| lines.push(line);
@@ -96,26 +137,7 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
         ));
     }
     for namespace in &done.namespaces {
-        line(format!(
-            "namespace {}: {} sections raised by {} ({} steps); keys of other sections begin at {}",
-            namespace.name,
-            namespace.sections,
-            namespace.raised_by,
-            namespace.margin_steps,
-            namespace.start
-        ));
-        if let Some(ids_after_ms) = namespace.ids_after_ms {
-            line(format!(
-                "  its ids have times after {ids_after_ms} ms; whoever held a worker id leases one again"
-            ));
-        }
-        if namespace.exhausted > 0 {
-            line(format!(
-                "  {} of its sections have no numbers left below its max; raise it: ratchet namespace \
-                 update {} --max ...",
-                namespace.exhausted, namespace.name
-            ));
-        }
+        lines_of(namespace, &mut line);
     }
     line(
         "no number repeats if, after the end of this copy, no section got more numbers than it is \
@@ -125,4 +147,65 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
             .to_owned(),
     );
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(namespace: &RaisedNamespace) -> String {
+        let mut lines = Vec::new();
+        lines_of(namespace, &mut |line: String| lines.push(line));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn a_greater_max_is_advised_only_where_a_namespace_can_have_one() {
+        let plain = RaisedNamespace {
+            name: "book".to_owned(),
+            margin_steps: 50,
+            raised_by: 500,
+            sections: 3,
+            exhausted: 1,
+            start: 501,
+            ids_after_ms: None,
+            follows_the_time: false,
+        };
+        let text = text_of(&plain);
+        assert!(text.contains("namespace update book --max"), "{text}");
+        let dated = RaisedNamespace {
+            ids_after_ms: Some(5),
+            ..plain
+        };
+        let text = text_of(&dated);
+        assert!(
+            text.contains("no ids left") && !text.contains("--max"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_follows_the_time_is_told_where_it_goes_on_and_not_by_how_much_it_was_raised() {
+        let chat = RaisedNamespace {
+            name: "chat".to_owned(),
+            margin_steps: 0,
+            raised_by: 0,
+            sections: 3,
+            exhausted: 0,
+            start: 501,
+            ids_after_ms: Some(7),
+            follows_the_time: true,
+        };
+        let text = text_of(&chat);
+        let expected =
+            "namespace chat: 3 sections raised to 501\n  its ids have times from 7 ms on";
+        assert!(text.starts_with(expected), "{text}");
+        let with_margin = RaisedNamespace {
+            margin_steps: 2,
+            raised_by: 20,
+            ..chat
+        };
+        let text = text_of(&with_margin);
+        assert!(text.contains("margin of 20 (2 steps)"), "{text}");
+    }
 }

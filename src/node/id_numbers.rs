@@ -115,6 +115,10 @@ impl NodeContext {
             let last = match taking.await {
                 Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
                 Ok(Above::None { last }) => last,
+                // A recovery moves keys beyond the end of a format that ends soon.
+                Err(NextError::Exhausted { .. } | NextError::AboveMax) => {
+                    return Ok(Taken::Never(after_the_end(of.format)));
+                }
                 Err(error) => return Err(failed(error, of.namespace, of.term, left)),
             };
             let time_ms = of.format.parts_of_number(last + 1, 0).time_ms;
@@ -271,6 +275,13 @@ fn too_few_orders(of: &OfKey<'_>, left: u64) -> Status {
         "namespace {:?}: key {} has {left} of its {} order numbers left; ask for fewer, or use another key",
         of.namespace.config.name, of.key, of.namespace.config.max
     ))
+}
+
+fn after_the_end(format: &Format) -> EncodeError {
+    EncodeError::Ended {
+        time: format.date_time(format.last_ms().saturating_add(1)),
+        last: format.date_time(format.last_ms()),
+    }
 }
 
 /// Adds numbers to an answer. Returns how many.

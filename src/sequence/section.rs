@@ -60,8 +60,8 @@ pub struct SectionRecord {
     pub unused_max: u64,
     /// How many numbers at or below the floor were skipped at most, by tenures that ended without a trim.
     pub skipped: u64,
-    /// When the record was written, by the clock of the leader: milliseconds since 1970. 0 if that is not known. Nothing is
-    /// computed from it.
+    /// When the record was written, by the clock of the leader: milliseconds since 1970. 0 if that is not known. Nothing but
+    /// `ratchet recover` computes anything from it.
     pub written_ms: u64,
 }
 
@@ -111,6 +111,11 @@ impl SectionRecord {
     /// True unless it stands for a section without a record.
     pub fn exists(&self) -> bool {
         self.step > 0 || self.max_seq > 0
+    }
+
+    /// True if nobody owned numbers of the section once the record was written: a trim, a release or a recovery wrote it.
+    pub fn was_let_go(&self) -> bool {
+        self.floor == self.max_seq && self.unused_max == 0
     }
 
     /// The section's ceiling after `lift` lifts: no number above it was handed out.
@@ -242,21 +247,22 @@ impl SectionRecord {
         Some(SectionRecord { lift, ..trimmed })
     }
 
-    /// Raises the ceiling by `distance`, because nobody knows any more which of the numbers below were
-    /// handed out, nor how many lifts there were. No term can lower it again.
-    pub fn raised(self, progression: Progression, lift: u64, distance: u64) -> Self {
+    /// Raises the ceiling by `distance`, and to `at_least`, because nobody knows any more which of the numbers below were
+    /// handed out, nor how many lifts there were. No term can lower it again. `progression` may begin further up than the
+    /// one under which the record was written.
+    pub fn raised(self, progression: Progression, lift: u64, distance: u64, at_least: u64) -> Self {
         let ceiling = self.raised_by_lifts(LIFTS_LIVE, progression.increment);
-        let max_seq = ceiling.saturating_add(distance).min(NUMBER_MAX);
+        let max_seq = (ceiling.saturating_add(distance).max(at_least)).min(NUMBER_MAX);
+        // Of the unused numbers, those below the new start are no numbers any more.
+        let unused = self.skipped.saturating_add(self.unused_max);
+        let unused = unused.min(numbers(progression, 0, self.max_seq));
         SectionRecord {
             max_seq,
             floor: max_seq,
             lift,
             step: self.step,
             unused_max: 0,
-            skipped: self
-                .skipped
-                .saturating_add(self.unused_max)
-                .saturating_add(numbers(progression, self.max_seq, max_seq)),
+            skipped: unused.saturating_add(numbers(progression, self.max_seq, max_seq)),
             written_ms: self.written_ms,
         }
     }

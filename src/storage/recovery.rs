@@ -2,17 +2,19 @@
 //!
 //! Entries that the lost nodes committed after this copy ends are lost, and raised ceilings with them.
 //! Therefore all ceilings are raised by a margin. So is the `start` of each namespace, for sections that
-//! this copy does not know. Leases of worker ids may be lost as well. Therefore no lease goes on, and the next ones lie above
+//! this copy does not know. Where ids of keys hold a time, numbers follow the clock: these namespaces are raised to a number
+//! above all that may be lost (`lost_times`), and by no margin unless one is given. Leases of worker ids may be lost as well. Therefore no lease goes on, and the next ones lie above
 //! what this machine's clock shows, by more than a lease ever reaches ahead. The log is emptied, this node becomes the only
 //! voter, and a new incarnation keeps messages of the lost nodes out.
 //!
-//! Steps: read the copy (`survivor`), plan (`margin`), write the raised table beside the one in use
+//! Steps: read the copy (`survivor`, `lost_times`), plan (`margin`), write the raised table beside the one in use
 //! (`raised_table`), switch (`switch`), write the marker.
 //!
 //! Invariant: one synced, atomic write, the switch, turns the old node's directory into the new one's.
 //! It also writes the record [`RECOVERY_KEY`], which stands until the marker is written: until then
 //! another run completes the recovery, and no node opens the directory.
 
+mod lost_times;
 mod margin;
 mod raised_table;
 mod survivor;
@@ -82,9 +84,10 @@ pub fn recover(
     }
     let (cluster, node) = (marker.identity.cluster.clone(), marker.identity.node);
     let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
-    let survivor = Survivor::read(&db, set, identity)?;
+    let now_ms = BootClock.wall_ms();
+    let survivor = Survivor::read(&db, set, identity, now_ms)?;
     survivor.check_founded()?;
-    let plan = margin.plan(&survivor.known, BootClock.wall_ms(), dir)?;
+    let plan = margin.plan(&survivor.known, now_ms, dir)?;
     let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
     if dry_run {
         return Ok(recovery);

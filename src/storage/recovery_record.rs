@@ -37,9 +37,10 @@ pub struct Recovery {
 pub struct RaisedNamespace {
     /// Its name.
     pub name: String,
-    /// The margin, in steps.
+    /// The margin, in steps. 0 if its ids come from keys and hold a time, unless one was given, or it is not known how far
+    /// the times got.
     pub margin_steps: u64,
-    /// By how much every ceiling was raised.
+    /// By how much every ceiling was raised at least.
     pub raised_by: u64,
     /// How many sections have a ceiling.
     pub sections: u64,
@@ -47,9 +48,11 @@ pub struct RaisedNamespace {
     pub exhausted: u64,
     /// The first number of keys in sections that this copy does not know.
     pub start: u64,
-    /// Ids that holders of worker ids make have times after this one, in milliseconds since 1970: leases may be lost.
-    /// `None` if its ids have no format.
+    /// Its ids have times from this one on, in milliseconds since 1970: leases and numbers may be lost. `None` if its ids
+    /// have no format.
     pub ids_after_ms: Option<u64>,
+    /// True if its ids come from keys and hold a time. Then every ceiling was raised to `start`.
+    pub follows_the_time: bool,
 }
 
 /// A recovery that was written but for the marker.

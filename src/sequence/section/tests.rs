@@ -132,11 +132,13 @@ fn a_trim_of_what_a_lift_gave_stops_where_the_lift_began() {
 
 #[test]
 fn a_raised_ceiling_is_not_lowered_by_a_trim() {
-    let raised = bumped(3, 100).raised(ONES, 3, 1_000);
+    let raised = bumped(3, 100).raised(ONES, 3, 1_000, 0);
     assert_eq!(raised.max_seq, 1_300, "lifts that nobody remembers count");
     assert_eq!(raised.trim(ONES, 3, 50).unwrap().max_seq, 1_300);
     assert_eq!(raised.lifted(ONES, 4), Some(chunk(1_300, 1_400, 0)));
-    assert_eq!(raised.raised(ONES, 3, u64::MAX).max_seq, NUMBER_MAX);
+    assert_eq!(raised.raised(ONES, 3, u64::MAX, 0).max_seq, NUMBER_MAX);
+    assert_eq!(raised.raised(ONES, 3, 5, 9_000).max_seq, 9_000);
+    assert_eq!(raised.raised(ONES, 3, 5, 1_000).max_seq, 1_505);
 }
 
 #[test]

@@ -150,18 +150,23 @@ fn raise_sections(
         };
         let progression = namespace.config.progression();
         let lift = survivor.ledger.lift;
-        let mut after = before.raised(progression, lift, counted.raised_by);
-        if after.max_seq < namespace.config.start {
-            // The keys' ids hold a time, and `start` is that of now.
-            let distance = namespace.config.start - after.max_seq;
-            after = before.raised(progression, lift, counted.raised_by + distance);
-        }
+        // Where ids hold a time, `start` lies above what a distance from the ceiling covers.
+        let at_least = namespace.config.start - 1;
+        let after = SectionRecord {
+            written_ms: plan.now_ms,
+            ..before.raised(progression, lift, counted.raised_by, at_least)
+        };
         counted.sections += 1;
         let totals = totals.entry(id).or_default();
         totals.note(&SectionRecord::default(), &after);
-        if progression.first_above(before.max_seq).is_some()
-            && progression.first_above(after.max_seq).is_none()
-        {
+        let had_numbers = (survivor.known.namespaces.by_id(id)).is_some_and(|known| {
+            known
+                .config
+                .progression()
+                .first_above(before.max_seq)
+                .is_some()
+        });
+        if had_numbers && progression.first_above(after.max_seq).is_none() {
             counted.exhausted += 1;
         }
         if !dry_run {

@@ -5,14 +5,22 @@ use std::{collections::BTreeMap, sync::Arc};
 use openraft::{EntryPayload, entry::RaftEntry};
 use rocksdb::{Direction, IteratorMode};
 
-use super::margin::Known;
+use super::{
+    lost_times::{LostTimes, timed_format_of},
+    margin::Known,
+};
 use crate::{
-    sequence::{Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SetId, Tombstone, apply},
+    sequence::{
+        Command, Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord, SetId, Table,
+        Tombstone, apply,
+    },
     storage::{
         database::Database,
         error::StoreError,
         identity::Identity,
-        layout::{Family, ledger_key, log_key, tombstones_prefix, vote_key},
+        layout::{
+            Family, ledger_key, log_key, namespace_sections_range, tombstones_prefix, vote_key,
+        },
         log::LogReader,
         raft_types::{Entry, LogId, Member, Membership, Vote},
         table::{AppliedMeta, Generation, Namespaces, TableChange},
@@ -46,12 +54,17 @@ pub struct Survivor<'a> {
 }
 
 impl<'a> Survivor<'a> {
-    /// Reads the copy in `db`.
+    /// Reads the copy in `db`. `now_ms` is the time of day.
     ///
     /// # Errors
     /// [`StoreError::Refused`] if the directory is not a member's; other errors if a record is damaged
     /// or the database fails.
-    pub fn read(db: &'a Arc<Database>, set: SetId, identity: Identity) -> Result<Self, StoreError> {
+    pub fn read(
+        db: &'a Arc<Database>,
+        set: SetId,
+        identity: Identity,
+        now_ms: u64,
+    ) -> Result<Self, StoreError> {
         let table = AppliedMeta::read(db, set)?.unwrap_or_default();
         let log = LogReader::of(db, set);
         let last = log.last()?.max(table.last_applied);
@@ -72,19 +85,21 @@ impl<'a> Survivor<'a> {
             table,
             log,
         };
-        survivor.take_unapplied()?;
+        survivor.known.lost_times = survivor.lost_times(now_ms)?;
+        survivor.take_unapplied(now_ms)?;
         survivor.member()?;
         Ok(survivor)
     }
 
     /// Takes membership, namespaces and tombstones from the entries that were not applied yet, because they may
     /// have been committed. Nothing is written.
-    fn take_unapplied(&mut self) -> Result<(), StoreError> {
+    fn take_unapplied(&mut self, now_ms: u64) -> Result<(), StoreError> {
         let namespaces = Arc::new(self.namespaces_before.clone());
         let prefix = self.generation().prefix();
         let mut tail = TableChange::new(self.db.clone(), prefix, namespaces);
         let mut membership = None;
         let mut steps = BTreeMap::new();
+        let mut lost_times = std::mem::take(&mut self.known.lost_times);
         note_greatest_steps(&mut steps, tail.namespaces());
         self.each_unapplied(|entry| {
             let term = entry.log_id().committed_leader_id().term;
@@ -96,6 +111,7 @@ impl<'a> Survivor<'a> {
                     // change. Their records are raised later, in the new table.
                     drop(apply(&mut tail, term, &command)?);
                     note_greatest_steps(&mut steps, tail.namespaces());
+                    note_bumps(&mut lost_times, &tail, &command, now_ms)?;
                 }
             }
             Ok(())
@@ -106,11 +122,32 @@ impl<'a> Survivor<'a> {
             totals: totals(&mut tail)?,
             namespaces: Namespaces::clone(tail.namespaces()),
             greatest_steps: steps,
+            lost_times,
         };
         if let Some(membership) = membership {
             self.membership = membership;
         }
         Ok(())
+    }
+
+    /// How far the times of ids of keys may have got after the last applied entry, by the table.
+    fn lost_times(&self, now_ms: u64) -> Result<BTreeMap<NamespaceId, LostTimes>, StoreError> {
+        let generation = self.generation();
+        let mut lost_times = BTreeMap::new();
+        for namespace in self.namespaces_before.iter() {
+            let Some(format) = timed_format_of(&namespace.config)? else {
+                continue;
+            };
+            let mut lost = LostTimes::default();
+            let (from, to) = namespace_sections_range(&generation.prefix(), namespace.id);
+            for record in generation.records(&from, to)? {
+                let (key, value) = record?;
+                let record: SectionRecord = self.db.decode(Family::Applied, &key, &value)?;
+                lost.note(&format, &record, now_ms);
+            }
+            lost_times.insert(namespace.id, lost);
+        }
+        Ok(lost_times)
     }
 
     /// The tombstones in the table, with `changed` ones in their place.
@@ -212,6 +249,32 @@ fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Name
         let greatest = steps.entry(namespace.id).or_default();
         *greatest = namespace.config.step_bounds().1.max(*greatest);
     }
+}
+
+/// Notes the records that the bumps of an applied entry wrote.
+fn note_bumps(
+    lost_times: &mut BTreeMap<NamespaceId, LostTimes>,
+    table: &TableChange,
+    command: &Command,
+    now_ms: u64,
+) -> Result<(), StoreError> {
+    let Command::Bump { bumps, .. } = command else {
+        return Ok(());
+    };
+    let lift = table.ledger()?.lift;
+    for bump in bumps {
+        let id = bump.section.namespace;
+        let namespace = table.namespaces().by_id(id);
+        let Some(namespace) = namespace else {
+            continue;
+        };
+        if let Some(format) = timed_format_of(&namespace.config)? {
+            let record = table.section(&bump.section, lift)?;
+            let lost = lost_times.entry(id).or_default();
+            lost.note(&format, &record, now_ms);
+        }
+    }
+    Ok(())
 }
 
 fn never_formed(db: &Database) -> StoreError {

@@ -1,11 +1,11 @@
-//! Recoveries that are cut short, entries that were not applied, and margins that do not fit.
+//! What a recovered directory holds, and entries that were not applied.
 
 use openraft::{EntryPayload, entry::RaftEntry};
 use tempfile::TempDir;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{margin::RaisePlan, *};
+use super::*;
 use crate::{
     sequence::{
         Bequest, Bump, Command, Ledger, MemoryDigest, Namespace, NamespaceChange, NamespaceConfig,
@@ -21,7 +21,10 @@ use crate::{
     },
 };
 
+mod cut_short;
 mod leases;
+mod margins;
+mod times;
 
 const SET: SetId = 1;
 /// The term of all entries up to the first lift.
@@ -107,18 +110,6 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     db.write(batch, true).unwrap();
     drop(store);
     dir
-}
-
-/// Opens the database as a recovery does.
-fn database(dir: &Path) -> Result<Database, StoreError> {
-    let options = StoreOptions::new(Arc::new(BootClock));
-    let newest = identity::newest_release(identity::read_marker(dir)?.as_ref());
-    Database::open(dir, data_dir::lock(dir)?, newest, &options)
-}
-
-fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreError> {
-    let dir = survivor.db.dir();
-    steps(margin_steps).plan(&survivor.known, BootClock.wall_ms(), dir)
 }
 
 fn steps(steps: u64) -> Margin {
@@ -264,21 +255,6 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     assert_eq!((ledger.lift, ledger.bequest), (3, None));
 }
 
-/// The entry may never have been committed, and the other nodes went on with the greater step.
-#[test]
-fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
-    let smaller = Command::UpdateNamespace {
-        name: "book".to_owned(),
-        change: NamespaceChange {
-            step: Some(1),
-            ..NamespaceChange::default()
-        },
-    };
-    let dir = directory(1, vec![smaller]);
-    let done = recover(dir.path(), SET, &steps(50), false).unwrap();
-    assert_eq!(done.namespaces[0].raised_by, 500);
-}
-
 /// A leader would found the cluster again, and its namespaces begin at 1.
 #[test]
 fn a_copy_that_ends_before_the_cluster_was_founded_is_refused() {
@@ -328,74 +304,4 @@ fn a_recovered_table_knows_the_totals_of_its_namespaces() {
     let totals: NamespaceTotals = store.db.get(Family::Applied, &key).unwrap().unwrap();
     assert_eq!(totals.sections, 4);
     assert_eq!(totals.ceiling_max, ceiling(&store, 1));
-}
-
-#[test]
-fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
-    let dir = directory(3, Vec::new());
-    let before = open(dir.path()).unwrap().identity().clone();
-    let raise = || -> Result<(), StoreError> {
-        let db = Arc::new(database(dir.path())?);
-        let survivor = Survivor::read(&db, SET, before.clone())?;
-        let plan = plan(&survivor, 50)?;
-        raised_table::raise(&survivor, &plan, false).map(drop)
-    };
-    raise().unwrap();
-    let store = open(dir.path()).unwrap();
-    assert_eq!((store.identity(), ceiling(&store, 1)), (&before, 100));
-    drop(store);
-    // Another run, with another margin, starts from the unraised ceilings.
-    recover(dir.path(), SET, &steps(1), false).unwrap();
-    let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 130);
-    assert_ne!(store.identity().incarnation, before.incarnation);
-}
-
-#[test]
-fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
-    let dir = directory(3, Vec::new());
-    let before = open(dir.path()).unwrap().identity().clone();
-    let switch = || -> Result<Pending, StoreError> {
-        let db = database(dir.path())?;
-        let db = Arc::new(db);
-        let survivor = Survivor::read(&db, SET, before.clone())?;
-        let plan = plan(&survivor, 50)?;
-        switch::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
-    };
-    let pending = switch().unwrap();
-    let refused = open(dir.path()).err().expect("refused").to_string();
-    assert!(refused.contains("ratchet recover"), "{refused}");
-    // The marker was written, and then the power was cut.
-    let db = database(dir.path()).unwrap();
-    identity::write_marker(&db, &pending.identity).unwrap();
-    drop(db);
-    assert!(open(dir.path()).is_err());
-    let would = recover(dir.path(), SET, &steps(7), true).unwrap();
-    let done = recover(dir.path(), SET, &steps(7), false).unwrap();
-    assert!(would == done && done.completed_only);
-    let store = open(dir.path()).unwrap();
-    assert_eq!(
-        ceiling(&store, 1),
-        620,
-        "raised once, by the first run's margin"
-    );
-    assert_eq!(store.identity(), &pending.identity);
-}
-
-#[test]
-fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
-    let dir = directory(1, Vec::new());
-    let refused = recover(dir.path(), SET, &steps(10_001), false).unwrap_err();
-    assert!(
-        refused.to_string().contains("--margin book=9999"),
-        "{refused}"
-    );
-    let done = recover(dir.path(), SET, &steps(9_999), false).unwrap();
-    assert_eq!(done.namespaces[0].exhausted, 1);
-    let store = open(dir.path()).unwrap();
-    assert_eq!(
-        ceiling(&store, 0),
-        100_110,
-        "the ceiling is raised beyond what is left under max"
-    );
 }

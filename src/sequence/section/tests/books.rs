@@ -25,7 +25,7 @@ fn the_books_tell_what_was_handed_out_and_what_a_crash_skipped() {
     // It used 30, trims, and gives its lift back.
     let trimmed = settled.trim(ONES, 2, 230).unwrap();
     assert_eq!(books(trimmed, 2), (120, 110, 100));
-    let raised = trimmed.raised(ONES, 2, 1_000);
+    let raised = trimmed.raised(ONES, 2, 1_000, 0);
     assert_eq!(
         books(raised, 2),
         (120, 1_310, 0),
@@ -49,4 +49,44 @@ fn the_books_do_not_depend_on_a_max_that_changes() {
     // Of the 100 numbers that the lift gave, 5 were numbers of the namespace then.
     assert_eq!(lifted.bump(ONES, 3, step(1)).unwrap().1.left, 100);
     assert_eq!(lifted.left_at(short, 3), 5);
+}
+
+/// A recovery moves the first number as well as the ceilings: what lies below it belongs to no books.
+#[test]
+fn the_books_of_a_raised_section_hold_what_lies_above_a_first_number_that_was_moved() {
+    let unused = bumped(1, 10_000);
+    // The first chunk was used up but for 7 numbers, and a crash skipped those and a step.
+    let used = SectionRecord {
+        unused_max: 7,
+        ..unused
+    };
+    let used = used.bump(ONES, 2, step(10_000)).unwrap().0;
+    for (record, start, distance) in [
+        (unused, 100_001, 100_000),
+        (unused, 5_001, 5_000),
+        (unused, 1, 0),
+        (used, 100_001, 100_000),
+        (used, 9_990, 9_989),
+    ] {
+        let moved = Progression { start, ..ONES };
+        let raised = record.raised(moved, 2, distance, 0);
+        let books = raised.books_at(moved, 2);
+        let all = numbers(moved, 0, raised.max_seq);
+        let sum = books.handed_out + books.skipped + books.left;
+        assert_eq!(sum, all, "{raised:?} from {start} on");
+        assert_eq!(books.left, 0);
+        // What is known to be handed out below the new start does not count, and nothing else is.
+        let known = record.handed_out(ONES);
+        assert!(books.handed_out <= known, "{books:?} after {known}");
+        let (next, _) = raised.bump(moved, 3, step(10)).unwrap();
+        let books = next.books_at(moved, 3);
+        let all = numbers(moved, 0, next.max_seq);
+        assert_eq!(books.handed_out + books.skipped + books.left, all);
+    }
+    let moved = Progression {
+        start: 100_001,
+        ..ONES
+    };
+    let books = unused.raised(moved, 1, 100_000, 0).books_at(moved, 1);
+    assert_eq!((books.handed_out, books.skipped), (0, 30_000));
 }

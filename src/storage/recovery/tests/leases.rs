@@ -56,51 +56,6 @@ fn a_recovery_ends_all_leases_of_worker_ids_and_later_ones_lie_above_those_that_
     }
 }
 
-/// The lost nodes may have given ids of any key, of times up to now, which no margin of steps covers.
-#[test]
-fn keys_whose_ids_hold_a_time_go_on_above_the_time_of_the_recovery_and_all_that_is_known() {
-    let format = ratchet_ids::Format::parse("rongcloud").unwrap();
-    let number_at = |time_ms| format.number_at(time_ms).unwrap();
-    let hour_ahead = BootClock.wall_ms() + 3_600_000;
-    for (ceiling, least_ms) in [
-        (10, BootClock.wall_ms()),
-        // Other keys may have got numbers there as well.
-        (number_at(hour_ahead), hour_ahead),
-    ] {
-        let create = Command::create_namespace(NamespaceConfig {
-            format: Some("rongcloud".to_owned()),
-            ..NamespaceConfig::new("chat")
-        });
-        let bump = Bump {
-            section: SectionId {
-                namespace: NamespaceId(3),
-                key: SectionKey::Id(1),
-            },
-            raise: Raise {
-                numbers: 1,
-                unused_max: 1,
-                step: 0,
-                up_to: ceiling,
-            },
-        };
-        let bumps = Command::Bump {
-            bumps: vec![bump],
-            lost: vec![],
-            now_ms: 0,
-        };
-        let dir = directory(1, vec![create, Command::Lift, bumps]);
-        recover(dir.path(), SET, &steps(50), false).unwrap();
-        let store = open(dir.path()).unwrap();
-        let key = namespace_key(&generation_prefix(SET, 1), NamespaceId(3));
-        let chat: Namespace = store.db.get(Family::Applied, &key).unwrap().unwrap();
-        let least = number_at(least_ms + AHEAD_MAX_MS);
-        assert!(chat.config.start >= least, "{chat:?}");
-        // No number below `start` is handed out, whatever the record of a section says.
-        let first = chat.config.progression().first_above(10);
-        assert!(first >= Some(least), "{first:?}");
-    }
-}
-
 #[test]
 fn a_tombstone_is_raised_above_lost_leases_as_well() {
     let delete = Command::DeleteNamespace {
