@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use futures::FutureExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, RequestIdLimits, Term, TermOptions},
+    allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     node::{Config, Current, KnownRoute, Node, Origin, Seams},
@@ -94,6 +94,7 @@ impl Bench {
                 &bench.namespace,
                 some.len(),
                 |place| (Key::Id(some[place]), 1),
+                |_| Ok::<(), NextError>(()),
                 bench.deadline,
             );
             bench.runtime.block_on(asked).expect("numbers");
@@ -110,7 +111,9 @@ impl Bench {
 
     fn next_many(&self, keys: &[u64]) -> Vec<u64> {
         let ask = |place: usize| (Key::Id(keys[place] * self.stride), 1);
-        let asked = (self.term).next_many(&self.namespace, keys.len(), ask, self.deadline);
+        let may_wait = |_| Ok::<(), NextError>(());
+        let asked =
+            (self.term).next_many(&self.namespace, keys.len(), ask, may_wait, self.deadline);
         asked.now_or_never().expect("warm").expect("numbers").firsts
     }
 }

@@ -215,6 +215,36 @@ async fn a_request_for_a_warm_key_is_answered_however_many_others_wait() {
     assert_eq!(cold.code(), Code::ResourceExhausted, "{cold}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
+    const KEYS: u64 = 60_000;
+    let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
+    let shared = cluster.nodes[&1].context().clone();
+    let ask = async |ids: std::ops::Range<u64>| {
+        let request = NextManyRequest {
+            namespace: "book".into(),
+            ids: ids.collect(),
+            ..NextManyRequest::default()
+        };
+        let mut client = cluster.client(1).sequencer;
+        let answers = client.next_many(tokio_stream::once(request)).await;
+        let answer = answers.expect("a stream").into_inner().message().await;
+        answer.expect("no error").expect("an answer")
+    };
+    let failure = ask(0..KEYS).await.failure.expect("more than all may hold");
+    assert_eq!(failure.code, Code::ResourceExhausted as i32);
+    assert!(
+        failure.message.contains("fewer keys at a time"),
+        "{failure:?}"
+    );
+    for first in (0..KEYS).step_by(10_000) {
+        let failure = ask(first..first + 10_000).await.failure;
+        assert_eq!(failure, None, "a part of them fits");
+    }
+    assert_eq!(ask(0..KEYS).await.failure, None, "they have numbers now");
+    assert_eq!(shared.metrics.request_bytes.get(), 0);
+}
+
 /// The start of a call of `Next`, by hand: its headers, and how long its message will be.
 fn call() -> Vec<u8> {
     // POST, http; then the path, the authority, and the content type, none of them indexed.

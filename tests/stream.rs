@@ -2,11 +2,24 @@
 
 mod common;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use common::{Client, PATIENCE, cluster::Cluster, id, in_time, other_than, unhurried};
 use prost::Message;
-use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse};
+use ratchet::{
+    allocator::KEYS_AT_ONCE,
+    metrics::{FirstTouch, Metrics},
+    proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse},
+};
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming};
@@ -314,5 +327,83 @@ async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
         assert_eq!(answer.failure, None, "message {} of {next}", answer.id);
         messages.send(ask(next)).await.expect("the stream lives");
         next += 1;
+    }
+}
+
+/// Counts how many keys are touched for the first time between two turns of a task. The runtime must have one thread.
+fn most_in_a_turn(metrics: Arc<Metrics>) -> Arc<AtomicU64> {
+    let touched = move || {
+        let of = |source| metrics.first_touches.get(source);
+        of(FirstTouch::memory) + of(FirstTouch::bump)
+    };
+    let most = Arc::new(AtomicU64::new(0));
+    let (seen, mut before) = (most.clone(), touched());
+    tokio::spawn(poll_fn(move |cx| {
+        let now = touched();
+        seen.fetch_max(now - before, Relaxed);
+        before = now;
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    }));
+    most
+}
+
+#[tokio::test]
+async fn many_new_keys_leave_others_their_turn() {
+    const ALL: u64 = 65_536;
+    let cluster = Cluster::start(1, |_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let mut stream = Stream::open(&mut cluster.client(1)).await;
+    stream.ask(books(&[1], &[])).await;
+    let most = most_in_a_turn(metrics.clone());
+    // A message's own task, the stream that reads the next one, and the record reader, which has four reads under way.
+    let turn = 6 * KEYS_AT_ONCE as u64;
+    let one: Vec<u64> = (0..ALL).map(|id| ALL + id).collect();
+    let answer = stream.ask(books(&one, &[])).await;
+    assert_eq!((answer.firsts, answer.failure), (vec![1; one.len()], None));
+    let of_one = most.swap(0, Relaxed);
+    assert!((1..=turn).contains(&of_one), "{of_one} keys of one message");
+    // As many in small messages, which are all there before the first is answered.
+    let small: Vec<_> = (one.chunks(KEYS_AT_ONCE))
+        .map(|ids| books(&ids.iter().map(|id| id + ALL).collect::<Vec<_>>(), &[]))
+        .collect();
+    let count = small.len();
+    let sent = cluster
+        .client(1)
+        .sequencer
+        .next_many(tokio_stream::iter(small))
+        .await;
+    let answers: Vec<_> = sent.expect("a stream").into_inner().collect().await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.as_ref().is_ok_and(|answer| answer.failure.is_none()))
+    );
+    assert_eq!(answers.len(), count);
+    let of_small = most.load(Relaxed);
+    assert!(
+        (1..=turn).contains(&of_small),
+        "{of_small} keys of small messages"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_comes_again_far_behind_in_its_message_gets_greater_numbers() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let mut stream = Stream::open(&mut cluster.client(1)).await;
+    // New keys, which wait; then keys with numbers.
+    for round in 0..2 {
+        let ids: Vec<u64> = (0..8 * KEYS_AT_ONCE as u64)
+            .map(|n| 1_000 + n % 3_000)
+            .collect();
+        let answer = stream.ask(books(&ids, &[])).await;
+        let mut last = std::collections::HashMap::new();
+        for (id, first) in ids.iter().zip(&answer.firsts) {
+            let before = last.insert(*id, *first).unwrap_or(0);
+            assert!(
+                *first > before,
+                "round {round}, key {id}: {first} after {before}"
+            );
+        }
     }
 }

@@ -87,7 +87,7 @@ impl Term {
             }
             debug_assert_eq!(place, until, "every take has an answer");
         }
-        let answered = keys - answer.exhausted.len() - answer.over_quota.len();
+        let answered = keys - answer.refused();
         self.metrics().answers.inc_by(answered as u64);
         let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
         self.hot_keys().note_many(namespace, keys, taken);

@@ -25,6 +25,11 @@ pub enum Shortage {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
+    /// The key is new to the term, and the memory has no room for it, nor for one more that waits.
+    MemoryFull {
+        /// How large the memory may be, in megabytes (2^20 bytes).
+        max_mb: u64,
+    },
 }
 
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the

@@ -14,7 +14,7 @@ mod take;
 mod take_many;
 
 pub use room::Room;
-pub use take_many::Asked;
+pub use take_many::{Asked, KEYS_AT_ONCE};
 
 use std::{
     sync::{
@@ -136,6 +136,12 @@ impl Memory {
             work,
             bump_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The memory, with a bound of so many bytes.
+    pub fn bounded(mut self, bytes_max: usize) -> Memory {
+        self.room = Arc::new(Room::of(bytes_max));
+        self
     }
 
     /// The Raft term.

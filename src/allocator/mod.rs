@@ -71,6 +71,7 @@ mod bumper;
 mod changed_slots;
 mod cursor;
 mod fence;
+mod first_waiters;
 mod gapless;
 mod gapless_calls;
 mod gate;
@@ -109,6 +110,7 @@ mod term;
 #[cfg(test)]
 mod transcript;
 mod untold;
+mod waiting;
 
 pub use fence::FenceKind;
 pub use gapless::RequestIdLimits;
@@ -116,6 +118,7 @@ pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
+pub use memory::KEYS_AT_ONCE;
 pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use next_error::NextError;
@@ -124,3 +127,4 @@ pub use raised::{Floor, FloorOf, RaiseOf, Raised};
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
 pub use term::{Above, Term, TermOptions};
+pub use waiting::WAITING_KEY_BYTES;

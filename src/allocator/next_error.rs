@@ -25,6 +25,12 @@ pub enum NextError {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
+    /// The key is new to the term, and the memory has no room for it, nor for one more that waits. Nothing was taken of it.
+    #[error("the leader's memory of {max_mb} MB is full")]
+    MemoryFull {
+        /// How large the memory may be, in megabytes (2^20 bytes).
+        max_mb: u64,
+    },
     /// A floor is to be raised above the namespace's `max`.
     #[error("the floor is above the namespace's max")]
     AboveMax,
@@ -64,6 +70,7 @@ impl NextError {
             | NextError::Reused { .. }
             | NextError::IdsFull { .. }
             | NextError::OverQuota { .. }
+            | NextError::MemoryFull { .. }
             | NextError::AboveMax
             | NextError::Store(_) => LostBy::Fence,
         }
@@ -75,6 +82,7 @@ impl From<Shortage> for NextError {
         match shortage {
             Shortage::Exhausted { left } => NextError::Exhausted { left },
             Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+            Shortage::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
         }
     }
 }
@@ -84,6 +92,7 @@ impl From<NotRaised> for NextError {
         match not {
             NotRaised::AboveMax => NextError::AboveMax,
             NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+            NotRaised::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
         }
     }
 }

@@ -12,9 +12,25 @@ pub struct NextMany {
     pub exhausted: Vec<(usize, u64)>,
     /// The places of the keys that got none because they are new and the namespace has as many keys as it may have.
     pub over_quota: Vec<usize>,
+    /// The keys that got none because they are new to the term, and there is no room for them.
+    pub memory_full: MemoryFull,
+}
+
+/// Keys for which the memory has no room.
+#[derive(Debug, Default)]
+pub struct MemoryFull {
+    /// Their places.
+    pub places: Vec<usize>,
+    /// How large the memory may be, in megabytes (2^20 bytes). 0 if there is room for all.
+    pub max_mb: u64,
 }
 
 impl NextMany {
+    /// How many of the keys got none.
+    pub(super) fn refused(&self) -> usize {
+        self.exhausted.len() + self.over_quota.len() + self.memory_full.places.len()
+    }
+
     /// Notes what the key at `place` got, and returns how many numbers that is.
     pub(super) fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
         match taken {
@@ -28,6 +44,11 @@ impl NextMany {
             }
             Err(Shortage::OverQuota { .. }) => {
                 self.over_quota.push(place);
+                0
+            }
+            Err(Shortage::MemoryFull { max_mb }) => {
+                self.memory_full.places.push(place);
+                self.memory_full.max_mb = max_mb;
                 0
             }
         }

@@ -20,6 +20,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 
 use super::{
     cursor::Cursor,
+    first_waiters::FirstWaiters,
     hasher::Hasher,
     holding::Holding,
     key_table::{KeyTable, Slot, StoredKey},
@@ -47,6 +48,7 @@ pub struct OwnKeys<K> {
     table: KeyTable<OwnSlot<K>>,
     /// The expanded sections, by the numbers of their slots.
     expanded: HashMap<u32, QueuedSection>,
+    first_waiters: FirstWaiters,
     /// The slot that [`OwnKeys::let_go`] looks at next.
     hand: u32,
 }
@@ -56,6 +58,7 @@ impl<K> Default for OwnKeys<K> {
         OwnKeys {
             table: KeyTable::default(),
             expanded: HashMap::new(),
+            first_waiters: FirstWaiters::default(),
             hand: 0,
         }
     }
@@ -179,7 +182,7 @@ impl<K: StoredKey> OwnKeys<K> {
     /// expanded.
     pub fn drop_waiters(&mut self, number: u32) {
         if let Some(queued) = self.expanded.get_mut(&number) {
-            queued.drop_waiters();
+            (self.first_waiters).watch(queued, QueuedSection::drop_waiters);
         }
     }
 
@@ -216,6 +219,11 @@ impl<K: StoredKey> OwnKeys<K> {
             queued.section.step_within_bounds(config)
         });
         step.unwrap_or(config.step)
+    }
+
+    /// How many calls wait for keys of which the term has nothing yet.
+    pub fn first_waiters(&self) -> usize {
+        self.first_waiters.len()
     }
 
     /// How many keys there are. Each has a section.
@@ -285,7 +293,8 @@ impl<K: StoredKey> OwnKeys<K> {
         };
         let result = match self.expanded.entry(number) {
             Entry::Occupied(mut entry) => {
-                let result = act(entry.get_mut(), &mut slot.cursor);
+                let waiters = &mut self.first_waiters;
+                let result = waiters.watch(entry.get_mut(), |queued| act(queued, &mut slot.cursor));
                 if fits(entry.get(), slot) {
                     entry.remove();
                     self.shrink();
@@ -295,7 +304,8 @@ impl<K: StoredKey> OwnKeys<K> {
             Entry::Vacant(entry) => {
                 let section = Section::new(config, slot.owned(progression));
                 let mut queued = QueuedSection::new(section);
-                let result = act(&mut queued, &mut slot.cursor);
+                let waiters = &mut self.first_waiters;
+                let result = waiters.watch(&mut queued, |queued| act(queued, &mut slot.cursor));
                 if !fits(&queued, slot) {
                     entry.insert(queued);
                 }

@@ -4,7 +4,7 @@
 //! the section while others wait stands behind them. A bump is for all that wait when it is proposed;
 //! its chunk is shared out to them before any other call takes from it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 use tokio::sync::oneshot;
 
@@ -150,6 +150,15 @@ impl Served {
     }
 }
 
+/// What a call that waits alone for a section holds, in bytes: the pending bump, the call, both ends of the way that its
+/// answer takes, and that way, which has the answer, a waker for each end, its state, and two counts of references.
+pub const WAITING_CALL_BYTES: usize = size_of::<Asked>()
+    + size_of::<Waiter>()
+    + 2 * size_of::<(usize, u64, oneshot::Receiver<Delivery>)>()
+    + size_of::<Option<Delivery>>()
+    + 2 * size_of::<Option<Waker>>()
+    + 3 * size_of::<usize>();
+
 /// The calls that wait, in the order of their arrival.
 pub type Waiters = VecDeque<Waiter>;
 
@@ -174,6 +183,11 @@ impl PendingBump {
     /// True if calls wait.
     pub fn has_waiters(&self) -> bool {
         (self.0.as_ref()).is_some_and(|asked| !asked.waiters.is_empty())
+    }
+
+    /// How many calls wait.
+    pub fn waiters(&self) -> usize {
+        (self.0.as_ref()).map_or(0, |asked| asked.waiters.len())
     }
 
     /// Adds a call that waits. True if the bump must be asked for: none was pending.

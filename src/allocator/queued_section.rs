@@ -226,6 +226,14 @@ impl QueuedSection {
         self.pending.end();
     }
 
+    /// How many calls wait while the term has nothing of the section.
+    pub fn first_waiters(&self) -> usize {
+        match self.section.owned() {
+            None => self.pending.waiters(),
+            Some(_) => 0,
+        }
+    }
+
     /// True if no bump is pending.
     pub fn is_quiet(&self) -> bool {
         self.pending.is_none()

@@ -68,4 +68,9 @@ pub enum NotRaised {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
+    /// The key, or its section, is new to the term, and the memory has no room for it, nor for one more that waits.
+    MemoryFull {
+        /// How large the memory may be, in megabytes (2^20 bytes).
+        max_mb: u64,
+    },
 }

@@ -97,9 +97,12 @@ fn take_in(memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>)
         };
         match memory.record_read(place, &noted, record, namespace) {
             Some(Need::Read) => again.push(place),
-            // If the bumper has ended, the term is over. `abandon` tells the calls that wait.
-            Some(Need::Bump) if bumper.send(Request::Bump(place)).is_err() => memory.abandon(),
-            Some(Need::Bump) | None => {}
+            Some(Need::Bump) => {
+                // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump. One that
+                // fails abandons the memory itself.
+                let _ = bumper.send(Request::Bump(place));
+            }
+            None => {}
         }
     }
     again

@@ -367,6 +367,21 @@ impl Shard {
         holding.map(|holding| holding.last)
     }
 
+    /// True if the term has numbers for a key that is new to it: those of the section that it shares.
+    pub fn has_chunk_for_new(&self, namespace: &Namespace, key: Key<'_>) -> bool {
+        match key {
+            Key::Id(id) if namespace.config.shares_sections() => {
+                self.shared.has_chunk_of(namespace, id)
+            }
+            Key::Id(_) | Key::Name(_) => false,
+        }
+    }
+
+    /// How many calls wait for sections of which the term has nothing yet.
+    pub fn first_waiters(&self) -> usize {
+        self.ids.first_waiters() + self.names.first_waiters() + self.shared.first_waiters()
+    }
+
     /// How much it holds. Does not look at the keys.
     pub fn footprint(&self) -> Footprint {
         let own = self.ids.len() + self.names.len();

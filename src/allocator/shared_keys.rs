@@ -25,6 +25,7 @@ use self::{
 };
 use super::{
     cursor::Cursor,
+    first_waiters::FirstWaiters,
     hasher::Hasher,
     holding::Holding,
     key_table::KeyTable,
@@ -46,6 +47,7 @@ pub struct SharedKeys {
     /// Keys that are not in `keys`.
     pages: Pages,
     sections: Numbered<SharedSection>,
+    first_waiters: FirstWaiters,
     hand: Hand,
 }
 
@@ -74,9 +76,10 @@ impl SharedKeys {
         }
         let section = self.sections.get_mut(slot.section)?;
         (section.is_in_use, section.has_fast_paths) = (true, true);
-        let queued = &mut section.queued;
         let key = (hash, Key::Id(id));
-        let (answer, bump) = queued.take(&mut slot.cursor, &namespace.config, key, count);
+        let (answer, bump) = (self.first_waiters).watch(&mut section.queued, |queued| {
+            queued.take(&mut slot.cursor, &namespace.config, key, count)
+        });
         Some((answer, bump.then_some(slot.section)))
     }
 
@@ -88,12 +91,14 @@ impl SharedKeys {
         id: u64,
         count: u64,
     ) -> Option<(Answer, Option<u32>)> {
-        let sections = &mut self.sections;
+        let (sections, waiters) = (&mut self.sections, &mut self.first_waiters);
         self.pages.with(namespace, id, |number, cursor| {
             let section = sections.get_mut(number)?;
             section.is_in_use = true;
             let key = (hash, Key::Id(id));
-            let (answer, bump) = section.queued.take(cursor, &namespace.config, key, count);
+            let (answer, bump) = waiters.watch(&mut section.queued, |queued| {
+                queued.take(cursor, &namespace.config, key, count)
+            });
             Some((answer, bump.then_some(number)))
         })?
     }
@@ -168,7 +173,9 @@ impl SharedKeys {
             pages: &mut self.pages,
             namespace,
         };
-        queued.propose_bump(&mut cursors, namespace)
+        (self.first_waiters).watch(queued, |queued| {
+            queued.propose_bump(&mut cursors, namespace)
+        })
     }
 
     /// As [`Section::grant`], for section number `number`.
@@ -181,7 +188,9 @@ impl SharedKeys {
         bump_time: Duration,
     ) -> Option<StepChange> {
         let section = self.sections.get_mut(number)?;
-        let granted = (section.queued.section).grant(chunk, config, now, bump_time);
+        let granted = (self.first_waiters).watch(&mut section.queued, |queued| {
+            (queued.section).grant(chunk, config, now, bump_time)
+        });
         if granted.keys_must_ask && std::mem::take(&mut section.has_fast_paths) {
             self.stop_paths_of_slots(number);
         }
@@ -191,7 +200,8 @@ impl SharedKeys {
     /// As [`Section::exhaust`], for section number `number`.
     pub fn exhaust(&mut self, number: u32, max: u64) {
         if let Some(section) = self.sections.get_mut(number) {
-            section.queued.section.exhaust(max);
+            let exhaust = |queued: &mut QueuedSection| queued.section.exhaust(max);
+            (self.first_waiters).watch(&mut section.queued, exhaust);
         }
     }
 
@@ -211,7 +221,7 @@ impl SharedKeys {
     /// As [`QueuedSection::drop_waiters`], for section number `number`.
     pub fn drop_waiters(&mut self, number: u32) {
         if let Some(section) = self.sections.get_mut(number) {
-            section.queued.drop_waiters();
+            (self.first_waiters).watch(&mut section.queued, QueuedSection::drop_waiters);
         }
     }
 
@@ -232,7 +242,9 @@ impl SharedKeys {
             namespace,
         };
         let (floor, before) = (section.floor(), served.len());
-        let bump = (section.queued).serve(&mut cursors, &namespace.config, served);
+        let bump = (self.first_waiters).watch(&mut section.queued, |queued| {
+            queued.serve(&mut cursors, &namespace.config, served)
+        });
         let mut new = served[before..].iter();
         section.has_fast_paths |= new.any(|one| matches!(one, Served::Numbers { .. }));
         if section.floor() != floor {
@@ -256,6 +268,17 @@ impl SharedKeys {
         let section = &self.sections.get(number)?.queued.section;
         let progression = namespace.config.progression();
         (section.owned()).map(|owned| Holding::new(owned, cursor.as_ref(), progression))
+    }
+
+    /// True if the term has a chunk of the section of a key, which need not be there.
+    pub fn has_chunk_of(&self, namespace: &Namespace, id: u64) -> bool {
+        let number = self.sections.find(&namespace.section_of(Key::Id(id)));
+        number.is_some_and(|number| self.has_chunk(number))
+    }
+
+    /// How many calls wait for sections of which the term has nothing yet.
+    pub fn first_waiters(&self) -> usize {
+        self.first_waiters.len()
     }
 
     /// How many keys there are.

@@ -26,7 +26,7 @@ use super::{
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
     inheritance::Inheritance,
-    memory::{Asked, Memory, Need, Place},
+    memory::{Asked, KEYS_AT_ONCE, Memory, Need, Place},
     memory_reader::MemoryReader,
     next_error::NextError,
     next_many::NextMany,
@@ -99,7 +99,7 @@ impl Term {
             .tasks()
             .spawn("gapless keys", gapless::run(taker, calls));
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
-        let memory = Arc::new(memory);
+        let memory = Arc::new(memory.bounded(options.memory.bytes_max));
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
         }
@@ -158,7 +158,8 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::Exhausted`] if too
-    /// few numbers are left, [`NextError::OverQuota`] for a key beyond the quota, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
+    /// few numbers are left, [`NextError::OverQuota`] for a key beyond the quota, [`NextError::MemoryFull`] for a new key without
+    /// room, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
     /// taken before the fence failed are lost, and counted.
     pub async fn next(
         &self,
@@ -188,16 +189,20 @@ impl Term {
     /// are left in the namespace, none. A key that comes twice gets two ranges, in the order of its
     /// places.
     ///
+    /// Up to [`KEYS_AT_ONCE`](super::KEYS_AT_ONCE) keys are taken at once. After each so many others get their turn.
+    /// `may_wait` is told how many of them wait, before more are taken; what it answers ends the call.
+    ///
     /// # Errors
-    /// As [`Term::next`], for all keys together, but for keys that are exhausted or beyond the quota, which [`NextMany`] names. Numbers
-    /// that were taken for some of the keys are then lost, and counted.
-    pub async fn next_many<'k>(
+    /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, or without room, which
+    /// [`NextMany`] names; and that of `may_wait`. Numbers that were taken for some of the keys are then lost, and counted.
+    pub async fn next_many<'k, E: From<NextError>>(
         &self,
         namespace: &Namespace,
         keys: usize,
         ask: impl Fn(usize) -> (Key<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>,
         deadline: Instant,
-    ) -> Result<NextMany, NextError> {
+    ) -> Result<NextMany, E> {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
@@ -209,26 +214,46 @@ impl Term {
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
         let asked = Asked { namespace, ask };
-        let note = |place, count, taken| match taken {
-            Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
-            Answer::Later(later) => waiting.push((place, count, later)),
-        };
-        for need in self.memory.take_many(&asked, 0..keys, note) {
-            self.ask_for(need);
+        // What may come between two slices, and why the answer stays right:
+        //
+        // - Other calls take numbers of keys whose turn is still to come. They are concurrent with this one, which has not
+        //   returned: either order is right. That holds for messages of the same stream as well.
+        // - A key that comes again in a later slice gets greater numbers: the place before took its own, and what it took
+        //   them from only goes on; or it waits, and the later one stands behind it.
+        // - The key is let go. The log says what was used of it before it is taken again.
+        // - The gate closes. This call is inside: the handover waits, and what is taken then is told, too.
+        // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
+        //   told.
+        // - The caller leaves, or may not wait. `held` counts what was taken.
+        for from in (0..keys).step_by(KEYS_AT_ONCE) {
+            if from > 0 {
+                tokio::task::yield_now().await;
+            }
+            let places = from..keys.min(from + KEYS_AT_ONCE);
+            let before = waiting.len();
+            let note = |place, count, taken| match taken {
+                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
+                Answer::Later(later) => waiting.push((place, count, later)),
+            };
+            for need in self.memory.take_many(&asked, places, note) {
+                self.ask_for(need);
+            }
+            may_wait(waiting.len() - before)?;
         }
         for (place, count, later) in waiting {
             match Box::pin(self.wait(later, deadline)).await {
                 Ok(taken) => held.add(answer.note(place, taken, count)),
                 Err(error) => {
                     self.memory.lose(namespace, error.lost_by(), held.release());
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
         }
         answer.exhausted.sort_unstable();
         answer.over_quota.sort_unstable();
+        answer.memory_full.places.sort_unstable();
         // Not earlier, as in `next`.
-        let answered = keys - answer.exhausted.len() - answer.over_quota.len();
+        let answered = keys - answer.refused();
         self.pass_fence(namespace, held, answered as u64, deadline)
             .await?;
         let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));

@@ -2,23 +2,24 @@
 //!
 //! Invariant: all of a request is checked before any floor is raised.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
     leader_search::Attempt,
     request::{Answered, Keys},
+    request_memory::RequestMemory,
     route::KnownRoute,
     sequence_request::{SequenceRequest, check_kind, failed},
+    waiting_keys::WaitingKeys,
 };
 use crate::{
-    allocator::{FloorOf, RaiseOf, Raised, Term},
+    allocator::{FloorOf, RaiseOf, Raised, Term, WAITING_KEY_BYTES},
     proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
     sequence::{Key, Namespace, OwnedKey},
 };
-
-/// What a key that waits for a bump holds, besides the request.
-const WAITING_KEY_BYTES: usize = 300;
 
 /// A key whose floor is to be raised. Answered with [`Raised`].
 #[derive(Debug, Clone)]
@@ -98,7 +99,8 @@ impl CurrentMany {
 
 /// How many bytes a request for many keys holds while it waits, with the copy that is forwarded.
 fn bytes_of_many<R>(namespace: &str, keys: &Keys) -> usize {
-    let each = size_of::<u64>() + WAITING_KEY_BYTES;
+    // What is asked of each key, or which keys are looked up in the table, and the answers.
+    let each = 2 * size_of::<u64>();
     2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
 }
 
@@ -151,13 +153,14 @@ impl SequenceRequest for Raise {
     }
 
     fn bytes(&self) -> usize {
-        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes())
+        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes()) + WAITING_KEY_BYTES
     }
 
     async fn answer(
         &self,
         term: &Term,
         namespace: &Namespace,
+        _: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<Raised> {
         let key = self.key.as_key();
@@ -205,6 +208,7 @@ impl SequenceRequest for RaiseMany {
         &self,
         term: &Term,
         namespace: &Namespace,
+        memory: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<Vec<u64>> {
         // All are of one kind.
@@ -225,10 +229,12 @@ impl SequenceRequest for RaiseMany {
             (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
         };
         let ask = |place: usize| (of(place), self.at_least[place]);
-        let raised = term.raise_many(namespace, self.keys.len(), ask, deadline);
+        let mut waiting = WaitingKeys::new(memory, &self.keys);
+        let may_wait = |keys| waiting.add(keys);
+        let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
         match raised.await {
             Ok(floors) => Attempt::Answered(floors),
-            Err(error) => failed(error, namespace, term, 0),
+            Err(error) => error.attempt(|error| failed(error, namespace, term, 0)),
         }
     }
 
@@ -271,6 +277,7 @@ impl SequenceRequest for CurrentMany {
         &self,
         term: &Term,
         namespace: &Namespace,
+        _: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<LastNumbers> {
         // All are of one kind.

@@ -64,6 +64,7 @@ pub mod settings;
 mod status;
 mod takeover;
 pub mod text_table;
+mod waiting_keys;
 mod wire;
 mod worker_desk;
 mod workers;

@@ -3,7 +3,7 @@
 use tonic::Status;
 
 use super::request::{Exhausted, ManyRanges, RefusedKeys};
-use crate::{allocator::NextMany as Taken, sequence::Namespace};
+use crate::{allocator::NextMany as Taken, proto::busy, sequence::Namespace};
 
 /// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
 /// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
@@ -40,6 +40,13 @@ pub fn many_ranges(
         refused.push(RefusedKeys {
             places: places.collect(),
             why: over_quota(namespace),
+        });
+    }
+    if !taken.memory_full.places.is_empty() {
+        let places = (taken.memory_full.places.iter()).map(|place| at(*place) as u32);
+        refused.push(RefusedKeys {
+            places: places.collect(),
+            why: memory_full(taken.memory_full.max_mb),
         });
     }
     let mut firsts = taken.firsts;
@@ -81,6 +88,20 @@ pub fn over_quota(namespace: &Namespace) -> Status {
         "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
          gets none; raise it with: ratchet namespace update {name} --keys-max N"
     ))
+}
+
+/// How soon to ask again for a key that the leader's memory has no room for.
+const MEMORY_RETRY_AFTER_MS: u64 = 100;
+
+/// Why a key that is new to the leader's term gets no numbers now.
+pub fn memory_full(max_mb: u64) -> Status {
+    busy(
+        MEMORY_RETRY_AFTER_MS,
+        format!(
+            "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
+             are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+        ),
+    )
 }
 
 /// The places of a request whose numbers are used up, and how many numbers each has left.

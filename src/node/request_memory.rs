@@ -64,7 +64,7 @@ impl RequestMemory {
         self.refused.inc();
         let why = format!(
             "waiting requests hold as much memory as they may (memory_requests_max_mb is {}); try again \
-             in {RETRY_AFTER_MS} ms",
+             in {RETRY_AFTER_MS} ms, or ask for fewer keys at a time",
             self.bytes_max >> 20
         );
         Err(busy(RETRY_AFTER_MS, why))

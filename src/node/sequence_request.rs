@@ -1,17 +1,23 @@
 //! How each kind of request is checked, answered out of a term's memory, and carried to the leader.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
     Config,
     leader_search::Attempt,
-    refused_keys::{check_count_of, end_of, many_ranges, over_quota, within_count_max},
+    refused_keys::{
+        check_count_of, end_of, many_ranges, memory_full, over_quota, within_count_max,
+    },
     request::{Answered, Current, ManyRanges, Next, NextMany},
+    request_memory::RequestMemory,
     route::KnownRoute,
+    waiting_keys::{NotServed, WaitingKeys},
 };
 use crate::{
-    allocator::{NextError, Term},
+    allocator::{NextError, Term, WAITING_KEY_BYTES},
     proto::{
         busy,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
@@ -57,14 +63,16 @@ pub trait SequenceRequest: Send + Sync {
         false
     }
 
-    /// How many bytes it holds while it waits, with the copy that is forwarded.
+    /// How many bytes it holds while it waits, with the copy that is forwarded; without what many keys hold that wait in a
+    /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory.
+    /// Answers it from a term's memory. What many keys hold that have to wait is reserved in `memory`.
     fn answer(
         &self,
         term: &Term,
         namespace: &Namespace,
+        memory: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
@@ -101,12 +109,14 @@ impl SequenceRequest for Next {
     fn bytes(&self) -> usize {
         let id = self.request_id.as_ref().map_or(0, |id| id.as_bytes().len());
         2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes() + id)
+            + WAITING_KEY_BYTES
     }
 
     async fn answer(
         &self,
         term: &Term,
         namespace: &Namespace,
+        _: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<Range> {
         let key = self.key.as_key();
@@ -170,6 +180,7 @@ impl SequenceRequest for Current {
         &self,
         term: &Term,
         namespace: &Namespace,
+        _: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<Option<u64>> {
         let key = self.key.as_key();
@@ -227,6 +238,7 @@ impl SequenceRequest for NextMany {
         &self,
         term: &Term,
         namespace: &Namespace,
+        memory: &Arc<RequestMemory>,
         deadline: Instant,
     ) -> Attempt<ManyRanges> {
         // All are of one kind.
@@ -238,15 +250,20 @@ impl SequenceRequest for NextMany {
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
         let keys = given.as_ref().map_or(self.keys.len(), Vec::len);
         let ask = |place| (self.keys.at(at(place)), count(at(place)));
+        let mut waiting = WaitingKeys::new(memory, &self.keys);
+        let may_wait = |keys| waiting.add(keys);
         let taken = match namespace.config.gapless {
-            false => term.next_many(namespace, keys, ask, deadline).await,
-            true => Box::pin(term.next_many_gapless(namespace, keys, ask, deadline)).await,
+            false => (term.next_many(namespace, keys, ask, may_wait, deadline)).await,
+            true => {
+                let taking = Box::pin(term.next_many_gapless(namespace, keys, ask, deadline));
+                taking.await.map_err(NotServed::from)
+            }
         };
         match taken {
             Ok(taken) => {
                 Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
             }
-            Err(error) => failed(error, namespace, term, self.numbers()),
+            Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
         }
     }
 
@@ -343,6 +360,7 @@ pub(super) fn failed<A>(
             ),
         ),
         NextError::OverQuota { .. } => over_quota(namespace),
+        NextError::MemoryFull { max_mb } => memory_full(max_mb),
         // It was checked before, so `max` was lowered meanwhile.
         NextError::AboveMax => Status::out_of_range(format!(
             "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \

@@ -92,7 +92,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
         {
             return Attempt::Refused(hands_out_ids(namespace, format));
         }
-        let answered = self.answer(term, namespace, deadline).await;
+        let answered = (self.answer(term, namespace, &node.request_memory, deadline)).await;
         answered.map(|answer| {
             node.show_first_answer();
             Answered {

@@ -4,12 +4,16 @@
 //! task of its own: this stream is not polled while the caller does not read, and numbers that were taken must
 //! not wait for that.
 //!
+//! A message of many keys takes some thousandths of a second, in which the thread serves nobody else. So the stream gives
+//! it back after [`KEYS_AT_ONCE`] keys. Messages of one stream that are under way together may get their numbers in any
+//! order: only who sends a message after the answer to another one is promised greater ones.
+//!
 //! Invariant: at most [`UNANSWERED_MAX`] requests wait at a time, and none is read while the caller does not
 //! read responses. HTTP/2's flow control then holds back the sender.
 
 use std::{
     mem,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -28,6 +32,7 @@ use super::{
     errors::{count_response_errors, count_stream_error, to_client},
 };
 use crate::{
+    allocator::KEYS_AT_ONCE,
     metrics::Door,
     node::{Failure, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextManyRequest, NextManyResponse},
@@ -75,6 +80,8 @@ pub struct ResponseStream<R> {
     waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
     /// How many keys the requests in `waiting` have.
     waiting_keys: usize,
+    /// How many keys were read in this turn, which lasts until the stream gives the thread back.
+    turn_keys: usize,
     /// The memory reserved for the last response. That is sent once the next one is polled for.
     unsent: Option<Reservation>,
     ended: bool,
@@ -97,6 +104,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             reply: ReusableBoxFuture::new(std::future::pending()),
             waiting: FuturesUnordered::new(),
             waiting_keys: 0,
+            turn_keys: 0,
             unsent: None,
             ended: false,
         }
@@ -129,12 +137,23 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
         }))
     }
 
-    /// Reads requests until one is answered at once, none has arrived, or too many wait.
+    /// Ends the turn. If it is used up, the stream is polled again once others had theirs, and the sockets were looked at.
+    fn end_turn(&mut self, cx: &mut Context<'_>) {
+        if mem::take(&mut self.turn_keys) >= KEYS_AT_ONCE {
+            // The first poll has the stream woken.
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+        }
+    }
+
+    /// Reads requests until one is answered at once, none has arrived, too many wait, or the turn is used up.
     fn poll_requests(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextManyResponse, Status>>> {
-        while self.waiting.len() < UNANSWERED_MAX && self.waiting_keys < UNANSWERED_KEYS_MAX {
+        while self.waiting.len() < UNANSWERED_MAX
+            && self.waiting_keys < UNANSWERED_KEYS_MAX
+            && self.turn_keys < KEYS_AT_ONCE
+        {
             // Checked at least once in IMMEDIATE_MAX requests: a caller that never pauses must not keep the
             // node from stopping.
             if self.immediate == 0 && self.stop.poll_unpin(cx).is_ready() {
@@ -151,6 +170,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             };
             let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
+            self.turn_keys += keys;
             self.reply.set(answer(self.node.clone(), request, arrived));
             if let Poll::Ready(Reply {
                 answer,
@@ -195,6 +215,11 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
         stream.unsent = None;
+        // A turn that was used up by a request that was answered at once.
+        if stream.turn_keys >= KEYS_AT_ONCE {
+            stream.end_turn(cx);
+            return Poll::Pending;
+        }
         // Before new requests: otherwise a caller that never pauses would keep the old ones waiting.
         if let Poll::Ready(Some(answer)) = stream.poll_waiting(cx) {
             return Poll::Ready(Some(answer));
@@ -212,10 +237,13 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
             }
         }
         // Again: the requests that were just read have no waker registered yet.
-        match ready!(stream.poll_waiting(cx)) {
-            Some(answer) => Poll::Ready(Some(answer)),
-            None if stream.ended => Poll::Ready(None),
-            None => Poll::Pending,
+        match stream.poll_waiting(cx) {
+            Poll::Ready(Some(answer)) => Poll::Ready(Some(answer)),
+            Poll::Ready(None) if stream.ended => Poll::Ready(None),
+            Poll::Ready(None) | Poll::Pending => {
+                stream.end_turn(cx);
+                Poll::Pending
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Memory, Need, Place};
 use crate::{
     allocator::{
         pending::{AboveAnswer, RaiseAnswer},
-        raised::{Floor, RaiseOf},
+        raised::{Floor, NotRaised, RaiseOf},
         shard::{SectionPlace, Shard},
     },
     sequence::{Key, Namespace},
@@ -51,9 +51,16 @@ impl Memory {
             return (answer, need);
         }
         let find = || self.find_record(namespace, key);
-        let need = match of {
+        let added = match of {
             RaiseOf::Key(key) => self.add_key(shard, (hash, key), namespace, find),
             RaiseOf::SectionOf(id) => self.add_section(shard, id, namespace, find),
+        };
+        let need = match added {
+            Ok(need) => need,
+            Err(max_mb) => {
+                let full = NotRaised::MemoryFull { max_mb };
+                return (RaiseAnswer::Done(Err(full)), None);
+            }
         };
         let (answer, place) = raise(shard).expect("it was added just now");
         (answer, place.zip(need))

@@ -1,5 +1,6 @@
 //! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
-//! let go, unless they share a section of which the term has numbers.
+//! let go, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
+//! as may, a key that is new to the term is refused.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -8,19 +9,57 @@ use std::sync::atomic::{
 
 use tokio::sync::Notify;
 
+use crate::allocator::{hasher::SHARDS, waiting::WAITING_KEY_BYTES};
+
 /// After so many new keys the memory is measured again.
 const NEW_KEYS: usize = 1_024;
 
+/// So many calls for new keys may always wait in a shard, however small the bound is: with all shards, those of a whole
+/// message of new keys, of which some 1 024 fall on each.
+const SHARD_WAITERS_MIN: usize = 1_536;
+
 /// Whether there is room for more keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Room {
+    bytes_max: usize,
     is_full: AtomicBool,
     new_keys: AtomicUsize,
     to_release: Notify,
     changed: Notify,
 }
 
+/// Without a bound.
+impl Default for Room {
+    fn default() -> Self {
+        Room::of(usize::MAX)
+    }
+}
+
 impl Room {
+    /// Room for so many bytes.
+    pub fn of(bytes_max: usize) -> Self {
+        Room {
+            bytes_max,
+            is_full: AtomicBool::default(),
+            new_keys: AtomicUsize::default(),
+            to_release: Notify::default(),
+            changed: Notify::default(),
+        }
+    }
+
+    /// Whether one more call for a new key may wait in a shard where so many do. While there is room for keys, it may;
+    /// otherwise only if what waits in all shards stays within the last sixteenth of the bound.
+    ///
+    /// # Errors
+    /// The bound, in megabytes (2^20 bytes), if it may not.
+    pub fn admit(&self, shard_waiters: usize) -> Result<(), u64> {
+        let most = self.bytes_max / 16 / WAITING_KEY_BYTES / SHARDS as usize;
+        match self.is_full() && shard_waiters >= most.max(SHARD_WAITERS_MIN) {
+            true => Err(self.bytes_max as u64 >> 20),
+            false => Ok(()),
+        }
+    }
+
     /// Notes that a key was added.
     pub fn note_new_key(&self) {
         if self.new_keys.fetch_add(1, Relaxed) % NEW_KEYS == NEW_KEYS - 1 {
@@ -80,6 +119,28 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+
+    #[test]
+    fn as_many_new_keys_wait_in_a_full_memory_as_the_last_sixteenth_of_its_bound_holds() {
+        let room = Room::of(2_048 << 20);
+        assert_eq!(room.admit(usize::MAX), Ok(()), "there is room");
+        room.set_full(true);
+        let bytes = |waiters: usize| waiters * WAITING_KEY_BYTES * SHARDS as usize;
+        let most = (1..)
+            .take_while(|waiters| bytes(*waiters) <= 128 << 20)
+            .last();
+        let most = most.expect("more than one");
+        assert_eq!(room.admit(most - 1), Ok(()));
+        assert_eq!(room.admit(most), Err(2_048));
+        let room = Room::of(0);
+        room.set_full(true);
+        assert_eq!(
+            room.admit(65_536 / SHARDS as usize + 200),
+            Ok(()),
+            "a message"
+        );
+        assert_eq!(room.admit(SHARD_WAITERS_MIN), Err(0));
+    }
 
     #[tokio::test]
     async fn who_waits_for_room_goes_on_once_there_is_some_or_an_attempt_is_over() {

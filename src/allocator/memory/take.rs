@@ -3,7 +3,11 @@
 
 use super::{AnswerAndNeed, AnswerInShard, Memory, Need, Place};
 use crate::{
-    allocator::shard::{SectionPlace, Shard},
+    allocator::{
+        held::Shortage,
+        pending::Answer,
+        shard::{SectionPlace, Shard},
+    },
     metrics::FirstTouch as Source,
     sequence::{Key, Namespace, SectionRecord},
 };
@@ -57,7 +61,10 @@ impl Memory {
         count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
-        let need = self.add_key(shard, (hash, key), namespace, find);
+        let need = match self.add_key(shard, (hash, key), namespace, find) {
+            Ok(need) => need,
+            Err(max_mb) => return (Answer::Taken(Err(Shortage::MemoryFull { max_mb })), None),
+        };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
         (answer, place.zip(need))
@@ -65,15 +72,20 @@ impl Memory {
 
     /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump, as
     /// [`Memory::need_of`]. `find` finds the section's record, if it is in memory.
+    ///
+    /// # Errors
+    /// The memory's bound, in megabytes, if there is no room for the key. Then nothing is added: a key that is there could
+    /// not go before its call is served, even if the caller has gone.
     pub(super) fn add_key(
         &self,
         shard: &mut Shard,
         (hash, key): (u64, Key<'_>),
         namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> Option<Need> {
+    ) -> Result<Option<Need>, u64> {
+        self.admit(shard, namespace, key)?;
         let added = shard.insert(self.shards.hasher(), hash, namespace, key);
-        self.note_added(shard, added, key, namespace, find)
+        Ok(self.note_added(shard, added, key, namespace, find))
     }
 
     /// As [`Memory::add_key`], for the section of a key that shares it. The key itself is not added.
@@ -83,9 +95,19 @@ impl Memory {
         id: u64,
         namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> Option<Need> {
+    ) -> Result<Option<Need>, u64> {
+        self.admit(shard, namespace, Key::Id(id))?;
         let added = shard.insert_section(namespace, id);
-        self.note_added(shard, added, Key::Id(id), namespace, find)
+        Ok(self.note_added(shard, added, Key::Id(id), namespace, find))
+    }
+
+    /// Whether a key that is new to the term may be added.
+    fn admit(&self, shard: &Shard, namespace: &Namespace, key: Key<'_>) -> Result<(), u64> {
+        let admitted = self.room.admit(shard.first_waiters());
+        admitted.or_else(|max_mb| match shard.has_chunk_for_new(namespace, key) {
+            true => Ok(()),
+            false => Err(max_mb),
+        })
     }
 
     /// Notes that a key, or its section, was added at a place, and whether the term has nothing of the section.

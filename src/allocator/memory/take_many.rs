@@ -9,8 +9,9 @@ use crate::{
     sequence::{Key, Namespace, SectionId, SectionRecord},
 };
 
-/// How many keys are spread over the shards at a time. A shard's lock is held for some 16 of them.
-const TOGETHER: usize = 1_024;
+/// How many keys of a request are taken, raised, or looked up, before other tasks get their turn: those of a first touch
+/// cost a microsecond or two each. They are spread over the shards together; a shard's lock is held for some 16 of them.
+pub const KEYS_AT_ONCE: usize = 1_024;
 /// Fewer keys are taken one by one.
 const TOGETHER_MIN: usize = 16;
 
@@ -37,14 +38,15 @@ struct Unknown {
 }
 
 impl Memory {
-    /// Takes the numbers of the keys at `places`, or waits for them, and has `note` note what each place got. A key
-    /// that comes twice is served in the order of its places. Returns what sections need now.
+    /// Takes the numbers of the keys at `places`, at most [`KEYS_AT_ONCE`], or waits for them, and has `note` note what
+    /// each place got. A key that comes twice is served in the order of its places. Returns what sections need now.
     pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self,
         asked: &Asked<'_, F>,
         places: Range<usize>,
         mut note: impl FnMut(usize, u64, Answer),
     ) -> Vec<(Place, Need)> {
+        debug_assert!(places.len() <= KEYS_AT_ONCE, "{places:?}");
         let mut needs = Vec::new();
         if places.len() < TOGETHER_MIN {
             for place in places {
@@ -55,24 +57,19 @@ impl Memory {
             }
             return needs;
         }
-        let mut from = places.start;
-        while from < places.end {
-            let until = places.end.min(from + TOGETHER);
-            let (keys, ends) = self.by_shard(asked, from..until);
-            let mut unknown = Vec::new();
-            let mut start = 0;
-            for (shard, end) in (0..).zip(ends) {
-                let keys = &keys[start..end];
-                if !keys.is_empty() {
-                    let new = self.take_in_shard(shard, asked, keys, &mut note, &mut needs);
-                    unknown.extend(new);
-                }
-                start = end;
+        let (keys, ends) = self.by_shard(asked, places);
+        let mut unknown = Vec::new();
+        let mut start = 0;
+        for (shard, end) in (0..).zip(ends) {
+            let keys = &keys[start..end];
+            if !keys.is_empty() {
+                let new = self.take_in_shard(shard, asked, keys, &mut note, &mut needs);
+                unknown.extend(new);
             }
-            if !unknown.is_empty() {
-                self.take_unknown(asked, unknown, &mut note, &mut needs);
-            }
-            from = until;
+            start = end;
+        }
+        if !unknown.is_empty() {
+            self.take_unknown(asked, unknown, &mut note, &mut needs);
         }
         needs
     }

@@ -2,6 +2,7 @@
 
 mod ceilings;
 mod floors;
+mod full;
 mod leaving;
 mod rounds;
 
@@ -12,7 +13,7 @@ use super::*;
 use crate::{
     clock::BootClock,
     consensus::StateMachine,
-    sequence::{Command, NamespaceConfig},
+    sequence::{Command, NamespaceConfig, SectionRecord},
     storage::{Store, StoreOptions},
 };
 

@@ -55,7 +55,9 @@ impl<K: StoredKey> OwnKeys<K> {
                 continue;
             }
             self.release(number, &progression_of, swept);
-            self.expanded.remove(&number);
+            if self.expanded.remove(&number).is_some() {
+                self.shrink();
+            }
             if let Some(gone) = self.table.remove(hasher, number) {
                 note_gone(number, gone.key());
             }

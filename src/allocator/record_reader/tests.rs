@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    allocator::{memory::Need, pending::Answer, shards::Shards},
+    allocator::{memory::Need, pending::Answer, raised::RaiseOf, shards::Shards},
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
     metrics::{FirstTouch, Metrics},
@@ -143,6 +143,23 @@ async fn a_record_that_cannot_be_read_ends_the_term() {
     assert!(reading.lease.is_void());
     assert!(reading.memory.gate().is_closed());
     assert!(reading.reader.is_closed(), "nobody listens any more");
+}
+
+/// The bumper has ended, because the term was closed, and a call that was given up before still has its record read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_read_after_the_bumper_has_ended_loses_no_memory() {
+    let mut reading = Reading::of(1).await;
+    let (memory, new) = (reading.memory.clone(), Key::Id(1));
+    let (answer, need) = memory.raise(&reading.book, RaiseOf::Key(new), 1_000);
+    let (place, _) = need.expect("its record is not in memory");
+    drop(answer);
+    memory.gate().close();
+    reading.bumps.close();
+    let read = read(&memory, vec![place]).await.expect("a record");
+    let (bumper, ended) = mpsc::unbounded_channel();
+    drop(ended);
+    assert_eq!(take_in(&memory, read, &bumper), []);
+    assert!(!memory.is_abandoned(), "a handover tells what was used");
 }
 
 /// By hand: `cargo test --release --lib records_are_read -- --ignored --nocapture`. The database is opened again, so

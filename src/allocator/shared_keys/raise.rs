@@ -38,8 +38,10 @@ impl SharedKeys {
             namespace,
         };
         let key = Key::Id(id);
-        let (answer, bump) = cursors.with(hash, key, |cursor| {
-            queued.raise(cursor, &namespace.config, (hash, key), floor)
+        let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
+            cursors.with(hash, key, |cursor| {
+                queued.raise(cursor, &namespace.config, (hash, key), floor)
+            })
         })?;
         Some((answer, bump.then_some(number)))
     }
@@ -67,7 +69,9 @@ impl SharedKeys {
         let section = self.sections.get_mut(number)?;
         section.is_in_use = true;
         let queued = &mut section.queued;
-        let (answer, bump) = queued.raise_section(&namespace.config, (hash, key), at_least);
+        let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
+            queued.raise_section(&namespace.config, (hash, key), at_least)
+        });
         if let RaiseAnswer::Done(Ok(Raised {
             is_higher: true, ..
         })) = answer

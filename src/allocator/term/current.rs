@@ -2,9 +2,9 @@
 
 use tokio::time::Instant;
 
-use super::{NextError, Term, raise::TOGETHER};
+use super::{NextError, Term};
 use crate::{
-    allocator::held::Held,
+    allocator::{held::Held, memory::KEYS_AT_ONCE},
     sequence::{Key, Namespace, SectionId},
 };
 
@@ -45,13 +45,13 @@ impl Term {
                 unknown.push(place);
             }
             last.push(remembered.unwrap_or(0));
-            if place % TOGETHER == TOGETHER - 1 {
+            if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
         }
         // This term has handed out nothing of these sections. A chunk that it is just getting does not count: a later
         // call may still get those numbers.
-        for places in unknown.chunks(TOGETHER) {
+        for places in unknown.chunks(KEYS_AT_ONCE) {
             let sections = places.iter().map(|place| namespace.section_of(key(*place)));
             let floors = self.floors_in_table(namespace, sections.collect(), deadline);
             for (place, floor) in places.iter().zip(floors.await?) {

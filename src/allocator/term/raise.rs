@@ -10,6 +10,7 @@ use super::{NextError, Term};
 use crate::{
     allocator::{
         held::Held,
+        memory::KEYS_AT_ONCE,
         pending::{RaiseAnswer, RaisedLater},
         raised::{RaiseOf, Raised},
     },
@@ -17,10 +18,8 @@ use crate::{
     sequence::{Key, Namespace},
 };
 
-/// How many keys are raised, or looked up, before other tasks get their turn.
-pub(super) const TOGETHER: usize = 1_024;
 /// To raise a section may cost a walk over all slots of its shard: it counts as so many keys.
-const SECTION_COUNTS: usize = TOGETHER / 16;
+const SECTION_COUNTS: usize = KEYS_AT_ONCE / 16;
 
 impl Term {
     /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
@@ -54,18 +53,21 @@ impl Term {
     /// With [`RaiseOf::SectionOf`] all keys of a section, asked for or not, go on above the floor. The namespace must be one
     /// of shared sections.
     ///
+    /// `may_wait` is asked as in [`Term::next_many`].
+    ///
     /// # Errors
-    /// As [`Term::raise`], for all together. Some of the floors may be raised all the same.
-    pub async fn raise_many<'k>(
+    /// As [`Term::raise`], for all together, and that of `may_wait`. Some of the floors may be raised all the same.
+    pub async fn raise_many<'k, E: From<NextError>>(
         &self,
         namespace: &Namespace,
         count: usize,
         ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>,
         deadline: Instant,
-    ) -> Result<Vec<u64>, NextError> {
+    ) -> Result<Vec<u64>, E> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
-        let (mut waiting, mut work) = (Vec::new(), 0);
+        let (mut waiting, mut work, mut admitted) = (Vec::new(), 0, 0);
         for (place, floor) in floors.iter_mut().enumerate() {
             let (of, at_least) = ask(place);
             match self.begin_to_raise(namespace, of, at_least) {
@@ -76,9 +78,13 @@ impl Term {
                 RaiseOf::Key(_) => 1,
                 RaiseOf::SectionOf(_) => SECTION_COUNTS,
             };
-            if work >= TOGETHER {
+            if work >= KEYS_AT_ONCE || place + 1 == count {
                 work = 0;
-                tokio::task::yield_now().await;
+                may_wait(waiting.len() - admitted)?;
+                admitted = waiting.len();
+                if place + 1 < count {
+                    tokio::task::yield_now().await;
+                }
             }
         }
         for (place, later) in waiting {

@@ -22,14 +22,6 @@ impl Refused {
     pub fn invalid(why: impl Into<String>) -> Self {
         Refused::from(Status::invalid_argument(why))
     }
-
-    /// A command that would be refused again, however often it is sent.
-    pub fn lasting(status: Status) -> Self {
-        Refused {
-            word: "ERR",
-            ..Refused::from(status)
-        }
-    }
 }
 
 impl From<Status> for Refused {

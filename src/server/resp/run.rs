@@ -93,7 +93,7 @@ impl Run {
                 for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
                     match first {
                         0 => {
-                            let why = ranges.refused_at(place).cloned().map(Refused::lasting);
+                            let why = ranges.refused_at(place).cloned().map(Refused::from);
                             replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
                         }
                         first => replies.number(first + (count - 1) * ranges.increment),

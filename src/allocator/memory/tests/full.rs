@@ -1,0 +1,88 @@
+//! A memory that is full, and new keys whose callers do not wait until there is room.
+
+use super::*;
+use crate::allocator::{
+    hasher::SHARDS,
+    held::Shortage,
+    pending::RaiseAnswer,
+    raised::{NotRaised, RaiseOf},
+};
+
+/// Far more new keys than may wait in the smallest memory.
+const NEW: std::ops::Range<u64> = 1_000_000..1_200_000;
+
+/// Asks for new keys and hangs up. Returns the sections that need something, and how many keys were refused.
+fn ask_and_leave(memory: &Memory, namespace: &Namespace) -> (Vec<Place>, usize) {
+    let (mut places, mut refused) = (Vec::new(), 0);
+    for id in NEW {
+        let (answer, need) = memory.take(namespace, Key::Id(id), 1);
+        match answer {
+            Answer::Taken(Err(Shortage::MemoryFull { max_mb: 0 })) => refused += 1,
+            Answer::Taken(other) => panic!("{other:?}"),
+            Answer::Later(_) => places.extend(need.map(|(place, _)| place)),
+        }
+    }
+    (places, refused)
+}
+
+fn keys(memory: &Memory) -> usize {
+    memory.shards().footprint().keys
+}
+
+#[tokio::test]
+async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_is_kept() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    let memory = memory.bounded(0);
+    let warm = Key::Id(7);
+    assert_eq!(first_of(&memory.take(&book, warm, 1).0), Some(101));
+    memory.room().set_full(true);
+    let (places, refused) = ask_and_leave(&memory, &book);
+    assert!(places.len() >= 65_536, "a whole message of new keys fits");
+    assert_eq!(places.len() + refused, NEW.count());
+    assert_eq!(
+        keys(&memory),
+        1 + places.len(),
+        "nothing is kept of the others"
+    );
+    let refused_id = NEW.end - 1;
+    let (raised, need) = memory.raise(&book, RaiseOf::Key(Key::Id(refused_id)), 5);
+    let full = NotRaised::MemoryFull { max_mb: 0 };
+    assert!(
+        matches!(raised, RaiseAnswer::Done(Err(why)) if why == full),
+        "{raised:?}"
+    );
+    assert_eq!(need, None);
+    assert_eq!(
+        first_of(&memory.take(&book, warm, 1).0),
+        Some(102),
+        "it is in use"
+    );
+    // The reader comes by: nobody waits any more.
+    for place in places {
+        let noted = memory.begin_read(place).expect("a section");
+        let need = memory.record_read(place, &noted, SectionRecord::default(), &book);
+        assert_eq!(need, None);
+    }
+    let (answer, _) = memory.take(&book, Key::Id(refused_id), 1);
+    assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is_full() {
+    let dir = TempDir::new().expect("a directory");
+    let (_, memory, users) = lifted_twice(&dir, 100).await;
+    let memory = memory.bounded(0);
+    assert_eq!(first_of(&memory.take(&users, Key::Id(7), 1).0), Some(101));
+    memory.room().set_full(true);
+    // Calls count, and not only sections: a hundred ids wait for each.
+    let (places, refused) = ask_and_leave(&memory, &users);
+    let waiting = NEW.count() - refused;
+    assert!(
+        waiting > 100 * places.len() / 2 && waiting < 1_700 * SHARDS as usize,
+        "{waiting}"
+    );
+    assert!(refused > 0);
+    let (answer, _) = memory.take(&users, Key::Id(8), 1);
+    assert_eq!(first_of(&answer), Some(101), "its neighbour has numbers");
+}
