@@ -18,7 +18,7 @@ const PARAMETERS_MAX: usize = 128;
 pub struct NextIds {
     /// The namespace's name.
     pub namespace: String,
-    /// How many, from 1 to [`IDS_MAX`].
+    /// How many, from 1 to 10 000.
     pub count: u32,
     /// The key whose sequence they come from, if the format has no worker.
     pub key: Option<OwnedKey>,
