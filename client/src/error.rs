@@ -90,7 +90,7 @@ pub enum Code {
     FailedPrecondition,
     /// The numbers of the key are used up: it has reached the `max` of its namespace.
     OutOfRange,
-    /// Too many requests wait at the server: try again a little later.
+    /// Too many requests wait at the server, or the key is new to the leader and its memory is full: try again a little later.
     ResourceExhausted,
     /// A limit is reached that waiting does not lift, such as a namespace's `keys_max`. The text names it, and says how to
     /// raise it. gRPC calls it RESOURCE_EXHAUSTED as well; the server does not say when to try again.

@@ -97,6 +97,10 @@ impl Waiter {
             Want::Floor { reply, .. } => reply.is_closed(),
         }
     }
+
+    fn is_for_floor(&self) -> bool {
+        matches!(self.want, Want::Floor { .. })
+    }
 }
 
 /// A call that waited, and what it gets.
@@ -198,6 +202,12 @@ impl PendingBump {
         if asked.waiters.capacity() == 0 {
             // Otherwise the first call takes room for four. At most sections one call waits.
             asked.waiters.reserve_exact(1);
+        }
+        if asked.waiters.len() == asked.waiters.capacity() {
+            // Otherwise whoever asks and hangs up, time after time, fills the memory. A floor may be in the bump under way.
+            asked
+                .waiters
+                .retain(|waiter| !waiter.is_gone() || waiter.is_for_floor());
         }
         asked.waiters.push_back(waiter);
         is_first

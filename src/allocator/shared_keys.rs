@@ -208,7 +208,8 @@ impl SharedKeys {
     /// As [`Section::exceed_quota`], for section number `number`.
     pub fn exceed_quota(&mut self, number: u32, keys_max: u64) {
         if let Some(section) = self.sections.get_mut(number) {
-            section.queued.section.exceed_quota(keys_max);
+            let exceed = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
+            (self.first_waiters).watch(&mut section.queued, exceed);
         }
     }
 

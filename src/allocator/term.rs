@@ -220,7 +220,8 @@ impl Term {
         //   returned: either order is right. That holds for messages of the same stream as well.
         // - A key that comes again in a later slice gets greater numbers: the place before took its own, and what it took
         //   them from only goes on; or it waits, and the later one stands behind it.
-        // - The key is let go. The log says what was used of it before it is taken again.
+        // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
+        //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
         // - The gate closes. This call is inside: the handover waits, and what is taken then is told, too.
         // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
         //   told.

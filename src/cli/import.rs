@@ -118,13 +118,14 @@ impl Import {
         rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
         let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
-        // Also if keys are lower: it says that they are raised.
-        if let Some(path) = &beside {
-            progress::remove(path)?;
-        }
+        // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
+        let removed = beside
+            .as_ref()
+            .map_or(Ok(()), |path| progress::remove(path));
         if let Some(lower) = lower {
-            return Err(lower.refused(done));
+            return Err(lower.refused(done, beside.as_deref().filter(|_| removed.is_err())));
         }
+        removed?;
         let value = json!({"rows": checked.rows, "resumed_at": done});
         let read = match checked.has_ranges {
             false => "every key",

@@ -100,8 +100,12 @@ fn lines_of(namespace: &RaisedNamespace, line: &mut impl FnMut(String)) {
         ),
     });
     if let Some(ids_after_ms) = ids_after_ms {
+        let leases = match follows_the_time {
+            true => "",
+            false => "; whoever held a worker id leases one again",
+        };
         line(format!(
-            "  its ids have times from {ids_after_ms} ms on; whoever held a worker id leases one again"
+            "  its ids have times from {ids_after_ms} ms on{leases}"
         ));
     }
     match (exhausted, ids_after_ms) {

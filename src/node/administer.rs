@@ -81,7 +81,8 @@ impl ForLeader for Request {
             // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
             Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
                 Attempt::Refused(Status::failed_precondition(format!(
-                    "node {leader} leads, and its release does not know this request; upgrade it"
+                    "node {leader} leads, and its release does not know this request; upgrade it: {}",
+                    status.message()
                 )))
             }
             Err(status) => {

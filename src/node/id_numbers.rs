@@ -8,8 +8,10 @@
 //!
 //! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
 
+use std::time::Duration;
+
 use ratchet_ids::{EncodeError, Format, Source};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Status;
 
 use super::{
@@ -30,7 +32,10 @@ use crate::{
 };
 
 /// How far a key may be ahead, beyond a unit of time, in milliseconds. If it is further ahead, its namespace goes on from there.
-const AHEAD_MAX_MS: u64 = 100;
+pub const AHEAD_MAX_MS: u64 = 100;
+/// For how long the leader itself waits in a call for later units of time, in milliseconds. Where they are short, the way to it
+/// would take longer than they.
+const WAIT_MAX_MS: u64 = 20;
 
 impl NodeContext {
     /// Takes numbers of a key for ids, as the leader.
@@ -79,18 +84,24 @@ impl NodeContext {
         }
     }
 
-    /// Takes numbers of the present time. Where a unit of time has too few, the rest is for later.
+    /// Takes numbers of the present time, and of short units of time that follow. Where that is too few, the rest is for later.
     async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
         let mut numbers = IdNumbers::default();
         let mut left = count;
+        let mut waits_ms = 0;
         while left > 0 && numbers.wait_ms == 0 {
             match self.take_in_unit(of, left).await {
                 Ok(Taken::Numbers(range)) => left -= add(&mut numbers, range),
+                Ok(Taken::Later { wait_ms }) if waits_ms + wait_ms <= WAIT_MAX_MS => {
+                    waits_ms += wait_ms;
+                    sleep(Duration::from_millis(wait_ms)).await;
+                }
                 Ok(Taken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
                 Ok(Taken::Never(error)) if numbers.firsts.is_empty() => {
                     return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
                 }
-                // Whoever asks for the rest learns why there is none. These would be lost otherwise.
+                // The format ends here. What was taken is answered, and would be lost otherwise. Whoever asks for the rest is
+                // refused with the reason.
                 Ok(Taken::Never(_)) => numbers.wait_ms = 1,
                 Err(otherwise) => return Err(otherwise),
             }

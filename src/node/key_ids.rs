@@ -6,10 +6,7 @@
 //! here: in the order of the callers' arrival, and with one request under way to the leader for each such key
 //! ([`super::key_queues`]).
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use ratchet_ids::{EncodeError, Fixed, Format, Parts};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -18,9 +15,10 @@ use tonic::Status;
 use super::{
     NodeContext,
     id_list::IdList,
+    id_numbers::AHEAD_MAX_MS,
     id_request::{IDS_MAX, NextIds},
     ids::{MadeIds, ended, invalid},
-    key_queues::{Batch, Place, Whose},
+    key_queues::{Batch, Line},
     leader_search::{Failure, Origin},
     refusals::another_reply,
     wire::to_key,
@@ -60,8 +58,12 @@ impl NodeContext {
         let fixed = format
             .fixed(&request.parameters(), id)
             .map_err(|error| invalid(&error))?;
-        let whose = (request.namespace.clone(), key.clone());
-        let numbers = self.numbers_of(&whose, &format, request.count, deadline);
+        let line = Line {
+            namespace: request.namespace.clone(),
+            format: format.to_string(),
+            key: key.clone(),
+        };
+        let numbers = self.numbers_of(&line, &format, request.count, deadline);
         let ids = encoded(&format, fixed, &numbers.await?);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
         self.metrics.ids.inc_by(request.count.into());
@@ -71,106 +73,109 @@ impl NodeContext {
         })
     }
 
-    /// Numbers of a key. Who finds that its ids are used up waits for later ones, and so does who comes then.
+    /// Numbers of a key. If others wait for it here already, this caller joins their line. Otherwise it asks the leader, and
+    /// joins the line for what it did not get.
     async fn numbers_of(
         self: &Arc<Self>,
-        whose: &Whose,
+        line: &Line,
         format: &Format,
         count: u32,
         deadline: Instant,
-    ) -> Result<IdNumbers, Failure> {
-        if self.key_queues.has(whose) {
+    ) -> Result<IdNumbers, Status> {
+        if self.key_queues.has(line) {
             let none = IdNumbers::default();
-            return self
-                .wait_in_line(whose, format, count, none, deadline)
-                .await;
+            let at_once = Duration::ZERO;
+            return (self.wait_in_line(line, format, (count, none), at_once, deadline)).await;
         }
-        let numbers = self.ask_for_numbers(whose, format, count, deadline).await?;
+        let numbers = self.ask_for_numbers(line, count, deadline).await?;
         let left = count.saturating_sub(numbers.counts.iter().sum());
         if left == 0 {
             return Ok(numbers);
         }
-        if Instant::now() + wait_of(&numbers) >= deadline {
-            return Err(used_up(whose, wait_of(&numbers)).into());
+        let wait = wait_of(&numbers, format);
+        if Instant::now() + wait >= deadline {
+            return Err(used_up(line, wait));
         }
-        self.wait_in_line(whose, format, left, numbers, deadline)
-            .await
+        (self.wait_in_line(line, format, (left, numbers), wait, deadline)).await
     }
 
-    /// Waits for `left` more numbers of a key than `numbers`, behind those who wait for the same key.
+    /// Waits for more numbers of a key than a caller has, behind those who wait for the same key. If nobody does, the leader is
+    /// asked in `wait`.
     async fn wait_in_line(
         self: &Arc<Self>,
-        whose: &Whose,
+        line: &Line,
         format: &Format,
-        left: u32,
-        numbers: IdNumbers,
+        (left, numbers): (u32, IdNumbers),
+        wait: Duration,
         deadline: Instant,
-    ) -> Result<IdNumbers, Failure> {
+    ) -> Result<IdNumbers, Status> {
         self.metrics.id_waits.inc();
-        let wait = wait_of(&numbers);
-        let mut place = self.key_queues.join(whose, left, numbers, deadline);
+        let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
+        let joined = (self.key_queues).join(line, left, numbers, deadline, in_time);
+        let mut place = joined.map_err(|ids| used_up(line, least_wait(format, ids)))?;
         if place.is_first {
-            let (node, whose, format) = (self.clone(), whose.clone(), format.clone());
-            let asking = async move { node.ask_for_all(&whose, &format, wait).await };
+            let (node, line, format) = (self.clone(), line.clone(), format.clone());
+            let asking = async move { node.ask_for_all(&line, &format, wait).await };
             self.group.tasks().spawn("ids of a key", asking);
         }
-        let least = least_wait(format, place.ids_before + u64::from(left));
-        if Instant::now() + least >= deadline {
-            return Err(used_up(whose, least).into());
-        }
-        let stopped = || Status::unavailable("the node stops; ask another one");
         match timeout_at(deadline, &mut place.answer).await {
-            Ok(answer) => Ok(answer.unwrap_or_else(|_| Err(stopped()))?),
-            Err(_) => Err(too_late(whose, &place, least.max(tick_of(format))).into()),
+            Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),
+            Err(_) if place.is_asking() => Err(Status::unavailable(format!(
+                "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
+                line.namespace,
+                line.key.as_key()
+            ))),
+            Err(_) => Err(used_up(line, Duration::from_millis(format.tick_ms()))),
         }
     }
 
-    /// Asks the leader for all callers that wait for a key, until nobody does. Begins in `wait`.
-    async fn ask_for_all(self: Arc<Self>, whose: &Whose, format: &Format, mut wait: Duration) {
+    /// Asks the leader for all who wait in a line, again and again, until nobody does. Begins in `wait`. There is one such task
+    /// for each line.
+    async fn ask_for_all(self: Arc<Self>, line: &Line, format: &Format, mut wait: Duration) {
         let mut batch = Batch::default();
         loop {
             if !wait.is_zero() {
                 // Ends early if the node stops.
                 let _ = self.leaving.run_until_cancelled(sleep(wait)).await;
             }
-            if !self.key_queues.collect(whose, &mut batch) {
+            if !self.key_queues.collect(line, &mut batch) {
                 return;
             }
             let count = batch.ids().min(u64::from(IDS_MAX)) as u32;
             batch.set_asking(true);
             let asked = tokio::select! {
-                asked = self.ask_for_numbers(whose, format, count, batch.deadline()) => asked,
-                () = self.leaving.cancelled() => {
-                    Err(Status::unavailable("the node stops; ask another one"))
-                }
+                biased;
+                () = self.leaving.cancelled() => Err(stops()),
+                asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
             batch.set_asking(false);
-            match asked {
+            wait = match asked {
                 Ok(numbers) => {
                     batch.share(&numbers);
-                    wait = wait_of(&numbers);
+                    match numbers.counts.iter().sum::<u32>() < count {
+                        true => wait_of(&numbers, format),
+                        false => Duration::ZERO,
+                    }
                 }
                 Err(status) => {
                     batch.refuse(&status);
-                    wait = Duration::ZERO;
+                    Duration::ZERO
                 }
-            }
+            };
         }
     }
 
     /// Asks the leader for up to `count` numbers of a key.
     async fn ask_for_numbers(
         self: &Arc<Self>,
-        whose: &Whose,
-        format: &Format,
+        line: &Line,
         count: u32,
         deadline: Instant,
     ) -> Result<IdNumbers, Status> {
-        let (namespace, key) = whose;
         let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
-            namespace: namespace.clone(),
-            format: format.to_string(),
-            key: to_key(key),
+            namespace: line.namespace.clone(),
+            format: line.format.clone(),
+            key: to_key(&line.key),
             count,
         });
         let asked_at = Instant::now();
@@ -186,13 +191,10 @@ impl NodeContext {
     }
 }
 
-/// For how long the leader has no numbers.
-fn wait_of(numbers: &IdNumbers) -> Duration {
-    Duration::from_millis(numbers.wait_ms)
-}
-
-fn tick_of(format: &Format) -> Duration {
-    Duration::from_millis(format.tick_ms())
+/// For how long the leader has no numbers. It may say so of a unit of time and a little more.
+fn wait_of(numbers: &IdNumbers, format: &Format) -> Duration {
+    let wait_ms = numbers.wait_ms.clamp(1, format.tick_ms() + AHEAD_MAX_MS);
+    Duration::from_millis(wait_ms)
 }
 
 /// How long it takes at least until a key has `ids` ids: the first of them may come at once.
@@ -201,25 +203,18 @@ fn least_wait(format: &Format, ids: u64) -> Duration {
     Duration::from_millis(units.saturating_mul(format.tick_ms()))
 }
 
-fn used_up(whose: &Whose, wait: Duration) -> Status {
-    let (namespace, key) = (&whose.0, whose.1.as_key());
+fn used_up(line: &Line, wait: Duration) -> Status {
     let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
     let why = format!(
-        "namespace {namespace:?}: the ids of key {key} until the deadline are used up; ask again in {ms} ms"
+        "namespace {:?}: the ids of key {} until the deadline are used up; ask again in {ms} ms",
+        line.namespace,
+        line.key.as_key()
     );
     busy(ms, why)
 }
 
-/// Why a caller has waited in vain.
-fn too_late(whose: &Whose, place: &Place, wait: Duration) -> Status {
-    if !place.is_asking.load(Relaxed) {
-        return used_up(whose, wait);
-    }
-    Status::unavailable(format!(
-        "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
-        whose.0,
-        whose.1.as_key()
-    ))
+fn stops() -> Status {
+    Status::unavailable("the node stops; ask another one")
 }
 
 /// The ids with these numbers.

@@ -4,14 +4,18 @@
 //! Otherwise each would ask for itself, time after time: the last to come might be served first, and one key in demand would
 //! keep the leader, and the way to it, busy for all others.
 //!
-//! Invariant: what the leader took is shared among those who waited when it was asked. A caller who came later may know
-//! greater numbers already.
+//! Invariant: numbers go only to callers that had joined before the leader was asked for them. One who joined later may have
+//! been told of greater numbers by another node in between.
 
 use std::{
     collections::{HashMap, VecDeque},
+    mem,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
     },
 };
 
@@ -21,96 +25,184 @@ use tonic::Status;
 
 use crate::{proto::peer::IdNumbers, sequence::OwnedKey};
 
-/// A key, and the name of its namespace.
-pub type Whose = (String, OwnedKey);
+/// So many callers may come before those that have gone are looked for.
+const SWEEP_MIN: usize = 1_024;
 
-/// The keys that callers of this node wait for.
+/// Whose numbers are waited for. What a number stands for is the format's: a namespace that is created again has another
+/// line if its format is another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The namespace's name.
+    pub namespace: String,
+    /// Its format, in full.
+    pub format: String,
+    /// The key.
+    pub key: OwnedKey,
+}
+
+/// The lines in which callers of this node wait.
 #[derive(Default)]
 pub struct KeyQueues {
-    queues: Mutex<HashMap<Whose, Queue>>,
+    queues: Mutex<HashMap<Line, Queue>>,
     /// False: nobody waits. Saves the lock.
     is_any: AtomicBool,
 }
 
-/// The callers that wait for one key.
-#[derive(Default)]
+/// The callers that wait in one line.
 struct Queue {
     /// Those that came since the leader was asked last.
     arrived: Vec<Waiter>,
-    /// How many ids all wait for, those included for whom the leader is being asked.
-    ids: u64,
-    is_asking: Arc<AtomicBool>,
+    /// Once they are so many, those that have gone are dropped.
+    sweep_at: usize,
+    state: Arc<State>,
 }
 
-/// A caller that waits.
+impl Default for Queue {
+    fn default() -> Self {
+        Queue {
+            arrived: Vec::new(),
+            sweep_at: SWEEP_MIN,
+            state: Arc::default(),
+        }
+    }
+}
+
+/// What is known of a line without its lock.
+#[derive(Default)]
+struct State {
+    /// How many ids all that have not gone wait for.
+    ids: AtomicU64,
+    is_asking: AtomicBool,
+}
+
+/// What a caller still waits for.
+struct Demand {
+    /// How many numbers. 0: it was served, or has gone.
+    left: AtomicU32,
+    state: Arc<State>,
+}
+
+impl Demand {
+    fn left(&self) -> u32 {
+        self.left.load(Acquire)
+    }
+
+    /// Takes up to `count` off. Returns how many.
+    fn take_off(&self, count: u32) -> u32 {
+        let less = |left: u32| Some(left.saturating_sub(count));
+        let before = self.left.fetch_update(AcqRel, Acquire, less);
+        let part = before.unwrap_or_default().min(count);
+        self.state.ids.fetch_sub(part.into(), Relaxed);
+        part
+    }
+}
+
+/// A caller that waits, as the line knows it.
 struct Waiter {
-    /// How many numbers it still waits for.
-    left: u32,
+    demand: Arc<Demand>,
     numbers: IdNumbers,
     deadline: Instant,
     answer: oneshot::Sender<Result<IdNumbers, Status>>,
 }
 
-/// A caller's place among those who wait.
+/// A caller's place in a line. Whoever drops it has gone.
 pub struct Place {
     /// Its numbers, all at once.
     pub answer: oneshot::Receiver<Result<IdNumbers, Status>>,
-    /// Whether the leader is being asked; otherwise a later time is waited for.
-    pub is_asking: Arc<AtomicBool>,
-    /// How many ids those before it wait for.
-    pub ids_before: u64,
-    /// Nobody asks the leader for this key yet: the caller must see to that.
+    /// It begins the line: it must see to it that somebody asks the leader.
     pub is_first: bool,
+    demand: Arc<Demand>,
+}
+
+impl Place {
+    /// Whether the leader is being asked; otherwise a later time is waited for.
+    pub fn is_asking(&self) -> bool {
+        self.demand.state.is_asking.load(Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.demand.take_off(u32::MAX);
+    }
 }
 
 impl KeyQueues {
-    /// Whether somebody waits for the key.
-    pub fn has(&self, whose: &Whose) -> bool {
-        self.is_any() && self.queues.lock().contains_key(whose)
+    /// Whether somebody waits in this line.
+    pub fn has(&self, line: &Line) -> bool {
+        self.is_any.load(Relaxed) && self.queues.lock().contains_key(line)
     }
 
-    /// Whether somebody waits for any key.
-    pub fn is_any(&self) -> bool {
-        self.is_any.load(Relaxed)
-    }
-
-    /// Adds a caller that waits for `left` numbers (at least 1) until `deadline`, and has some already.
-    pub fn join(&self, whose: &Whose, left: u32, numbers: IdNumbers, deadline: Instant) -> Place {
-        let (sender, answer) = oneshot::channel();
+    /// Adds a caller that waits for `left` numbers (at least 1) until `deadline`, and has `numbers` already, unless `may_come`
+    /// says no when it is told for how many ids all wait then.
+    ///
+    /// # Errors
+    /// That number, if it says no. Then nothing is changed.
+    pub fn join(
+        &self,
+        line: &Line,
+        left: u32,
+        numbers: IdNumbers,
+        deadline: Instant,
+        may_come: impl FnOnce(u64) -> bool,
+    ) -> Result<Place, u64> {
         let mut queues = self.queues.lock();
-        let is_first = !queues.contains_key(whose);
-        let queue = queues.entry(whose.clone()).or_default();
-        let place = Place {
-            answer,
-            is_asking: queue.is_asking.clone(),
-            ids_before: queue.ids,
-            is_first,
-        };
-        queue.ids += u64::from(left);
+        let before = (queues.get(line)).map_or(0, |queue| queue.state.ids.load(Relaxed));
+        let ids = before + u64::from(left);
+        if !may_come(ids) {
+            return Err(ids);
+        }
+        let is_first = !queues.contains_key(line);
+        let queue = queues.entry(line.clone()).or_default();
+        if queue.arrived.len() >= queue.sweep_at {
+            queue.arrived.retain(|waiter| waiter.demand.left() > 0);
+            queue.sweep_at = SWEEP_MIN.max(2 * queue.arrived.len());
+        }
+        queue.state.ids.fetch_add(left.into(), Relaxed);
+        let demand = Arc::new(Demand {
+            left: AtomicU32::new(left),
+            state: queue.state.clone(),
+        });
+        let (sender, answer) = oneshot::channel();
         queue.arrived.push(Waiter {
-            left,
+            demand: demand.clone(),
             numbers,
             deadline,
             answer: sender,
         });
         self.is_any.store(true, Relaxed);
-        place
+        Ok(Place {
+            answer,
+            is_first,
+            demand,
+        })
     }
 
-    /// Adds those who came meanwhile to `batch`, and drops who is gone. False: nobody waits; the queue is gone.
-    pub fn collect(&self, whose: &Whose, batch: &mut Batch) -> bool {
-        let mut queues = self.queues.lock();
-        if let Some(queue) = queues.get_mut(whose) {
-            batch.waiters.extend(queue.arrived.drain(..));
-            batch.is_asking = queue.is_asking.clone();
-            batch.waiters.retain(|waiter| !waiter.answer.is_closed());
-            queue.ids = batch.ids();
+    /// Adds those who came meanwhile to `batch`, and drops who has gone. False: nobody waits, and the line is gone.
+    pub fn collect(&self, line: &Line, batch: &mut Batch) -> bool {
+        loop {
+            batch.drop_gone();
+            let mut queues = self.queues.lock();
+            let arrived = match queues.get_mut(line) {
+                Some(queue) => {
+                    batch.state = queue.state.clone();
+                    queue.sweep_at = SWEEP_MIN;
+                    mem::take(&mut queue.arrived)
+                }
+                None => Vec::new(),
+            };
+            if arrived.is_empty() && batch.waiters.is_empty() {
+                queues.remove(line);
+                self.is_any.store(!queues.is_empty(), Relaxed);
+                return false;
+            }
+            drop(queues);
+            batch.waiters.extend(arrived);
+            batch.drop_gone();
+            if !batch.waiters.is_empty() {
+                return true;
+            }
         }
-        if batch.waiters.is_empty() {
-            queues.remove(whose);
-            self.is_any.store(!queues.is_empty(), Relaxed);
-        }
-        !batch.waiters.is_empty()
     }
 }
 
@@ -118,14 +210,14 @@ impl KeyQueues {
 #[derive(Default)]
 pub struct Batch {
     waiters: VecDeque<Waiter>,
-    is_asking: Arc<AtomicBool>,
+    state: Arc<State>,
 }
 
 impl Batch {
     /// How many ids they wait for.
     pub fn ids(&self) -> u64 {
-        let left = self.waiters.iter().map(|waiter| u64::from(waiter.left));
-        left.sum()
+        let left = self.waiters.iter().map(|waiter| waiter.demand.left());
+        left.map(u64::from).sum()
     }
 
     /// Until when the last of them waits.
@@ -136,25 +228,30 @@ impl Batch {
 
     /// Notes that the leader is being asked, or is not.
     pub fn set_asking(&self, is_asking: bool) {
-        self.is_asking.store(is_asking, Relaxed);
+        self.state.is_asking.store(is_asking, Relaxed);
     }
 
-    /// Shares out what the leader took, which is no more than [`Batch::ids`].
+    fn drop_gone(&mut self) {
+        self.waiters.retain(|waiter| waiter.demand.left() > 0);
+    }
+
+    /// Shares out what the leader took. What nobody waits for any more is skipped.
     pub fn share(&mut self, taken: &IdNumbers) {
         for (first, count) in taken.firsts.iter().zip(&taken.counts) {
             let (mut first, mut count) = (*first, *count);
             while count > 0
                 && let Some(waiter) = self.waiters.front_mut()
             {
-                let part = count.min(waiter.left);
-                waiter.numbers.firsts.push(first);
-                waiter.numbers.counts.push(part);
-                waiter.left -= part;
-                (first, count) = (first + u64::from(part), count - part);
-                if waiter.left == 0
+                let part = waiter.demand.take_off(count);
+                if part > 0 {
+                    waiter.numbers.firsts.push(first);
+                    waiter.numbers.counts.push(part);
+                    (first, count) = (first + u64::from(part), count - part);
+                }
+                if waiter.demand.left() == 0
                     && let Some(served) = self.waiters.pop_front()
                 {
-                    // Nobody hears it if the caller is gone: its numbers are skipped.
+                    // Nobody hears it if the caller has gone.
                     let _ = served.answer.send(Ok(served.numbers));
                 }
             }
@@ -164,6 +261,7 @@ impl Batch {
     /// Tells all of them why they get nothing.
     pub fn refuse(&mut self, status: &Status) {
         for waiter in self.waiters.drain(..) {
+            waiter.demand.take_off(u32::MAX);
             // As in `share`.
             let _ = waiter.answer.send(Err(status.clone()));
         }
@@ -176,8 +274,12 @@ mod tests {
 
     use super::*;
 
-    fn whose(key: u64) -> Whose {
-        ("chat".to_owned(), OwnedKey::Id(key))
+    fn line(format: &str) -> Line {
+        Line {
+            namespace: "chat".to_owned(),
+            format: format.to_owned(),
+            key: OwnedKey::Id(1),
+        }
     }
 
     fn numbers(ranges: &[(u64, u32)]) -> IdNumbers {
@@ -197,22 +299,26 @@ mod tests {
      {
         let queues = KeyQueues::default();
         let deadline = Instant::now() + Duration::from_secs(60);
-        let join = |count| queues.join(&whose(1), count, IdNumbers::default(), deadline);
-        let mut first = queues.join(&whose(1), 2, numbers(&[(7, 1)]), deadline);
-        let gone = join(3);
-        let second = join(5);
+        let chat = line("a");
+        let join = |count, numbers| {
+            let place = queues.join(&chat, count, numbers, deadline, |_| true);
+            place.expect("it may wait")
+        };
+        let none = IdNumbers::default;
+        let mut first = join(2, numbers(&[(7, 1)]));
+        let gone = join(3, none());
+        let second = join(5, none());
         assert!(first.is_first && !gone.is_first && !second.is_first);
-        assert_eq!((gone.ids_before, second.ids_before), (2, 5));
-        assert!(queues.has(&whose(1)) && !queues.has(&whose(2)));
+        assert!(queues.has(&chat) && !queues.has(&line("b")));
         drop(gone);
 
         let mut batch = Batch::default();
-        assert!(queues.collect(&whose(1), &mut batch));
+        assert!(queues.collect(&chat, &mut batch));
         assert_eq!(batch.ids(), 7);
         // Who comes while the leader is being asked gets nothing of its answer, although one has gone.
-        drop(second.answer);
-        let mut late = join(1);
-        let mut last = join(1);
+        drop(second);
+        let mut late = join(1, none());
+        let mut last = join(1, none());
         batch.share(&numbers(&[(100, 1), (110, 6)]));
         assert_eq!(
             answered(&mut first),
@@ -220,14 +326,45 @@ mod tests {
         );
         assert_eq!(answered(&mut late), None);
 
-        assert!(queues.collect(&whose(1), &mut batch));
+        assert!(queues.collect(&chat, &mut batch));
         assert_eq!(batch.ids(), 2);
         batch.share(&numbers(&[(200, 1)]));
         assert_eq!(answered(&mut late), Some(numbers(&[(200, 1)])));
         batch.refuse(&Status::out_of_range("ended"));
         let refused = last.answer.try_recv().expect("an answer");
         assert_eq!(refused.expect_err("refused").message(), "ended");
-        assert!(!queues.collect(&whose(1), &mut batch));
-        assert!(!queues.has(&whose(1)) && !queues.is_any());
+        assert!(!queues.collect(&chat, &mut batch));
+        assert!(!queues.has(&chat));
+    }
+
+    #[tokio::test]
+    async fn only_who_still_waits_is_counted_and_kept() {
+        let queues = KeyQueues::default();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let ids = |left| {
+            let joined = queues.join(&line("a"), left, IdNumbers::default(), deadline, |_| false);
+            joined.err().expect("the ids that all would wait for")
+        };
+        let join = |left| {
+            let joined = queues.join(&line("a"), left, IdNumbers::default(), deadline, |_| true);
+            joined.expect("it may wait")
+        };
+        let mut first = join(10);
+        // Refused callers do not count, nor those that have gone.
+        assert_eq!((ids(100), ids(1)), (110, 11));
+        for _ in 0..10 * SWEEP_MIN {
+            drop(join(5));
+        }
+        assert_eq!(ids(1), 11);
+        assert!(queues.queues.lock()[&line("a")].arrived.len() <= SWEEP_MIN);
+        // What was handed out does not count.
+        let mut batch = Batch::default();
+        assert!(queues.collect(&line("a"), &mut batch));
+        batch.share(&numbers(&[(100, 4)]));
+        assert_eq!((ids(1), batch.ids()), (7, 6));
+        assert_eq!(answered(&mut first), None);
+        drop(first);
+        assert_eq!(ids(1), 1);
+        assert!(!queues.collect(&line("a"), &mut batch));
     }
 }

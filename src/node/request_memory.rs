@@ -2,7 +2,7 @@
 //!
 //! A request that is answered at once by a small answer is not counted: it is gone before it matters. Any other
 //! request is counted when it has to wait. If it is refused then, the numbers that it has taken (under the
-//! `quorum` fence, or for some of its keys) are skipped, and counted as such.
+//! `quorum` fence, for some of its keys, or for the first 1 024 of many) are skipped, and counted as such.
 //!
 //! Invariant: everything counted stays within one limit for the node, for all callers and doors together.
 

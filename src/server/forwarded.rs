@@ -18,6 +18,7 @@ use tonic::Status;
 
 use super::deadline::deadline_in;
 use crate::{
+    allocator::KEYS_AT_ONCE,
     consensus::Leadership,
     node::{
         Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
@@ -25,7 +26,8 @@ use crate::{
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request,
+        ForwardRequests, NotLeader, administer_reply, forward_reply,
+        forward_request::{self, Request},
     },
 };
 
@@ -126,15 +128,31 @@ async fn answer_requests(
                     let _ = replies.send(Err(status)).await;
                     return;
                 }
+                let mut keys = 0;
                 for request in message.requests {
+                    keys += keys_of(&request);
                     let mut answering = Box::pin(answer_request(context.clone(), request));
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
                         None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
                     }
+                    if keys >= KEYS_AT_ONCE {
+                        keys = 0;
+                        tokio::task::yield_now().await;
+                    }
                 }
             }
         }
+    }
+}
+
+/// How many keys a request asks for.
+fn keys_of(request: &ForwardRequest) -> usize {
+    match &request.request {
+        Some(Request::NextMany(many)) => many.ids.len() + many.names.len(),
+        Some(Request::RaiseMany(many)) => many.ids.len() + many.names.len(),
+        Some(Request::CurrentMany(many)) => many.ids.len() + many.names.len(),
+        _ => 1,
     }
 }
 

@@ -140,7 +140,9 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     /// Ends the turn. If it is used up, the stream is polled again once others had theirs, and the sockets were looked at.
     fn end_turn(&mut self, cx: &mut Context<'_>) {
         if mem::take(&mut self.turn_keys) >= KEYS_AT_ONCE {
-            // The first poll has the stream woken.
+            self.observe_immediate();
+            // Polled once and dropped: that alone makes the runtime wake this stream, after other tasks and the sockets had
+            // their turn.
             let _ = pin!(tokio::task::yield_now()).poll(cx);
         }
     }
@@ -170,7 +172,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             };
             let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
-            self.turn_keys += keys;
+            self.turn_keys += keys.max(1);
             self.reply.set(answer(self.node.clone(), request, arrived));
             if let Poll::Ready(Reply {
                 answer,
@@ -215,7 +217,8 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
         stream.unsent = None;
-        // A turn that was used up by a request that was answered at once.
+        // The last answer used the turn up. Nothing is polled now: `end_turn` has the stream polled again, and `Pending` has the
+        // answers so far sent.
         if stream.turn_keys >= KEYS_AT_ONCE {
             stream.end_turn(cx);
             return Poll::Pending;

@@ -15,7 +15,8 @@ use crate::allocator::{hasher::SHARDS, waiting::WAITING_KEY_BYTES};
 const NEW_KEYS: usize = 1_024;
 
 /// So many calls for new keys may always wait in a shard, however small the bound is: with all shards, those of a whole
-/// message of new keys, of which some 1 024 fall on each.
+/// message of new keys that have sections of their own, of which some 1 024 fall on each. Ids that share a section are all
+/// in one shard: of more than these the rest is refused until the section has numbers.
 const SHARD_WAITERS_MIN: usize = 1_536;
 
 /// Whether there is room for more keys.

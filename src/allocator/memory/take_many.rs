@@ -171,7 +171,8 @@ impl Memory {
                 let taken = self.take_known(&mut locked, (hash, key), namespace, count);
                 let is_current = locked.let_goes() == let_goes;
                 let find = || match is_current {
-                    true => record,
+                    // Of a namespace that is gone the record says nothing, as in `find_record`.
+                    true => self.view.namespaces().by_id(namespace.id).and(record),
                     false => self.find_record(namespace, key),
                 };
                 let (answer, need) = taken.unwrap_or_else(|| {

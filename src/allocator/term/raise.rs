@@ -67,10 +67,15 @@ impl Term {
     ) -> Result<Vec<u64>, E> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
-        let (mut waiting, mut work, mut admitted) = (Vec::new(), 0, 0);
+        let (mut waiting, mut work, mut told) = (Vec::new(), 0, 0);
+        let mut full = None;
         for (place, floor) in floors.iter_mut().enumerate() {
             let (of, at_least) = ask(place);
             match self.begin_to_raise(namespace, of, at_least) {
+                Ok(Err(NextError::MemoryFull { max_mb })) => {
+                    full = Some(NextError::MemoryFull { max_mb });
+                    break;
+                }
                 Ok(raised) => *floor = within_numbers(raised?, namespace).floor,
                 Err(later) => waiting.push((place, later)),
             }
@@ -80,16 +85,21 @@ impl Term {
             };
             if work >= KEYS_AT_ONCE || place + 1 == count {
                 work = 0;
-                may_wait(waiting.len() - admitted)?;
-                admitted = waiting.len();
+                may_wait(waiting.len() - told)?;
+                told = waiting.len();
                 if place + 1 < count {
                     tokio::task::yield_now().await;
                 }
             }
         }
+        may_wait(waiting.len() - told)?;
         for (place, later) in waiting {
             let raised = Box::pin(self.raised_later(later, deadline)).await?;
             floors[place] = within_numbers(raised, namespace).floor;
+        }
+        // Not before the others are raised: who asks again gets further.
+        if let Some(full) = full {
+            return Err(full.into());
         }
         // Not earlier, as in `next`.
         let nothing = Held::new(self.memory.metrics(), 0);

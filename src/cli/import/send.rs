@@ -1,6 +1,6 @@
 //! Raises the keys and the sections of a checked file, and reads them back.
 
-use std::{fs::File, io, time::Duration};
+use std::{fs::File, io, path::Path, time::Duration};
 
 use futures::{StreamExt, stream};
 use indicatif::ProgressBar;
@@ -44,18 +44,26 @@ pub struct Lower {
 }
 
 impl Lower {
-    /// What it says of an import whose first `skipped` rows an earlier one had raised, by its record.
-    pub fn refused(&self, skipped: u64) -> CommandError {
+    /// What it says of an import whose first `skipped` rows an earlier one had raised, by its record. `kept` is the
+    /// record, if it cannot be removed.
+    pub fn refused(&self, skipped: u64, kept: Option<&Path>) -> CommandError {
         let Lower { faults, shown } = self;
         let shown = shown.join("\n  ");
+        let record = match kept {
+            None => "The record is removed".to_owned(),
+            Some(path) => format!(
+                "Remove the record {}, which this command cannot",
+                path.display()
+            ),
+        };
         CommandError::other(match skipped {
             0 => format!(
                 "{faults} keys are lower than they were raised to, which is a bug:\n  {shown}"
             ),
             _ => format!(
                 "{faults} keys are lower than their rows say:\n  {shown}\nBy its record, an earlier import had raised \
-                 {skipped} rows: elsewhere, or before the namespace was created again. The record is removed; import \
-                 again: it begins with the first row"
+                 {skipped} rows: elsewhere, or before the namespace was created again. {record}; import again: \
+                 it begins with the first row"
             ),
         })
     }

@@ -32,10 +32,12 @@ impl LostTimes {
         let ceiling_ms = format.parts_of_number(record.max_seq, 0).time_ms;
         let written_ms = record.written_ms;
         let is_ahead_of = |ms: u64| ceiling_ms > ms.saturating_add(AHEAD_MAX_MS);
+        // A time of writing in the future is a wrong clock's. How long ago it was is not known: nothing is added for it here.
         let is_wrong = written_ms == 0 || written_ms > now_ms.saturating_add(AHEAD_MAX_MS);
         let since_ms = match written_ms {
             _ if is_wrong => now_ms,
-            _ if record.was_let_go() && is_ahead_of(written_ms) => {
+            // Its namespace may have been ahead although its last id was not any more.
+            _ if record.was_let_go() && is_ahead_of(written_ms.saturating_sub(LET_GO_AFTER_MS)) => {
                 written_ms.saturating_sub(LET_GO_AFTER_MS)
             }
             _ => written_ms,
@@ -118,8 +120,12 @@ mod tests {
         let ahead = lost(NOW_MS + HOUR_MS, NOW_MS - HOUR_MS, 0);
         let since_ms = HOUR_MS + LET_GO_AFTER_MS;
         assert_eq!(ahead.reached_ms, NOW_MS + HOUR_MS + since_ms / 2);
-        let usual = lost(NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 0);
-        assert_eq!(usual.reached_ms, NOW_MS - HOUR_MS / 2);
+        // Its last id was as old as the record, and 15 minutes before that its namespace was as far ahead of it.
+        let last_ms = NOW_MS - HOUR_MS;
+        let reached_ms = lost(last_ms, last_ms, 0).reached_ms;
+        assert!(reached_ms >= last_ms + LET_GO_AFTER_MS / 2);
+        let usual = lost(NOW_MS - HOUR_MS - LET_GO_AFTER_MS, NOW_MS - HOUR_MS, 0);
+        assert!(usual.reached_ms < NOW_MS - HOUR_MS / 2);
     }
 
     #[test]

@@ -76,13 +76,39 @@ async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is
     assert_eq!(first_of(&memory.take(&users, Key::Id(7), 1).0), Some(101));
     memory.room().set_full(true);
     // Calls count, and not only sections: a hundred ids wait for each.
-    let (places, refused) = ask_and_leave(&memory, &users);
-    let waiting = NEW.count() - refused;
+    let (mut sections, mut waiting, mut refused) = (0, Vec::new(), 0);
+    for id in NEW {
+        match memory.take(&users, Key::Id(id), 1) {
+            (Answer::Later(later), need) => {
+                waiting.push(later);
+                sections += usize::from(need.is_some());
+            }
+            (Answer::Taken(_), _) => refused += 1,
+        }
+    }
+    let waiting = waiting.len();
     assert!(
-        waiting > 100 * places.len() / 2 && waiting < 1_700 * SHARDS as usize,
+        waiting > 100 * sections / 2 && waiting < 1_700 * SHARDS as usize,
         "{waiting}"
     );
     assert!(refused > 0);
     let (answer, _) = memory.take(&users, Key::Id(8), 1);
     assert_eq!(first_of(&answer), Some(101), "its neighbour has numbers");
+}
+
+#[tokio::test]
+async fn callers_that_ask_for_one_key_time_after_time_and_leave_are_not_kept() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    let mut stays = Vec::new();
+    for turn in 0..100_000 {
+        let (answer, _) = memory.take(&book, Key::Id(8), 1);
+        assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
+        if turn % 10_000 == 0 {
+            stays.push(answer);
+        }
+    }
+    let (_, shard) = memory.shards.find(&book, Key::Id(8));
+    let waiting = memory.shards.lock(shard).first_waiters();
+    assert!((10..50).contains(&waiting), "{waiting}");
 }

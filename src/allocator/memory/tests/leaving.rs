@@ -147,3 +147,29 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
     assert!(memory.gate().close());
     assert_eq!(memory.close(), Some(vec![]));
 }
+
+/// A message of many keys has others served between its parts: its namespace may be gone by then.
+#[tokio::test]
+async fn a_section_of_a_deleted_namespace_that_was_let_go_gives_nothing_again() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
+    let delete = Command::DeleteNamespace {
+        name: "book".into(),
+        forget: false,
+    };
+    machine.apply_now(2, [delete]).await;
+    let all = usize::MAX / 2;
+    for _ in 0..3 {
+        assert_eq!(memory.let_go(all, all).0.released, []);
+    }
+    assert_eq!(memory.shards().footprint().keys, 0, "it was let go");
+    let ask = |_: usize| (Key::Id(7), 1);
+    let asked = Asked {
+        namespace: &book,
+        ask,
+    };
+    let mut firsts = Vec::new();
+    memory.take_many(&asked, 0..16, |_, _, answer| firsts.push(first_of(&answer)));
+    assert_eq!(firsts, [None; 16]);
+}
