@@ -126,5 +126,5 @@ pub use next_many::NextMany;
 pub use raised::{Floor, FloorOf, RaiseOf, Raised};
 pub use releaser::MemoryLimits;
 pub use shard::Footprint;
-pub use term::{Above, Term, TermOptions};
+pub use term::{Above, SECTION_COUNTS, Term, TermOptions};
 pub use waiting::WAITING_KEY_BYTES;

@@ -176,6 +176,22 @@ struct Asked {
     /// What a call that was served while numbers ran low asked for.
     refill: Option<BumpSize>,
     waiters: Waiters,
+    /// The bump under way covers the first so many of them.
+    proposed: usize,
+}
+
+impl Asked {
+    /// Drops the calls whose callers have gone. A floor that is in the bump under way stays: the bump raises it.
+    fn drop_gone(&mut self) {
+        let (mut place, proposed) = (0, self.proposed);
+        self.waiters.retain(|waiter| {
+            let is_proposed = place < proposed;
+            place += 1;
+            let stays = !waiter.is_gone() || (is_proposed && waiter.is_for_floor());
+            self.proposed -= usize::from(is_proposed && !stays);
+            stays
+        });
+    }
 }
 
 impl PendingBump {
@@ -204,10 +220,12 @@ impl PendingBump {
             asked.waiters.reserve_exact(1);
         }
         if asked.waiters.len() == asked.waiters.capacity() {
-            // Otherwise whoever asks and hangs up, time after time, fills the memory. A floor may be in the bump under way.
-            asked
-                .waiters
-                .retain(|waiter| !waiter.is_gone() || waiter.is_for_floor());
+            // Otherwise whoever asks and hangs up, time after time, fills the memory.
+            asked.drop_gone();
+            // So that this look at all of them is seldom.
+            if asked.waiters.len() > asked.waiters.capacity() / 2 {
+                asked.waiters.reserve(asked.waiters.len());
+            }
         }
         asked.waiters.push_back(waiter);
         is_first
@@ -227,6 +245,7 @@ impl PendingBump {
     pub fn propose(&mut self) -> Option<(Option<BumpSize>, &Waiters)> {
         let asked = self.0.as_mut()?;
         asked.waiters.retain(|waiter| !waiter.is_gone());
+        asked.proposed = asked.waiters.len();
         Some((asked.refill.take(), &asked.waiters))
     }
 

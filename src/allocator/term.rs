@@ -10,6 +10,7 @@ mod current;
 mod raise;
 
 pub use above::Above;
+pub use raise::SECTION_COUNTS;
 
 use std::sync::{Arc, Weak};
 

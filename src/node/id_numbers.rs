@@ -92,17 +92,19 @@ impl NodeContext {
         while left > 0 && numbers.wait_ms == 0 {
             match self.take_in_unit(of, left).await {
                 Ok(Taken::Numbers(range)) => left -= add(&mut numbers, range),
-                Ok(Taken::Later { wait_ms }) if waits_ms + wait_ms <= WAIT_MAX_MS => {
+                Ok(Taken::Later { wait_ms })
+                    if waits_ms + wait_ms <= WAIT_MAX_MS
+                        && Instant::now() + Duration::from_millis(wait_ms) < of.deadline =>
+                {
                     waits_ms += wait_ms;
                     sleep(Duration::from_millis(wait_ms)).await;
                 }
                 Ok(Taken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
-                Ok(Taken::Never(error)) if numbers.firsts.is_empty() => {
+                // What was taken passed its fence, and would be lost otherwise. Whoever asks for the rest learns the reason.
+                Ok(Taken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => numbers.wait_ms = 1,
+                Ok(Taken::Never(error)) => {
                     return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
                 }
-                // The format ends here. What was taken is answered, and would be lost otherwise. Whoever asks for the rest is
-                // refused with the reason.
-                Ok(Taken::Never(_)) => numbers.wait_ms = 1,
                 Err(otherwise) => return Err(otherwise),
             }
         }

@@ -33,6 +33,9 @@ use crate::{
     sequence::OwnedKey,
 };
 
+/// A leader that answers takes less than this.
+const SILENCE: Duration = Duration::from_millis(100);
+
 impl NodeContext {
     /// Has the leader take numbers of the request's key, and makes ids of them.
     ///
@@ -120,7 +123,7 @@ impl NodeContext {
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),
-            Err(_) if place.is_asking() => Err(Status::unavailable(format!(
+            Err(_) if is_silent(place.asked_at()) => Err(Status::unavailable(format!(
                 "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
                 line.namespace,
                 line.key.as_key()
@@ -142,13 +145,18 @@ impl NodeContext {
                 return;
             }
             let count = batch.ids().min(u64::from(IDS_MAX)) as u32;
-            batch.set_asking(true);
+            if count == 0 {
+                // The last of them has just gone.
+                wait = Duration::ZERO;
+                continue;
+            }
+            batch.set_asked_at(Some(Instant::now()));
             let asked = tokio::select! {
                 biased;
                 () = self.leaving.cancelled() => Err(stops()),
                 asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
-            batch.set_asking(false);
+            batch.set_asked_at(None);
             wait = match asked {
                 Ok(numbers) => {
                     batch.share(&numbers);
@@ -189,6 +197,11 @@ impl NodeContext {
             Err(Failure::NotLeader(_)) => Err(Status::unavailable("no leader is known")),
         }
     }
+}
+
+/// Whether the leader leaves what it was asked without an answer for longer than it waits by itself.
+fn is_silent(asked_at: Option<Instant>) -> bool {
+    asked_at.is_some_and(|asked_at| asked_at.elapsed() > SILENCE)
 }
 
 /// For how long the leader has no numbers. It may say so of a unit of time and a little more.

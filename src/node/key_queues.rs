@@ -72,7 +72,7 @@ impl Default for Queue {
 struct State {
     /// How many ids all that have not gone wait for.
     ids: AtomicU64,
-    is_asking: AtomicBool,
+    asked_at: Mutex<Option<Instant>>,
 }
 
 /// What a caller still waits for.
@@ -115,9 +115,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether the leader is being asked; otherwise a later time is waited for.
-    pub fn is_asking(&self) -> bool {
-        self.demand.state.is_asking.load(Relaxed)
+    /// When the leader was asked, if it has not answered yet. Otherwise a later time is waited for.
+    pub fn asked_at(&self) -> Option<Instant> {
+        *self.demand.state.asked_at.lock()
     }
 }
 
@@ -226,9 +226,9 @@ impl Batch {
         deadlines.max().unwrap_or_else(Instant::now)
     }
 
-    /// Notes that the leader is being asked, or is not.
-    pub fn set_asking(&self, is_asking: bool) {
-        self.state.is_asking.store(is_asking, Relaxed);
+    /// Notes when the leader was asked, or that it has answered.
+    pub fn set_asked_at(&self, asked_at: Option<Instant>) {
+        *self.state.asked_at.lock() = asked_at;
     }
 
     fn drop_gone(&mut self) {

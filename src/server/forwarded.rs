@@ -18,7 +18,7 @@ use tonic::Status;
 
 use super::deadline::deadline_in;
 use crate::{
-    allocator::KEYS_AT_ONCE,
+    allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
     consensus::Leadership,
     node::{
         Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
@@ -152,6 +152,7 @@ fn keys_of(request: &ForwardRequest) -> usize {
         Some(Request::NextMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::RaiseMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::CurrentMany(many)) => many.ids.len() + many.names.len(),
+        Some(Request::RaiseSections(many)) => many.ids.len() * SECTION_COUNTS,
         _ => 1,
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// To raise a section may cost a walk over all slots of its shard: it counts as so many keys.
-const SECTION_COUNTS: usize = KEYS_AT_ONCE / 16;
+pub const SECTION_COUNTS: usize = KEYS_AT_ONCE / 16;
 
 impl Term {
     /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
@@ -94,8 +94,12 @@ impl Term {
         }
         may_wait(waiting.len() - told)?;
         for (place, later) in waiting {
-            let raised = Box::pin(self.raised_later(later, deadline)).await?;
-            floors[place] = within_numbers(raised, namespace).floor;
+            match Box::pin(self.raised_later(later, deadline)).await {
+                Ok(raised) => floors[place] = within_numbers(raised, namespace).floor,
+                // There is no room for these either.
+                Err(NextError::DeadlineExceeded) if full.is_some() => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         // Not before the others are raised: who asks again gets further.
         if let Some(full) = full {

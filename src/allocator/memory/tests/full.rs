@@ -104,6 +104,8 @@ async fn callers_that_ask_for_one_key_time_after_time_and_leave_are_not_kept() {
     for turn in 0..100_000 {
         let (answer, _) = memory.take(&book, Key::Id(8), 1);
         assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
+        let (raised, _) = memory.raise(&book, RaiseOf::Key(Key::Id(8)), 5);
+        assert!(matches!(raised, RaiseAnswer::Later(_)), "{raised:?}");
         if turn % 10_000 == 0 {
             stays.push(answer);
         }
