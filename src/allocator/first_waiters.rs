@@ -1,6 +1,6 @@
 //! Counts the calls that wait for sections of which the term has nothing yet. Pure.
 //!
-//! They hold memory that cannot be given back before they are served, also when their callers are gone.
+//! A section that a call waits for is not let go before that call is served, also if its caller has gone.
 
 use super::queued_section::QueuedSection;
 

@@ -91,7 +91,7 @@ impl NodeContext {
             return (self.wait_in_line(line, format, (count, none), at_once, deadline)).await;
         }
         let numbers = self.ask_for_numbers(line, count, deadline).await?;
-        let left = count.saturating_sub(numbers.counts.iter().sum());
+        let left = count.saturating_sub(count_of(&numbers));
         if left == 0 {
             return Ok(numbers);
         }
@@ -160,7 +160,7 @@ impl NodeContext {
             wait = match asked {
                 Ok(numbers) => {
                     batch.share(&numbers);
-                    match numbers.counts.iter().sum::<u32>() < count {
+                    match count_of(&numbers) < count {
                         true => wait_of(&numbers, format),
                         false => Duration::ZERO,
                     }
@@ -199,6 +199,10 @@ impl NodeContext {
     }
 }
 
+fn count_of(numbers: &IdNumbers) -> u32 {
+    numbers.counts.iter().sum()
+}
+
 /// Whether the leader leaves what it was asked without an answer for longer than it waits by itself.
 fn is_silent(asked_at: Option<Instant>) -> bool {
     asked_at.is_some_and(|asked_at| asked_at.elapsed() > SILENCE)
@@ -234,7 +238,7 @@ fn stops() -> Status {
 fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<IdList, EncodeError> {
     let ranges = numbers.firsts.iter().zip(&numbers.counts);
     let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
-    let mut ids = IdList::new(format, numbers.counts.iter().sum::<u32>() as usize);
+    let mut ids = IdList::new(format, count_of(numbers) as usize);
     for number in all {
         let parts = Parts {
             random: format.fitting_random(rand::random()),

@@ -83,13 +83,11 @@ impl Term {
                 RaiseOf::Key(_) => 1,
                 RaiseOf::SectionOf(_) => SECTION_COUNTS,
             };
-            if work >= KEYS_AT_ONCE || place + 1 == count {
+            if work >= KEYS_AT_ONCE {
                 work = 0;
                 may_wait(waiting.len() - told)?;
                 told = waiting.len();
-                if place + 1 < count {
-                    tokio::task::yield_now().await;
-                }
+                tokio::task::yield_now().await;
             }
         }
         may_wait(waiting.len() - told)?;
