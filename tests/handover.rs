@@ -2,12 +2,16 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use common::{
     Client, PATIENCE, cluster::Cluster, history::Load, in_time, other_than, others,
     processes::Processes, unhurried, until,
 };
+use futures::FutureExt;
 use ratchet::proto::v1::NextManyRequest;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,6 +79,26 @@ async fn a_node_alone_that_is_stopped_and_started_goes_on_with_the_next_number()
     assert!(cluster.terminate(1).await.success());
     cluster.spawn(1);
     assert_eq!(cluster.client(1).next_at_last(7).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let late = other_than(leader);
+    cluster.cut_off(late);
+    let shared = cluster.nodes[&leader].context();
+    let term = shared.group.leadership().borrow().term;
+    until("the node is no successor", || {
+        shared.group.successor(term, Some(late)).is_err()
+    })
+    .await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let mut transfer = pin!(shared.hand_over(Some(late), deadline));
+    assert!((&mut transfer).now_or_never().is_none(), "it waits");
+    cluster.mend();
+    let now = transfer.await.expect("handed over");
+    assert_eq!(now.leader.map(|(id, _)| id), Some(late));
 }
 
 #[tokio::test(flavor = "multi_thread")]

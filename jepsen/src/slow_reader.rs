@@ -1,6 +1,6 @@
 //! Callers that send messages on streams and do not read the answers.
 //!
-//! Their windows are as small as those of many clients (grpcio's are 64 KB), and one answer fills a window.
+//! Their windows are as small as those of many clients (grpcio's are 64 KB), and the answers for warm keys fill a window.
 //! From then on the node cannot send anything on the stream. Nobody knows which numbers these callers were
 //! given, so they ask in a namespace of their own and are not in the history.
 
@@ -31,20 +31,38 @@ const CONNECTION_STREAMS: usize = 5;
 const WINDOW_BYTES: u32 = 65_535;
 /// How many ids share a section: all warm ids do.
 const SECTION_SIZE: u64 = 8_000;
-/// The first number. Each number takes nine bytes on the wire from here on, and [`SECTION_SIZE`] of them take
-/// more than a window.
+/// The first number. Each number takes nine bytes on the wire from here on.
 const START: u64 = 1 << 62;
+/// How many warm keys the messages have whose answers take more than a window: one that a node does not answer in one
+/// go, or several that it does. The answers to the several ones come in their order, and the stream stops between two.
+const LARGE_MESSAGE: &[u64] = &[SECTION_SIZE];
+const SEVERAL_MESSAGES: &[u64] = &[1_000; 12];
 /// How many ids of each stream nobody has asked for in this term.
 const COLD_KEYS: u64 = 16;
-/// How many messages of few warm keys come last: their answers pile up behind the large one.
-const LAST_MESSAGES: usize = 8;
-/// How many keys such a message has.
-const FEW_KEYS: u64 = 16;
+/// How many warm keys the last messages have: their answers pile up behind large ones.
+const LAST_MESSAGES: &[u64] = &[16; 8];
 
 struct Stream {
     /// Open for as long as the stream is to hang.
     _messages: mpsc::Sender<NextManyRequest>,
     answers: Streaming<NextManyResponse>,
+    /// How many answers are unread. Together they are larger than a window.
+    unread: usize,
+}
+
+impl Stream {
+    /// Reads what is unread. False if not all of it came in time.
+    async fn read_on(&mut self) -> bool {
+        let reading = async {
+            for _ in 0..self.unread {
+                if !matches!(self.answers.next().await, Some(Ok(_))) {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(DEADLINE, reading).await == Ok(true)
+    }
 }
 
 /// Streams that hang. Dropping them ends them.
@@ -81,17 +99,12 @@ impl SlowReaders {
         self.streams.len()
     }
 
-    /// Reads one answer of each stream; returns how many had one. An answer is larger than a window, so
-    /// these streams hung until now.
+    /// Reads the answers of all streams; returns how many had all of theirs. Those are more than a window, so these
+    /// streams hung until now.
     pub async fn read_on(&mut self) -> usize {
-        let reading = self
-            .streams
-            .iter_mut()
-            .map(|stream| tokio::time::timeout(DEADLINE, stream.answers.next()));
-        let answers = join_all(reading).await.into_iter();
-        answers
-            .filter(|answer| matches!(answer, Ok(Some(Ok(_)))))
-            .count()
+        let reading = self.streams.iter_mut().map(Stream::read_on);
+        let whole = join_all(reading).await.into_iter();
+        whole.filter(|whole| *whole).count()
     }
 }
 
@@ -122,14 +135,16 @@ async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
         .connect_lazy();
     let streams = (0..CONNECTION_STREAMS as u64).map(|place| {
         let first = unused + place * COLD_KEYS;
-        tokio::time::timeout(2 * DEADLINE, hang_stream(channel.clone(), first))
+        let large = [LARGE_MESSAGE, SEVERAL_MESSAGES][place as usize % 2];
+        tokio::time::timeout(2 * DEADLINE, hang_stream(channel.clone(), first, large))
     });
     let opened = join_all(streams).await.into_iter();
     opened.filter_map(|opened| opened.ok()?.ok()).collect()
 }
 
-async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
-    let (messages, outgoing) = mpsc::channel(3 + LAST_MESSAGES);
+/// A stream that hangs, with messages of `large` many warm keys.
+async fn hang_stream(channel: Channel, unused: u64, large: &[u64]) -> Result<Stream, Status> {
+    let (messages, outgoing) = mpsc::channel(2 + large.len() + LAST_MESSAGES.len());
     let mut client = SequencerClient::new(channel);
     let opened = client.next_many(ReceiverStream::new(outgoing)).await?;
     let mut answers = opened.into_inner();
@@ -142,21 +157,22 @@ async fn hang_stream(channel: Channel, unused: u64) -> Result<Stream, Status> {
     if let Some(failure) = answer.failure {
         return Err(Status::new(failure.code.into(), failure.message));
     }
-    // Cold keys come first: they still wait for their ceilings when the answer for the warm keys, which
-    // need not wait, fills the window.
+    // Cold keys come first: they still wait for their ceilings when the answers for the warm keys, which
+    // need not wait, fill the window.
     let cold = (unused..unused + COLD_KEYS).map(|section| (1 + section) * SECTION_SIZE);
     messages
         .send(message(1, cold.collect()))
         .await
         .map_err(|_| broke())?;
-    let warm = [SECTION_SIZE].into_iter().chain([FEW_KEYS; LAST_MESSAGES]);
+    let warm = large.iter().chain(LAST_MESSAGES);
     for (id, keys) in (2..).zip(warm) {
-        let message = message(id, (0..keys).collect());
+        let message = message(id, (0..*keys).collect());
         messages.send(message).await.map_err(|_| broke())?;
     }
     Ok(Stream {
         _messages: messages,
         answers,
+        unread: 1 + large.len() + LAST_MESSAGES.len(),
     })
 }
 

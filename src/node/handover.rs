@@ -18,6 +18,7 @@ use super::{
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
+    members::ANSWER_MARGIN,
     memory_stream::Refusal,
 };
 use crate::{
@@ -34,6 +35,10 @@ const ATTEMPTS: u32 = 2;
 
 /// How many election timeouts a node that is told to stop waits for its own term to open.
 const OPENING_ELECTIONS: u64 = 10;
+
+/// How many election timeouts the voter that is to take over has to be heard. One that is up, on a machine that is not
+/// overloaded, is heard within a heartbeat or two.
+const SILENCE_ELECTIONS: u64 = 5;
 
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
@@ -59,6 +64,7 @@ impl NodeContext {
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
         }
+        self.wait_for_successor(&term, to, deadline).await;
         let handover = self.begin_handover(&term, || {
             let successor = self.group.successor(term.term(), to);
             let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
@@ -89,6 +95,9 @@ impl NodeContext {
         let Some(term) = self.opened_term().await else {
             return Ok(());
         };
+        if !self.group.is_sole_voter() {
+            self.wait_for_successor(&term, None, deadline).await;
+        }
         let handover = self.begin_handover(&term, || {
             if self.group.is_sole_voter() {
                 return Ok(None);
@@ -125,6 +134,20 @@ impl NodeContext {
             own.void();
         }
         opened
+    }
+
+    /// Waits while nothing but silence is against a handover of `term` to `wanted`, or to anyone: a leader that has just
+    /// begun, or was held up, has not heard the others yet. Ends by itself, and with the term.
+    async fn wait_for_successor(&self, term: &Term, wanted: Option<NodeId>, deadline: Instant) {
+        let decided = term.lease().wait_until(|lease| {
+            let successor = self.group.successor(term.term(), wanted);
+            lease.is_void() || !successor.is_err_and(|none| none.silent)
+        });
+        let patience = Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms);
+        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let limit = in_time.min(Instant::now() + patience);
+        // Too late is no failure here: whoever chooses the successor says why there is none.
+        let _ = tokio::time::timeout_at(limit, decided).await;
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.

@@ -17,7 +17,7 @@ use crate::{
 /// How soon the voters after a change are checked again.
 const RETRY: Duration = Duration::from_millis(20);
 /// How long before the deadline an answer leaves at the latest.
-const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 
 impl NodeContext {
     pub(super) async fn add_node(

@@ -142,7 +142,7 @@ impl Injector {
     }
 }
 
-/// Reads one answer of each stream, which shows that it hung until now, and describes what was seen.
+/// Reads the answers of each stream, which shows that it hung until now, and describes what was seen.
 async fn read_on(fault: &mut ActiveFault, silence: &Silence) {
     let Repair::EndSlowReaders(readers) = &mut fault.repair else {
         return;
@@ -150,7 +150,7 @@ async fn read_on(fault: &mut ActiveFault, silence: &Silence) {
     let hung = readers.read_on().await;
     fault.took_effect = hung > 0;
     fault.description.push_str(&format!(
-        ", {hung} of them with an answer when read again; the longest silence was {} ms, for {}",
+        ", {hung} of them with all answers when read again; the longest silence was {} ms, for {}",
         silence.lasted.as_millis(),
         callers_of(silence.node)
     ));

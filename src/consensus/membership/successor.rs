@@ -1,39 +1,49 @@
 //! Which voter the leadership goes to in a transfer.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use openraft::async_runtime::watch::WatchReceiver;
 
 use super::nodes::replicated_index;
-use crate::{
-    consensus::group::{Group, ProposeError},
-    sequence::NodeId,
-};
+use crate::{consensus::group::Group, sequence::NodeId};
+
+/// Why no voter can take over.
+#[derive(Debug, Clone)]
+pub struct NoSuccessor {
+    why: String,
+    /// True if nothing but silence is against it: it may be heard yet.
+    pub silent: bool,
+}
+
+impl fmt::Display for NoSuccessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
 
 impl Group {
     /// The voter to hand the leadership of `term` to: among those that were heard within a follower lease,
     /// the one with the longest log. If `wanted` is given: that node, or why it cannot be.
     ///
     /// # Errors
-    /// [`ProposeError::Refused`] if `wanted` is not a member, is a learner, or was not heard; or if no
-    /// other voter was heard.
-    pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, ProposeError> {
+    /// If `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
+    pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, NoSuccessor> {
         let Some(wanted) = wanted else {
             let nobody = "no other voter answers; there is nobody to lead instead";
-            return self.longest_log(term, None).ok_or_else(|| refused(nobody));
+            return self.longest_log(term, None).ok_or_else(|| silent(nobody));
         };
         let nodes = self.nodes();
         let node = nodes.iter().find(|node| node.id == wanted);
         let Some(node) = node.filter(|node| node.id != self.node()) else {
-            return Err(refused(format!("node {wanted} is not a member")));
+            return Err(unfit(format!("node {wanted} is not a member")));
         };
         if !node.voter {
-            return Err(refused(format!(
+            return Err(unfit(format!(
                 "node {wanted} is a learner; promote it first: ratchet node promote {wanted}"
             )));
         }
         if !self.is_heard(term, wanted) {
-            return Err(refused(format!(
+            return Err(silent(format!(
                 "node {wanted} does not answer; see ratchet status, then choose another node"
             )));
         }
@@ -80,6 +90,13 @@ impl Group {
     }
 }
 
-fn refused(why: impl Into<String>) -> ProposeError {
-    ProposeError::Refused(why.into())
+fn silent(why: impl Into<String>) -> NoSuccessor {
+    NoSuccessor {
+        why: why.into(),
+        silent: true,
+    }
+}
+
+fn unfit(why: String) -> NoSuccessor {
+    NoSuccessor { why, silent: false }
 }
