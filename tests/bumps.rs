@@ -1,8 +1,6 @@
 //! The log carries ceilings, not numbers.
 
-mod common;
-
-use common::{Client, cluster::Cluster, id, other_than, unhurried};
+use crate::common::{Client, cluster::Cluster, id, other_than, unhurried};
 use ratchet::{
     metrics::{FirstTouch, SkipCause},
     proto::v1::CreateNamespaceRequest,

@@ -1,10 +1,8 @@
 //! The client library: requests that travel together, order, the way to the leader, segments.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     id, in_time, other_than,
     rust_client::{assert_no_repeats, builder, client_of, take},

@@ -1,10 +1,8 @@
 //! The client library when servers are lost, say nothing, break connections, or are wrong.
 
-mod common;
-
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     free_ports, in_time, others, own_ip,
     processes::Processes,

@@ -1,8 +1,6 @@
 //! Any node of a cluster hands out strictly increasing numbers.
 
-mod common;
-
-use common::{cluster::Cluster, id};
+use crate::common::{cluster::Cluster, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_answers_and_numbers_grow_across_them() {

@@ -1,14 +1,12 @@
 //! What callers may do to a node by connecting, keeping silent, and hanging up.
 
-mod common;
-
 use std::{
     net::SocketAddr,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
     free_ports, in_time, own_ip,
@@ -160,7 +158,10 @@ async fn a_request_that_no_leader_could_answer_is_refused_without_waiting_for_on
     cluster.start_node(2).await;
     let mut client = cluster.client(2).patient(PATIENCE);
     for name in ["", "a b", &"n".repeat(65)] {
-        let refused = client.try_next(name, common::id(1), 1).await.unwrap_err();
+        let refused = client
+            .try_next(name, crate::common::id(1), 1)
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
 }

@@ -1,13 +1,12 @@
 //! Data that cannot be read: damage is noticed and named, and the work of a newer release is told from it.
 
-#[path = "common/stores.rs"]
-mod stores;
-
 use std::path::Path;
 
+use crate::common::stores::{
+    append_durably, apply, bump, bumps, create, lift, open, parts_of, raw_database,
+};
 use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
 use ratchet::{consensus::StateMachine, storage::LogStore};
-use stores::{append_durably, apply, bump, bumps, create, lift, open, parts_of, raw_database};
 use tempfile::TempDir;
 
 /// A checksum covers every byte of a record: a changed byte shows when the record is read.

@@ -1,14 +1,12 @@
 //! A node whose disk fails, hangs, or goes back in time does no harm, and says what is wrong.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
     disk::{Disk, Fsync},

@@ -1,13 +1,11 @@
 //! Exports: the last numbers of keys, and rows over HTTP. `import` shows that what was exported can be imported.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-use common::{
+use crate::common::{
     UNHURRIED,
     cluster::Cluster,
     http_get, other_than,

@@ -1,12 +1,10 @@
 //! Numbers stay unique and in order through the death of nodes, and flow again.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{history::Load, processes::Processes};
+use crate::common::{history::Load, processes::Processes};
 
-/// Prints the figure as well: `cargo test --test failover -- --nocapture`.
+/// Prints the figure as well: `cargo test --test scenarios failover -- --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_flow_again_after_each_of_ten_kills_of_the_leader_and_none_repeats() {
     let mut cluster = Processes::start(3, &[]).await;

@@ -1,9 +1,7 @@
 //! Floors: a key whose floor was raised hands out greater numbers only, also under a later leader, and through every
 //! door.
 
-mod common;
-
-use common::{
+use crate::common::{
     UNHURRIED, cluster::Cluster, http, in_time, other_than, processes::Processes, rust_client,
     unhurried, with_http, with_resp,
 };

@@ -1,11 +1,9 @@
 //! Gapless namespaces: every number is handed out, in order, through crashes and handovers. Request ids: one request is
 //! answered once, however often it is sent.
 
-mod common;
-
 use std::{collections::BTreeMap, time::Duration};
 
-use common::{Client, cluster::Cluster, id, in_time, name, other_than};
+use crate::common::{Client, cluster::Cluster, id, in_time, name, other_than};
 use ratchet::{
     metrics::SkipCause,
     proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextRequest, NextResponse},

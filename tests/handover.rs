@@ -1,13 +1,11 @@
 //! A graceful handover leaves no gap.
 
-mod common;
-
 use std::{
     pin::pin,
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     Client, PATIENCE, cluster::Cluster, history::Load, in_time, other_than, others,
     processes::Processes, unhurried, until,
 };

@@ -1,10 +1,8 @@
 //! A node says that it is ready exactly while it can serve requests.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     disk::{Disk, Fsync},
     eventually, http_get, in_time, other_than, with_metrics,
@@ -24,7 +22,7 @@ impl Probe {
     fn of(cluster: &Cluster, id: u64) -> Probe {
         let addresses = cluster.nodes[&id].addresses();
         Probe {
-            health: HealthClient::new(common::channel(addresses.client)),
+            health: HealthClient::new(crate::common::channel(addresses.client)),
             metrics: addresses.metrics.expect("a metrics port"),
         }
     }

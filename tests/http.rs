@@ -1,10 +1,8 @@
 //! The door for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Page, cluster::Cluster, eventually, http, in_time, other_than, unhurried, until, with_http,
 };
 use ratchet::{metrics::Door, node::Config};

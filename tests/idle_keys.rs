@@ -1,11 +1,9 @@
 //! Keys that nobody asks for are let go from the leader's memory, and go on where they stood: nothing is skipped, repeated
 //! or answered out of order.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{Client, cluster::Cluster, id, name, other_than, until};
+use crate::common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
     allocator::Footprint,
     metrics::{Metrics, ReleaseCause, SkipCause},

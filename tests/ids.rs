@@ -1,7 +1,5 @@
 //! Ids with a shape: unique whoever makes them, in order for each maker, whatever its clock does.
 
-mod common;
-
 use std::{
     collections::HashSet,
     sync::{
@@ -11,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     Page, cluster::Cluster, http, http_get, in_time, other_than, others, rust_client, unhurried,
     with_http, with_resp, wrong_clock::restart_with_clock,
 };

@@ -1,7 +1,5 @@
 //! `ratchet import`: nothing is applied of a file with a fault, and an import that is killed goes on where it was.
 
-mod common;
-
 use std::{
     fmt::Write as _,
     fs,
@@ -10,7 +8,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use common::{
+use crate::common::{
     UNHURRIED, eventually,
     processes::{Process, Processes, ratchet},
     rust_client,

@@ -1,8 +1,6 @@
 //! What is refused of ids of a key, and of the namespaces that have them.
 
-mod common;
-
-use common::{
+use crate::common::{
     cluster::Cluster,
     other_than,
     rust_client::{self, create_with_format},

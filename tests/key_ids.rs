@@ -1,14 +1,12 @@
 //! Ids of formats without a worker: they come from a key's sequence, in order for each key whoever asks.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::AtomicI64},
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     http, http_get, in_time, other_than, others,
     rust_client::{self, create_with_format},

@@ -1,10 +1,8 @@
 //! Which keys there are, and what the cluster knows of one: by gRPC, over HTTP, and in a shell, from any node.
 
-mod common;
-
 use std::process::Command;
 
-use common::{
+use crate::common::{
     cluster::Cluster, eventually, http, other_than, rust_client::client_of, unhurried, with_http,
 };
 use ratchet_client::{

@@ -1,8 +1,6 @@
 //! Nodes are added, promoted, removed and moved to other addresses, and no change harms the cluster.
 
-mod common;
-
-use common::{
+use crate::common::{
     cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip, until,
 };
 use ratchet::{

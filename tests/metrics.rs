@@ -1,15 +1,13 @@
 //! What `/metrics` says: in the format and by the naming rules of Prometheus, as docs/metrics.md says
 //! it, and what moves when something happens.
 
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     eventually, http_get, id, in_time,
     openmetrics::{Family, parse, value},

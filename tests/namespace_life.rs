@@ -1,13 +1,11 @@
 //! Namespaces through their life: described, limited, changed, deleted, created again, and the space that comes back.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     Client, cluster::Cluster, http, id, name, other_than, rust_client::client_of, scale, until,
     with_http,
 };
@@ -402,7 +400,7 @@ async fn the_space_of_a_deleted_namespace_comes_back_on_every_node_also_after_a_
 /// How many sections the namespace has that is deleted by hand (`SECTIONS` in the environment says otherwise).
 const SECTIONS: u64 = 10_000_000;
 
-/// By hand: `cargo test --test namespace_life -- --ignored --nocapture`.
+/// By hand: `cargo test --test scenarios namespace_life -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes and gigabytes"]
 async fn ten_million_keys_are_deleted_at_once_and_their_space_comes_back_within_a_minute() {

@@ -1,14 +1,12 @@
 //! The description of the HTTP interface is true: schemathesis makes up requests from it, valid ones and others, and
 //! compares the answers with it. `cluster/test` installs it.
 
-mod common;
-
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
 };
 
-use common::{cluster::Cluster, http, with_http};
+use crate::common::{cluster::Cluster, http, with_http};
 
 /// The release that cluster/prerequisites installs.
 const SCHEMATHESIS: &str = "schemathesis-4.32.5";

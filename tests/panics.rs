@@ -1,7 +1,5 @@
 //! When a part of a node panics, the node stops and says which part it was.
 
-mod common;
-
 use std::{
     future::ready,
     sync::{
@@ -11,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{cluster::Cluster, in_time, other_than};
+use crate::common::{cluster::Cluster, in_time, other_than};
 use ratchet::{
     clock::{BootClock, Clock, Instant},
     node::{Node, Seams},

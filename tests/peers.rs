@@ -1,10 +1,8 @@
 //! The peer port is for members, and one confused node harms nobody.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{PATIENCE, cluster::Cluster, in_time, other_than, others};
+use crate::common::{PATIENCE, cluster::Cluster, in_time, other_than, others};
 use futures::{StreamExt, stream};
 use openraft::{
     raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},

@@ -1,18 +1,14 @@
 //! What a power cut leaves of a data directory: all that was acknowledged.
 
-#[path = "common/power.rs"]
-mod power;
-#[path = "common/stores.rs"]
-mod stores;
-
 use std::{path::PathBuf, sync::Arc};
 
+use crate::common::power::Names;
+use crate::common::stores::{append_durably, apply, arrive, bump, log_id, options, parts_of};
 use openraft::{
     EntryPayload, RaftLogReader,
     entry::RaftEntry,
     storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine},
 };
-use power::Names;
 use ratchet::{
     consensus::StateMachine,
     sequence::{Command, NamespaceConfig},
@@ -20,7 +16,6 @@ use ratchet::{
         Entry, LogStore, SnapshotData, SnapshotMeta, Store, StoreOptions, UnsyncedWrites, Vote,
     },
 };
-use stores::{append_durably, apply, arrive, bump, log_id, options, parts_of};
 use tempfile::TempDir;
 
 /// A machine that can lose its power. Its store lies in a directory inside a temporary one.

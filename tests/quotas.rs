@@ -1,10 +1,8 @@
 //! A limit that waiting does not lift: nobody is told to come again, and nobody tries again by itself.
 
-mod common;
-
 use std::{fs, path::Path, process::Output};
 
-use common::{
+use crate::common::{
     cluster::Cluster, http, id, in_time, other_than, processes::ratchet, rust_client::client_of,
     unhurried, with_http, with_resp,
 };

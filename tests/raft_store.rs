@@ -1,8 +1,5 @@
 //! The store as Raft's log, hard state and state machine: what it promises to Raft.
 
-#[path = "common/stores.rs"]
-mod stores;
-
 use std::{
     future::ready,
     sync::{
@@ -11,6 +8,9 @@ use std::{
     },
 };
 
+use crate::common::stores::{
+    append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
+};
 use openraft::{
     RaftLogReader, StorageError,
     storage::{IOFlushed, RaftLogStorage, RaftStateMachine},
@@ -20,9 +20,6 @@ use openraft::{
 use ratchet::{
     consensus::StateMachine,
     storage::{LogStore, Store, StoreOptions, Types, Vote},
-};
-use stores::{
-    append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
 };
 use tempfile::TempDir;
 

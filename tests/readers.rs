@@ -1,14 +1,12 @@
 //! Callers that do not read their answers hold nobody up.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     PATIENCE, UNHURRIED, cluster::Cluster, eventually, history::Load, in_time, other_than, others,
     processes::Processes, unhurried,
 };
@@ -97,7 +95,7 @@ async fn at_rest(handed_out: impl AsyncFn() -> u64) {
 }
 
 /// The longest that one of the calls of `load` took from `from` on.
-fn longest_call(history: &common::history::History, from: Instant) -> Duration {
+fn longest_call(history: &crate::common::history::History, from: Instant) -> Duration {
     let after = history.ops.iter().filter(|op| op.returned >= from);
     let spans = after.map(|op| op.returned - op.invoked);
     spans.max().unwrap_or_default()
@@ -177,7 +175,10 @@ async fn sigterm_goes_on(fence: &str) {
     let mut probe = cluster.client(other_than(leader));
     // The warm keys stand where the stalled streams left them.
     at_rest(async || {
-        let last = probe.clone().current("book", common::id(1_000)).await;
+        let last = probe
+            .clone()
+            .current("book", crate::common::id(1_000))
+            .await;
         last.expect("an answer").unwrap_or(0)
     })
     .await;
@@ -186,7 +187,10 @@ async fn sigterm_goes_on(fence: &str) {
     let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
     let load = Load::start(&addresses, 6, 3, PATIENCE);
     load.answers(200).await;
-    let before = probe.current("book", common::id(1_000)).await.unwrap();
+    let before = probe
+        .current("book", crate::common::id(1_000))
+        .await
+        .unwrap();
     let started = Instant::now();
     let ended = cluster.terminate(leader);
     let (status, ()) = tokio::join!(ended, load.answers(200));

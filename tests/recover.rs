@@ -1,10 +1,8 @@
 //! `ratchet recover` makes a cluster of the one node that survived.
 
-mod common;
-
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use common::{PATIENCE, cluster::Cluster, id, name, processes};
+use crate::common::{PATIENCE, cluster::Cluster, id, name, processes};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     node,

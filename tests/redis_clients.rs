@@ -1,14 +1,12 @@
 //! Clients that people have for Redis, unmodified: redis-cli, redis-benchmark, redis-py and redis-rs. `cluster/test`
 //! installs the first three.
 
-mod common;
-
 use std::{
     net::SocketAddr,
     process::{Command, Stdio},
 };
 
-use common::{cluster::Cluster, other_than, unhurried, until, with_resp};
+use crate::common::{cluster::Cluster, other_than, unhurried, until, with_resp};
 use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::spawn_blocking;
 

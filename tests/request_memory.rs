@@ -1,10 +1,8 @@
 //! Requests that wait hold no more memory than is configured, however many there are.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{channel, cluster::Cluster, http, in_time, until, with_http, with_resp};
+use crate::common::{channel, cluster::Cluster, http, in_time, until, with_http, with_resp};
 use futures::future::join_all;
 use ratchet::{
     node::NodeContext,

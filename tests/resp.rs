@@ -1,11 +1,9 @@
 //! The door for Redis clients: what its commands are answered, in their order, by whichever node is asked, and what it
 //! does with bytes that make no sense.
 
-mod common;
-
 use std::{net::SocketAddr, time::Duration};
 
-use common::{
+use crate::common::{
     PATIENCE, cluster::Cluster, eventually, in_time, other_than, unhurried, until, with_resp,
 };
 use ratchet::{

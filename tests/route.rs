@@ -1,15 +1,13 @@
 //! A client learns from answers who leads and who the members are, and is back soon when servers are
 //! lost.
 
-mod common;
-
 use std::{
     collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::{
+use crate::common::{
     PATIENCE,
     cluster::Cluster,
     free_ports, in_time, other_than, others, own_ip,

@@ -1,8 +1,6 @@
 //! Every number that is skipped is counted, with its cause.
 
-mod common;
-
-use common::{PATIENCE, cluster::Cluster, other_than, until};
+use crate::common::{PATIENCE, cluster::Cluster, other_than, until};
 use ratchet::{
     metrics::SkipCause,
     node::{Keys, KnownRoute, Next, NextMany, Origin, config::FenceKind},

@@ -1,10 +1,10 @@
 //! A node that lacks what was purged from the log catches up by a snapshot, whatever happens to it.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{cluster::Cluster, disk::Disk, eventually, id, other_than, power::Names, until};
+use crate::common::{
+    cluster::Cluster, disk::Disk, eventually, id, other_than, power::Names, until,
+};
 use ratchet::{
     consensus::Group,
     node::Config,

@@ -1,9 +1,7 @@
 //! What a snapshot of ten million sections costs those who go on asking for numbers. It takes minutes
 //! and gigabytes, so that it runs only when it is asked for:
 //!
-//!     cargo test --test snapshot_scale -- --ignored --nocapture
-
-mod common;
+//!     cargo test --test scenarios snapshot_scale -- --ignored --nocapture
 
 use std::{
     sync::{
@@ -13,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, cluster::Cluster, id, scale::fill};
+use crate::common::{Client, cluster::Cluster, id, scale::fill};
 use hdrhistogram::Histogram;
 use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::JoinSet;

@@ -1,18 +1,15 @@
 //! Snapshots on their way from one table to another, whole, damaged, or cut short.
 
-#[path = "common/stores.rs"]
-mod stores;
-
 use std::path::Path;
 
+use crate::common::stores::{
+    apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, lift, log_id, open,
+    parts_of, section,
+};
 use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
 use ratchet::{
     consensus::StateMachine,
     storage::{IncomingSnapshot, SnapshotData},
-};
-use stores::{
-    apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, lift, log_id, open,
-    parts_of, section,
 };
 use tempfile::TempDir;
 

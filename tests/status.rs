@@ -1,13 +1,11 @@
 //! `ratchet status` says who is missing, and since when.
 
-mod common;
-
 use std::{
     io::{BufRead, BufReader},
     process::{Child, ChildStdout, Output, Stdio},
 };
 
-use common::{
+use crate::common::{
     cluster::Cluster,
     eventually, other_than, others,
     processes::{Process, Processes, ratchet},

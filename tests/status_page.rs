@@ -1,10 +1,8 @@
 //! The status page: in a browser through a change of the leader, without JavaScript, and while a node stops.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Client, browser::Browser, cluster::Cluster, eventually, http_get, in_time, name, other_than,
     unhurried, with_http,
 };

@@ -2,7 +2,6 @@
 
 #[path = "../build/commit.rs"]
 mod commit;
-mod common;
 
 use std::{fs, path::Path};
 
@@ -115,7 +114,7 @@ fn a_directory_that_is_no_checkout_has_no_commit() {
 
 #[test]
 fn the_command_says_its_version_and_commit() {
-    let output = common::processes::run(&["--version"]);
+    let output = crate::common::processes::run(&["--version"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text, format!("ratchet {}\n", ratchet::version::LONG));
     // Cargo sets RATCHET_COMMIT to what was built for every test, so it does not tell who chose it.

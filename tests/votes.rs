@@ -1,13 +1,11 @@
 //! A voter keeps the promise of its last run when it restarts: no vote within a lease.
 
-mod common;
-
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::{cluster::Cluster, in_time, others};
+use crate::common::{cluster::Cluster, in_time, others};
 use openraft::{
     raft::{VoteRequest, VoteResponse},
     vote::RaftLeaderId,

@@ -1,9 +1,7 @@
 //! A graceful handover leaves the leader's memory to its successor: no gap, no cold start, also where sections are
 //! shared. A node that was left nothing begins above all that may have been used.
 
-mod common;
-
-use common::{Client, cluster::Cluster, id, name, other_than};
+use crate::common::{Client, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
     allocator::{MEMORY_FORMAT, MemoryHeader},

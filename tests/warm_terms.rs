@@ -1,9 +1,7 @@
 //! A new leader hands out numbers of the keys that were in use, without raising their ceilings first, and skips no
 //! more than the promise allows.
 
-mod common;
-
-use common::{Client, cluster::Cluster, id, other_than, others, until};
+use crate::common::{Client, cluster::Cluster, id, other_than, others, until};
 use ratchet::{
     metrics::FirstTouch,
     proto::v1::{CreateNamespaceRequest, UpdateNamespaceRequest},

@@ -1,10 +1,8 @@
 //! A node holds as many worker ids as its callers can use, and leaves enough for others.
 
-mod common;
-
 use std::collections::{BTreeMap, HashSet};
 
-use common::{cluster::Cluster, eventually, rust_client, unhurried};
+use crate::common::{cluster::Cluster, eventually, rust_client, unhurried};
 use ratchet_client::{Client, api::CreateNamespaceRequest};
 use ratchet_ids::Format;
 

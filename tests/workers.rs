@@ -1,10 +1,8 @@
 //! Worker ids against real processes: leased through any node, through kills, deletions and losses.
 
-mod common;
-
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use common::{
+use crate::common::{
     UNHURRIED,
     cluster::Cluster,
     eventually, http_get, other_than,

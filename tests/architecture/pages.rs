@@ -1,4 +1,4 @@
-//! What the Markdown pages name exists: linked files and headings, paths, and all test files.
+//! What the Markdown pages name exists: linked files and headings, paths, and all test files. And cargo knows those.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -136,17 +136,42 @@ fn every_path_that_a_page_names_exists() {
     assert_none("pages name paths that do not exist", &gone);
 }
 
+/// The names in `tests/`, without their extension.
+fn test_files() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(root().join("tests")).unwrap();
+    entries.map(|entry| {
+        let path = entry.unwrap().path();
+        path.file_stem().unwrap().to_str().unwrap().to_owned()
+    })
+}
+
 #[test]
 fn contributing_names_every_test_file() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let tests = fs::read_dir(root().join("tests")).unwrap().map(|entry| {
-        let path = entry.unwrap().path();
-        path.file_stem().unwrap().to_str().unwrap().to_owned()
-    });
-    let missing: Vec<String> = tests.filter(|name| !names_test(&text, name)).collect();
+    let missing: Vec<String> = test_files()
+        .filter(|name| !names_test(&text, name))
+        .collect();
     assert_none(
         "CONTRIBUTING.md does not name these files in tests/",
         &missing,
+    );
+}
+
+#[test]
+fn every_test_file_is_compiled() {
+    let scenarios = fs::read_to_string(root().join("tests/main.rs")).unwrap();
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let unknown = test_files().filter(|name| {
+        let is_scenario = scenarios.lines().any(|line| line == format!("mod {name};"));
+        let is_target = [".rs", "/main.rs"]
+            .iter()
+            .any(|end| manifest.contains(&format!("\"tests/{name}{end}\"")));
+        !is_scenario && !is_target
+    });
+    let unknown: Vec<String> = unknown.collect();
+    assert_none(
+        "neither tests/main.rs nor Cargo.toml names these files in tests/",
+        &unknown,
     );
 }
 

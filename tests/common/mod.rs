@@ -1,7 +1,5 @@
 //! What the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
 
-#![allow(dead_code)] // each test file uses its own part
-
 pub mod browser;
 pub mod cluster;
 pub mod disk;
@@ -12,6 +10,7 @@ pub mod power;
 pub mod processes;
 pub mod rust_client;
 pub mod scale;
+pub mod stores;
 mod wait;
 pub mod wrong_clock;
 
@@ -77,10 +76,13 @@ pub fn with_resp(config: &mut ratchet::node::Config) {
 pub fn own_ip() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let host = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(host < 255, "one test process starts at most 254 nodes");
-    let process = std::process::id() % (120 * 256);
-    let (high, low) = (process / 256, process % 256);
-    Ipv4Addr::new(127, 100 + high as u8, low as u8, host as u8).into()
+    assert!(
+        host < 1 << 12,
+        "one test process starts at most 4 095 nodes"
+    );
+    // Neither 0, to which 127.0.0.1 belongs, nor the last one, which has the broadcast address.
+    let process = 1 + std::process::id() % 4_094;
+    Ipv4Addr::from_bits(127 << 24 | process << 12 | host).into()
 }
 
 /// `N` distinct free ports of `ip`, chosen by the system.

@@ -1,7 +1,5 @@
 //! Stores in temporary directories, entries to write to them, and snapshots from one to another.
 
-#![allow(dead_code)] // each test file uses its own part
-
 use std::{ops::Range, path::Path, sync::Arc};
 
 use openraft::{

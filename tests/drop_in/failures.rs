@@ -4,11 +4,8 @@ use ratchet::metrics::Door;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    TOKEN, address, all,
-    common::{cluster::Cluster, http, http_get},
-    start,
-};
+use super::{TOKEN, address, all, start};
+use crate::common::{cluster::Cluster, http, http_get};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {

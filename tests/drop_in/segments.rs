@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::{TOKEN, address, common::http, start};
+use super::{TOKEN, address, start};
+use crate::common::http;
 
 /// Hands out numbers as a client of Tinyid does: out of a segment, with another one asked for before it ends.
 struct TinyidClient {

@@ -1,13 +1,13 @@
 //! Clients of other id generators: each gets the answers that it knows, from whichever node is asked.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod failures;
 mod segments;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use common::{Page, cluster::Cluster, http, http_get, other_than, others, unhurried, with_http};
+use crate::common::{
+    Page, cluster::Cluster, http, http_get, other_than, others, unhurried, with_http,
+};
 use ratchet::node::Config;
 use serde_json::json;
 

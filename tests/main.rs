@@ -1,0 +1,58 @@
+//! Every scenario in one program: each of them as a test target of its own would link the whole node again.
+//!
+//! A file that needs a process of its own is a target of its own (`builds`, `sim`, `architecture`).
+
+mod common;
+
+mod bumps;
+mod client;
+mod client_faults;
+mod cluster;
+mod command;
+mod connections;
+mod damaged_data;
+mod disk;
+mod drop_in;
+mod export;
+mod failover;
+mod floors;
+mod gapless;
+mod handover;
+mod health;
+mod http;
+mod idle_keys;
+mod ids;
+mod import;
+mod key_id_refusals;
+mod key_ids;
+mod keys;
+mod membership;
+mod metrics;
+mod namespace_life;
+mod openapi;
+mod order;
+mod panics;
+mod peers;
+mod power_cut;
+mod quotas;
+mod raft_store;
+mod readers;
+mod recover;
+mod redis_clients;
+mod refusals;
+mod request_memory;
+mod resp;
+mod route;
+mod skips;
+mod snapshot;
+mod snapshot_scale;
+mod snapshot_transfer;
+mod status;
+mod status_page;
+mod stream;
+mod version;
+mod votes;
+mod warm_handover;
+mod warm_terms;
+mod worker_growth;
+mod workers;
