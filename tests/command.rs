@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use crate::common::{
-    other_than,
+    free_ports, other_than, own_ip,
     processes::{Processes, ratchet, run},
 };
 use serde_json::Value;
@@ -115,8 +115,7 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
 fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code() {
     failed(&run(&["next", "book"]), 2, &["<KEY>"]);
     failed(&run(&["next", "book", "1", "--count", "-1"]), 2, &["-1"]);
-    let [nobody] =
-        crate::common::free_ports::<1>(crate::common::own_ip()).map(|address| address.to_string());
+    let [nobody] = free_ports::<1>(own_ip()).map(|address| address.to_string());
     let unreachable = run(&["next", "book", "1", "--server", &nobody]);
     failed(&unreachable, 5, &[&nobody]);
     failed(
@@ -177,8 +176,7 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
     let place = cluster.places[&1].clone();
     let root = cluster.dir.path().to_owned();
     let dir = |name: &str| root.join(name).to_str().unwrap().to_owned();
-    let free =
-        crate::common::free_ports::<3>(crate::common::own_ip()).map(|address| address.to_string());
+    let free = free_ports::<3>(own_ip()).map(|address| address.to_string());
     let start = |data: &str, listen: &str, more: &[&str]| {
         let args = [
             "start",

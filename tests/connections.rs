@@ -9,7 +9,7 @@ use std::{
 use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
-    free_ports, in_time, own_ip,
+    free_ports, id, in_time, own_ip,
     processes::{Process, Processes},
     until,
 };
@@ -158,10 +158,7 @@ async fn a_request_that_no_leader_could_answer_is_refused_without_waiting_for_on
     cluster.start_node(2).await;
     let mut client = cluster.client(2).patient(PATIENCE);
     for name in ["", "a b", &"n".repeat(65)] {
-        let refused = client
-            .try_next(name, crate::common::id(1), 1)
-            .await
-            .unwrap_err();
+        let refused = client.try_next(name, id(1), 1).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
 }

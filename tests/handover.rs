@@ -79,41 +79,56 @@ async fn a_node_alone_that_is_stopped_and_started_goes_on_with_the_next_number()
     assert_eq!(cluster.client(1).next_at_last(7).await, 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
-    let cluster = Cluster::start(3, |_| {}).await;
+/// A cluster, its leader, and another node that this one has not heard lately.
+async fn with_a_silent_node() -> (Cluster, u64, u64) {
+    let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
-    let late = other_than(leader);
-    cluster.cut_off(late);
+    let silent = other_than(leader);
+    cluster.cut_off(silent);
     let shared = cluster.nodes[&leader].context();
     let term = shared.group.leadership().borrow().term;
     until("the node is no successor", || {
-        shared.group.successor(term, Some(late)).is_err()
+        shared.group.successor(term, Some(silent)).is_err()
     })
     .await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    let mut transfer = pin!(shared.hand_over(Some(late), deadline));
+    (cluster, leader, silent)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
+    let (cluster, leader, silent) = with_a_silent_node().await;
+    let shared = cluster.nodes[&leader].context();
+    let mut transfer = pin!(shared.hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE));
     assert!((&mut transfer).now_or_never().is_none(), "it waits");
     cluster.mend();
+    let mended = Instant::now();
     let now = transfer.await.expect("handed over");
-    assert_eq!(now.leader.map(|(id, _)| id), Some(late));
+    // It would wait for 15 s if nothing told it that the node was heard.
+    assert!(
+        mended.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        mended.elapsed()
+    );
+    assert_eq!(now.leader.map(|(id, _)| id), Some(silent));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_that_waits_while_the_term_is_lost_says_so() {
+    let (cluster, leader, silent) = with_a_silent_node().await;
+    let shared = cluster.nodes[&leader].context();
+    let own = shared.group.leadership().borrow().own.clone();
+    let mut transfer = pin!(shared.hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE));
+    assert!((&mut transfer).now_or_never().is_none(), "it waits");
+    own.expect("it leads").void();
+    let refused = transfer.await.expect_err("nobody took over");
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothing() {
-    let cluster = Cluster::start(3, |_| {}).await;
-    let leader = cluster.leader().await;
-    let lame = other_than(leader);
-    cluster.cut_off(lame);
+    let (cluster, leader, lame) = with_a_silent_node().await;
     let mut client = cluster.client(leader);
     let term = client.status().await.unwrap().term;
-    // It counts as answering for an election timeout after it was last heard.
-    let shared = cluster.nodes[&leader].context();
-    until("the lame node is no successor", || {
-        shared.group.successor(term, Some(lame)).is_err()
-    })
-    .await;
-    assert_eq!(shared.group.leadership().borrow().term, term);
     let refused = client.transfer(lame).await.unwrap_err();
     assert_eq!(
         refused.code(),

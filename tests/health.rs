@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::common::{
+    channel,
     cluster::Cluster,
     disk::{Disk, Fsync},
     eventually, http_get, in_time, other_than, with_metrics,
@@ -22,7 +23,7 @@ impl Probe {
     fn of(cluster: &Cluster, id: u64) -> Probe {
         let addresses = cluster.nodes[&id].addresses();
         Probe {
-            health: HealthClient::new(crate::common::channel(addresses.client)),
+            health: HealthClient::new(channel(addresses.client)),
             metrics: addresses.metrics.expect("a metrics port"),
         }
     }

@@ -1,6 +1,7 @@
-//! Every scenario in one program: each of them as a test target of its own would link the whole node again.
+//! The scenarios are one program: as a target each, they would link the whole node fifty times.
 //!
-//! A file that needs a process of its own is a target of its own (`builds`, `sim`, `architecture`).
+//! Three targets stand beside it. `builds` reads all that its process logs. `sim` changes how its process panics.
+//! `architecture` reads the sources alone.
 
 mod common;
 

@@ -400,9 +400,8 @@ async fn the_space_of_a_deleted_namespace_comes_back_on_every_node_also_after_a_
 /// How many sections the namespace has that is deleted by hand (`SECTIONS` in the environment says otherwise).
 const SECTIONS: u64 = 10_000_000;
 
-/// By hand: `cargo test --test scenarios namespace_life -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes and gigabytes"]
+#[ignore = "takes minutes and gigabytes: cargo test --test scenarios namespace_life -- --ignored --nocapture"]
 async fn ten_million_keys_are_deleted_at_once_and_their_space_comes_back_within_a_minute() {
     let sections = std::env::var("SECTIONS").map_or(SECTIONS, |n| n.parse().expect("a number"));
     let mut cluster = Cluster::start(1, |_| {}).await;

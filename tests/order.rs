@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    Client, cluster::Cluster, history::Load, other_than, others, processes::Processes,
+    Client, cluster::Cluster, history::Load, id, other_than, others, processes::Processes,
 };
 use ratchet::allocator::FenceKind;
 
@@ -146,7 +146,7 @@ async fn order_holds_under_load_while_leaders_are_cut_off_one_after_the_other() 
 #[tokio::test(flavor = "multi_thread")]
 async fn current_is_never_below_a_number_handed_out_before_nor_above_one_handed_out_later() {
     let cluster = Cluster::start(3, |_| {}).await;
-    let key = crate::common::id(9);
+    let key = id(9);
     let mut anyone = cluster.client(1);
     assert_eq!(anyone.current("book", key.clone()).await.unwrap(), None);
     let mut last = 0;

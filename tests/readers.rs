@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE, UNHURRIED, cluster::Cluster, eventually, history::Load, in_time, other_than, others,
-    processes::Processes, unhurried,
+    PATIENCE, UNHURRIED, cluster::Cluster, eventually, history::Load, id, in_time, other_than,
+    others, processes::Processes, unhurried, until,
 };
 use ratchet::{
     metrics::SkipCause,
@@ -75,6 +75,47 @@ async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextManyRespo
         }
     }
     open
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_waits_for_who_reads_its_last_answer_slowly() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let node = cluster
+        .nodes
+        .remove(&cluster.leader().await)
+        .expect("it is there");
+    let metrics = node.context().metrics.clone();
+    let endpoint = Endpoint::from_shared(format!("http://{}", node.addresses().client));
+    let channel = endpoint
+        .expect("an address")
+        .initial_stream_window_size(WINDOW);
+    let mut client = SequencerClient::new(channel.connect().await.expect("a connection"));
+    const KEYS: u64 = 40_000;
+    let message = |id| NextManyRequest {
+        id,
+        namespace: "book".into(),
+        ids: (id * KEYS..(id + 1) * KEYS).collect(),
+        ..NextManyRequest::default()
+    };
+    let requests = iter([message(1), message(2)]).chain(pending());
+    let mut answers = client
+        .next_many(requests)
+        .await
+        .expect("a stream")
+        .into_inner();
+    let mut read_answer = async || {
+        let answer = in_time("an answer", answers.next()).await;
+        let firsts = answer.expect("no end").expect("no error").firsts;
+        assert_eq!(firsts.len() as u64, KEYS);
+        assert!(firsts.into_iter().all(|number| number == 1));
+    };
+    read_answer().await;
+    until("both are answered", || metrics.numbers.get() >= 2 * KEYS).await;
+    let stopping = tokio::spawn(node.stop());
+    // A connection without calls is closed after a second or two.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    read_answer().await;
+    stopping.await.expect("it stops");
 }
 
 /// Waits until no numbers are handed out any more, because all windows are full. Nothing announces that,
@@ -175,10 +216,7 @@ async fn sigterm_goes_on(fence: &str) {
     let mut probe = cluster.client(other_than(leader));
     // The warm keys stand where the stalled streams left them.
     at_rest(async || {
-        let last = probe
-            .clone()
-            .current("book", crate::common::id(1_000))
-            .await;
+        let last = probe.clone().current("book", id(1_000)).await;
         last.expect("an answer").unwrap_or(0)
     })
     .await;
@@ -187,10 +225,7 @@ async fn sigterm_goes_on(fence: &str) {
     let addresses: Vec<_> = others.iter().map(|id| cluster.places[id].listen).collect();
     let load = Load::start(&addresses, 6, 3, PATIENCE);
     load.answers(200).await;
-    let before = probe
-        .current("book", crate::common::id(1_000))
-        .await
-        .unwrap();
+    let before = probe.current("book", id(1_000)).await.unwrap();
     let started = Instant::now();
     let ended = cluster.terminate(leader);
     let (status, ()) = tokio::join!(ended, load.answers(200));

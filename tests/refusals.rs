@@ -2,7 +2,7 @@
 
 use std::{io::Write, net::TcpStream, time::Duration};
 
-use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
+use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, name, other_than};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     proto::{
@@ -217,7 +217,7 @@ async fn a_deadline_that_cannot_be_met_is_an_error_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refused() {
     let cluster = Cluster::start(3, |_| {}).await;
-    let peer = crate::common::channel(cluster.configs[&1].peer_listen);
+    let peer = channel(cluster.configs[&1].peer_listen);
     let mut peer = PeerClient::new(peer);
     let incarnation = |id| {
         let store = cluster.nodes[&id].context().group.store();

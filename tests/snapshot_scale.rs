@@ -102,7 +102,7 @@ async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes and gigabytes"]
+#[ignore = "takes minutes and gigabytes: cargo test --test scenarios snapshot_scale -- --ignored --nocapture"]
 async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     let sections = std::env::var("SECTIONS").map_or(SECTIONS, |n| n.parse().expect("a number"));
     let mut cluster = Cluster::start(1, |_| {}).await;

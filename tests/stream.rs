@@ -357,8 +357,8 @@ async fn many_new_keys_leave_others_their_turn() {
     let mut stream = Stream::open(&mut cluster.client(1)).await;
     stream.ask(books(&[1], &[])).await;
     let most = most_in_a_turn(metrics.clone());
-    // A message's own task, the stream that reads the next one, and the record reader, which has four reads under way: six.
-    // More if other threads go on while this one has no core. All at once would be 64.
+    // At most six slices in a turn: a message's own task, the stream that reads the next one, and four reads of the record
+    // reader. On a busy machine other threads add more, so that 24 are allowed. A message that gives nobody a turn has 64.
     let turn = 24 * KEYS_AT_ONCE as u64;
     let one: Vec<u64> = (0..ALL).map(|id| ALL + id).collect();
     let answer = stream.ask(books(&one, &[])).await;

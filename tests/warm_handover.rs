@@ -1,7 +1,7 @@
 //! A graceful handover leaves the leader's memory to its successor: no gap, no cold start, also where sections are
 //! shared. A node that was left nothing begins above all that may have been used.
 
-use crate::common::{Client, cluster::Cluster, id, name, other_than};
+use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
     allocator::{MEMORY_FORMAT, MemoryHeader},
@@ -91,6 +91,9 @@ async fn transfer(cluster: &Cluster) -> u64 {
 /// Cuts the leader off until `heir` leads. The third node cannot reach the heir, so that it is not elected.
 async fn lose_the_leader_to(cluster: &Cluster, heir: u64) {
     let deposed = cluster.leader().await;
+    let group = &cluster.nodes[&deposed].context().group;
+    // Otherwise the third node may not vote for it.
+    assert!(group.has_whole_log(heir, PATIENCE).await, "the heir lags");
     let third = 1 + 2 + 3 - deposed - heir;
     let heir_address = cluster.configs[&heir].peer_listen.to_string();
     cluster.links.cut(third, heir_address);

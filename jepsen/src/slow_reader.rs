@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 
 use futures::future::join_all;
+use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{
@@ -33,35 +34,41 @@ const WINDOW_BYTES: u32 = 65_535;
 const SECTION_SIZE: u64 = 8_000;
 /// The first number. Each number takes nine bytes on the wire from here on.
 const START: u64 = 1 << 62;
-/// How many warm keys the messages have whose answers take more than a window: one that a node does not answer in one
-/// go, or several that it does. The answers to the several ones come in their order, and the stream stops between two.
-const LARGE_MESSAGE: &[u64] = &[SECTION_SIZE];
-const SEVERAL_MESSAGES: &[u64] = &[1_000; 12];
 /// How many ids of each stream nobody has asked for in this term.
 const COLD_KEYS: u64 = 16;
-/// How many warm keys the last messages have: their answers pile up behind large ones.
-const LAST_MESSAGES: &[u64] = &[16; 8];
+/// How many warm keys the messages of a stream have, for each kind of stream. The answers are larger than a window.
+const WARM_KEYS: [&[u64]; 3] = [
+    // A large answer comes last. A node takes its keys in several turns, of 1 024 each.
+    &[SECTION_SIZE],
+    // Small answers pile up behind a large one, or overtake it.
+    &[SECTION_SIZE, 16, 16, 16, 16, 16, 16, 16, 16],
+    // A node takes the keys of a message in one turn. The stream stops between two answers.
+    &[1_000; 12],
+];
 
 struct Stream {
     /// Open for as long as the stream is to hang.
     _messages: mpsc::Sender<NextManyRequest>,
     answers: Streaming<NextManyResponse>,
-    /// How many answers are unread. Together they are larger than a window.
+    /// How many answers are unread.
     unread: usize,
 }
 
 impl Stream {
-    /// Reads what is unread. False if not all of it came in time.
+    /// Reads what is unread. True if all of it came in time, and was more than a window: so the stream hung until now.
     async fn read_on(&mut self) -> bool {
         let reading = async {
+            let mut bytes = 0;
             for _ in 0..self.unread {
-                if !matches!(self.answers.next().await, Some(Ok(_))) {
-                    return false;
+                match self.answers.next().await {
+                    Some(Ok(answer)) => bytes += answer.encoded_len(),
+                    Some(Err(_)) | None => return false,
                 }
             }
-            true
+            bytes > WINDOW_BYTES as usize
         };
-        tokio::time::timeout(DEADLINE, reading).await == Ok(true)
+        let read = tokio::time::timeout(2 * DEADLINE, reading).await;
+        read.unwrap_or(false)
     }
 }
 
@@ -99,12 +106,11 @@ impl SlowReaders {
         self.streams.len()
     }
 
-    /// Reads the answers of all streams; returns how many had all of theirs. Those are more than a window, so these
-    /// streams hung until now.
+    /// Reads the answers of all streams; returns how many streams hung until now, and had all of theirs.
     pub async fn read_on(&mut self) -> usize {
         let reading = self.streams.iter_mut().map(Stream::read_on);
-        let whole = join_all(reading).await.into_iter();
-        whole.filter(|whole| *whole).count()
+        let hung = join_all(reading).await.into_iter();
+        hung.filter(|hung| *hung).count()
     }
 }
 
@@ -135,16 +141,16 @@ async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
         .connect_lazy();
     let streams = (0..CONNECTION_STREAMS as u64).map(|place| {
         let first = unused + place * COLD_KEYS;
-        let large = [LARGE_MESSAGE, SEVERAL_MESSAGES][place as usize % 2];
-        tokio::time::timeout(2 * DEADLINE, hang_stream(channel.clone(), first, large))
+        let warm_keys = WARM_KEYS[place as usize % WARM_KEYS.len()];
+        tokio::time::timeout(2 * DEADLINE, hang_stream(channel.clone(), first, warm_keys))
     });
     let opened = join_all(streams).await.into_iter();
     opened.filter_map(|opened| opened.ok()?.ok()).collect()
 }
 
-/// A stream that hangs, with messages of `large` many warm keys.
-async fn hang_stream(channel: Channel, unused: u64, large: &[u64]) -> Result<Stream, Status> {
-    let (messages, outgoing) = mpsc::channel(2 + large.len() + LAST_MESSAGES.len());
+/// A stream that hangs, with a message of cold keys and messages of `warm_keys`.
+async fn hang_stream(channel: Channel, unused: u64, warm_keys: &[u64]) -> Result<Stream, Status> {
+    let (messages, outgoing) = mpsc::channel(2 + warm_keys.len());
     let mut client = SequencerClient::new(channel);
     let opened = client.next_many(ReceiverStream::new(outgoing)).await?;
     let mut answers = opened.into_inner();
@@ -164,15 +170,14 @@ async fn hang_stream(channel: Channel, unused: u64, large: &[u64]) -> Result<Str
         .send(message(1, cold.collect()))
         .await
         .map_err(|_| broke())?;
-    let warm = large.iter().chain(LAST_MESSAGES);
-    for (id, keys) in (2..).zip(warm) {
+    for (id, keys) in (2..).zip(warm_keys) {
         let message = message(id, (0..*keys).collect());
         messages.send(message).await.map_err(|_| broke())?;
     }
     Ok(Stream {
         _messages: messages,
         answers,
-        unread: 1 + large.len() + LAST_MESSAGES.len(),
+        unread: 1 + warm_keys.len(),
     })
 }
 

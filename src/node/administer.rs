@@ -19,6 +19,11 @@ use crate::{
     storage::Member,
 };
 
+/// How long before the deadline an answer leaves at the latest.
+pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
+/// two, unless its machine is overloaded.
+const SILENCE_ELECTIONS: u64 = 5;
 /// How long another node's view of the status is waited for.
 const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
 
@@ -98,6 +103,11 @@ impl ForLeader for Request {
 }
 
 impl NodeContext {
+    /// How long a node is waited for that was not heard lately.
+    pub(super) fn silence_patience(&self) -> Duration {
+        Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms)
+    }
+
     /// Has the leader carry out a request before `deadline`.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwapOption;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -29,6 +30,9 @@ use crate::{
     ordered_watch,
     tasks::Fault,
 };
+
+/// How many exports a node serves at a time. Each holds a thread, and a view of the table.
+const EXPORTS_MAX: usize = 2;
 
 /// What the front doors and the node's own tasks share.
 pub struct NodeContext {
@@ -75,6 +79,8 @@ pub struct NodeContext {
     pub(super) leaving: CancellationToken,
     pub(super) introductions: Introductions,
     pub(super) activity: Activity,
+    /// A permit for each export that may begin.
+    pub(super) exports: Arc<Semaphore>,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
     pub(super) scrape_lock: Arc<tokio::sync::Mutex<()>>,
@@ -128,6 +134,7 @@ impl NodeContext {
             leaving: CancellationToken::new(),
             introductions: Introductions::default(),
             activity: Activity::default(),
+            exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             scrape_lock: Arc::default(),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -17,8 +17,6 @@ use crate::{
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };
 
-/// How many exports a process serves at a time. Each holds a thread, and a view of the table.
-static EXPORTS: Semaphore = Semaphore::const_new(2);
 /// How soon to ask again while others export.
 const RETRY_AFTER_MS: u64 = 1_000;
 
@@ -111,7 +109,7 @@ impl NodeContext {
         let allocator = self.allocator.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &self.namespace_named(name)?;
-        let permit = EXPORTS.try_acquire().map_err(|_| {
+        let permit = self.exports.clone().try_acquire_owned().map_err(|_| {
             busy(
                 RETRY_AFTER_MS,
                 "two exports are under way; try again when one has ended",

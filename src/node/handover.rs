@@ -15,10 +15,10 @@ use tonic::Status;
 
 use super::{
     NodeContext,
+    administer::ANSWER_MARGIN,
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
-    members::ANSWER_MARGIN,
     memory_stream::Refusal,
 };
 use crate::{
@@ -36,22 +36,18 @@ const ATTEMPTS: u32 = 2;
 /// How many election timeouts a node that is told to stop waits for its own term to open.
 const OPENING_ELECTIONS: u64 = 10;
 
-/// How many election timeouts the voter that is to take over has to be heard. One that is up, on a machine that is not
-/// overloaded, is heard within a heartbeat or two.
-const SILENCE_ELECTIONS: u64 = 5;
-
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
 impl NodeContext {
-    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. If that
-    /// one cannot take over, another voter may.
+    /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. Waits a
+    /// moment for a voter that was not heard lately. If the successor cannot take over, another voter may.
     ///
     /// # Errors
-    /// - FAILED_PRECONDITION if no voter is fit to take over. Nothing has changed then.
+    /// - FAILED_PRECONDITION if `to` is no voter, or if it, or any voter, is not heard. Nothing has changed then.
     /// - ABORTED if another node than `to` leads now: `to` could not take over, or a handover to another node was under
     ///   way.
-    /// - UNAVAILABLE if this node does not lead, or no node took over in time.
+    /// - UNAVAILABLE if this node does not lead, or does not any more, or no node took over in time.
     /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(
         self: &Arc<Self>,
@@ -65,11 +61,7 @@ impl NodeContext {
             return Ok(self.group.leadership().borrow().clone());
         }
         self.wait_for_successor(&term, to, deadline).await;
-        let handover = self.begin_handover(&term, || {
-            let successor = self.group.successor(term.term(), to);
-            let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
-            Ok(Some(successor))
-        })?;
+        let handover = self.begin_handover(&term, || self.choose_successor(&term, to).map(Some))?;
         let now = handover.clone().outcome(deadline).await?;
         let leader = leader_of(&now);
         let Some(to) = to.filter(|to| leader != Some(*to)) else {
@@ -95,16 +87,10 @@ impl NodeContext {
         let Some(term) = self.opened_term().await else {
             return Ok(());
         };
-        if !self.group.is_sole_voter() {
-            self.wait_for_successor(&term, None, deadline).await;
-        }
-        let handover = self.begin_handover(&term, || {
-            if self.group.is_sole_voter() {
-                return Ok(None);
-            }
-            let successor = self.group.successor(term.term(), None);
-            let successor = successor.map_err(|e| Status::failed_precondition(e.to_string()))?;
-            Ok(Some(successor))
+        self.wait_for_successor(&term, None, deadline).await;
+        let handover = self.begin_handover(&term, || match self.group.is_sole_voter() {
+            true => Ok(None),
+            false => self.choose_successor(&term, None).map(Some),
         })?;
         handover.outcome(deadline).await.map(drop)
     }
@@ -136,18 +122,33 @@ impl NodeContext {
         opened
     }
 
-    /// Waits while nothing but silence is against a handover of `term` to `wanted`, or to anyone: a leader that has just
-    /// begun, or was held up, has not heard the others yet. Ends by itself, and with the term.
+    /// Waits a moment for `wanted`, or any other voter, if it was not heard lately: a leader that has just begun, or was
+    /// held up, has not heard the others yet.
     async fn wait_for_successor(&self, term: &Term, wanted: Option<NodeId>, deadline: Instant) {
         let decided = term.lease().wait_until(|lease| {
             let successor = self.group.successor(term.term(), wanted);
-            lease.is_void() || !successor.is_err_and(|none| none.silent)
+            let only_silent = successor.is_err_and(|none| none.silent);
+            lease.is_void() || !only_silent
         });
-        let patience = Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms);
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let limit = in_time.min(Instant::now() + patience);
-        // Too late is no failure here: whoever chooses the successor says why there is none.
+        let limit = in_time.min(Instant::now() + self.silence_patience());
+        // Too late is no failure here: `choose_successor` says why there is none.
         let _ = tokio::time::timeout_at(limit, decided).await;
+    }
+
+    /// Who is to take `term` over: `wanted`, or any other voter.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if none is fit, UNAVAILABLE if the term is lost.
+    fn choose_successor(&self, term: &Term, wanted: Option<NodeId>) -> Result<NodeId, Status> {
+        if term.lease().is_void() {
+            return Err(Status::unavailable(format!(
+                "this node has lost term {}; see ratchet status, then ask again",
+                term.term()
+            )));
+        }
+        let successor = self.group.successor(term.term(), wanted);
+        successor.map_err(|none| Status::failed_precondition(none.to_string()))
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{NodeContext, error::proposal_failed};
+use super::{NodeContext, administer::ANSWER_MARGIN, error::proposal_failed};
 use crate::{
     clock,
     consensus::MembershipChange,
@@ -16,8 +16,6 @@ use crate::{
 
 /// How soon the voters after a change are checked again.
 const RETRY: Duration = Duration::from_millis(20);
-/// How long before the deadline an answer leaves at the latest.
-pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 
 impl NodeContext {
     pub(super) async fn add_node(
@@ -97,8 +95,7 @@ impl NodeContext {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
             let patience = match unfit.silent {
-                // A node that is up is heard within a heartbeat or two.
-                true => asked + Duration::from_millis(2 * self.config.election_timeout_ms),
+                true => asked + self.silence_patience(),
                 false => deadline,
             };
             if force {

@@ -34,7 +34,8 @@ pub async fn next(
     made.map(|(answer, _)| answer)
 }
 
-/// Makes the ids that the messages of a stream ask for, until `stop`. None is read before the one before is answered.
+/// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after
+/// `stop`.
 pub fn next_many(
     context: Arc<NodeContext>,
     stop: CancellationToken,
@@ -42,6 +43,7 @@ pub fn next_many(
 ) -> Answers {
     // The memory of the last answer, until the next one is asked for: by then it was sent.
     let unsent = Arc::new(Mutex::new(None));
+    let messages = messages.take_until(stop.cancelled_owned());
     let answers = messages.then(move |message| {
         let (context, unsent) = (context.clone(), unsent.clone());
         async move {
@@ -62,7 +64,7 @@ pub fn next_many(
             }))
         }
     });
-    answers.take_until(stop.cancelled_owned()).boxed()
+    answers.boxed()
 }
 
 async fn make(

@@ -1,4 +1,5 @@
-//! What the Markdown pages name exists: linked files and headings, paths, and all test files. And cargo knows those.
+//! What the Markdown pages name exists: linked files and headings, paths, and all test files. Each file in `tests/` is
+//! compiled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -71,14 +71,14 @@ pub fn with_resp(config: &mut ratchet::node::Config) {
     config.resp_listen = Some((config.listen.ip(), 0).into());
 }
 
-/// A loopback address that no other test on this machine uses at this time: it contains the process id.
-/// So ports of it that the system chose stay free until they are used.
+/// A loopback address for one node of this process. It contains the process id, modulo 4 094: two test programs that run
+/// at the same time hardly share one. So ports of it that the system chose stay free until they are used.
 pub fn own_ip() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let host = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(
         host < 1 << 12,
-        "one test process starts at most 4 095 nodes"
+        "one test process uses at most 4 095 addresses"
     );
     // Neither 0, to which 127.0.0.1 belongs, nor the last one, which has the broadcast address.
     let process = 1 + std::process::id() % 4_094;

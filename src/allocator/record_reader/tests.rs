@@ -162,10 +162,10 @@ async fn a_record_that_is_read_after_the_bumper_has_ended_loses_no_memory() {
     assert!(!memory.is_abandoned(), "a handover tells what was used");
 }
 
-/// By hand: `cargo test --release --lib records_are_read -- --ignored --nocapture`. The database is opened again, so
+/// The database is opened again, so
 /// that nothing is in its cache.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it measures"]
+#[ignore = "it measures: cargo test --release --lib records_are_read -- --ignored --nocapture"]
 async fn how_fast_records_are_read() {
     const BOOKS: u64 = 1_000_000;
     let reading = Reading::of(BOOKS).await;

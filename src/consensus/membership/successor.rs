@@ -11,7 +11,7 @@ use crate::{consensus::group::Group, sequence::NodeId};
 #[derive(Debug, Clone)]
 pub struct NoSuccessor {
     why: String,
-    /// True if nothing but silence is against it: it may be heard yet.
+    /// True if it is only that nobody was heard: that may change.
     pub silent: bool,
 }
 
@@ -26,26 +26,25 @@ impl Group {
     /// the one with the longest log. If `wanted` is given: that node, or why it cannot be.
     ///
     /// # Errors
-    /// If `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
+    /// [`NoSuccessor`] if `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
     pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, NoSuccessor> {
         let Some(wanted) = wanted else {
             let nobody = "no other voter answers; there is nobody to lead instead";
-            return self.longest_log(term, None).ok_or_else(|| silent(nobody));
+            let none = || refused(nobody, !self.is_sole_voter());
+            return self.longest_log(term, None).ok_or_else(none);
         };
         let nodes = self.nodes();
         let node = nodes.iter().find(|node| node.id == wanted);
         let Some(node) = node.filter(|node| node.id != self.node()) else {
-            return Err(unfit(format!("node {wanted} is not a member")));
+            return Err(refused(format!("node {wanted} is not a member"), false));
         };
         if !node.voter {
-            return Err(unfit(format!(
-                "node {wanted} is a learner; promote it first: ratchet node promote {wanted}"
-            )));
+            let why = format!("is a learner; promote it first: ratchet node promote {wanted}");
+            return Err(refused(format!("node {wanted} {why}"), false));
         }
         if !self.is_heard(term, wanted) {
-            return Err(silent(format!(
-                "node {wanted} does not answer; see ratchet status, then choose another node"
-            )));
+            let why = "does not answer; see ratchet status, then choose another node";
+            return Err(refused(format!("node {wanted} {why}"), true));
         }
         Ok(wanted)
     }
@@ -90,13 +89,9 @@ impl Group {
     }
 }
 
-fn silent(why: impl Into<String>) -> NoSuccessor {
+fn refused(why: impl Into<String>, silent: bool) -> NoSuccessor {
     NoSuccessor {
         why: why.into(),
-        silent: true,
+        silent,
     }
-}
-
-fn unfit(why: String) -> NoSuccessor {
-    NoSuccessor { why, silent: false }
 }

@@ -24,7 +24,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-#[ignore = "a measurement: run it alone, in a release-like build"]
+#[ignore = "it measures: the first comment of this file has the commands"]
 fn bytes_of_resident_memory_for_each_key() {
     let keys = std::env::var("KEYS").map_or(1_000_000, |keys| keys.parse().unwrap());
     let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
@@ -118,13 +118,13 @@ fn uids() -> u64 {
 }
 
 #[test]
-#[ignore = "a measurement: run it alone, in a release-like build"]
+#[ignore = "it measures: the first comment of this file has the commands"]
 fn bytes_of_resident_memory_for_each_uid_of_dense_sections() {
     measure_uids(0..uids());
 }
 
 #[test]
-#[ignore = "a measurement: run it alone, in a release-like build"]
+#[ignore = "it measures: the first comment of this file has the commands"]
 fn bytes_of_resident_memory_for_each_uid_of_dense_sections_asked_for_in_any_order() {
     // 7 919 is prime and does not divide the number of uids, so that each id comes once.
     assert!(!uids().is_multiple_of(7_919));
@@ -132,7 +132,7 @@ fn bytes_of_resident_memory_for_each_uid_of_dense_sections_asked_for_in_any_orde
 }
 
 #[test]
-#[ignore = "a measurement: run it alone, in a release-like build"]
+#[ignore = "it measures: the first comment of this file has the commands"]
 fn bytes_of_resident_memory_for_each_uid_of_sparse_sections() {
     measure_uids((0..uids()).map(|n| n * 10));
 }
