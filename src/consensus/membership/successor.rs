@@ -26,7 +26,7 @@ impl Group {
     /// the one with the longest log. If `wanted` is given: that node, or why it cannot be.
     ///
     /// # Errors
-    /// [`NoSuccessor`] if `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
+    /// `NoSuccessor` if `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
     pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, NoSuccessor> {
         let Some(wanted) = wanted else {
             let nobody = "no other voter answers; there is nobody to lead instead";
