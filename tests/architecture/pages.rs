@@ -177,7 +177,12 @@ fn every_test_file_is_compiled() {
 }
 
 fn names_test(text: &str, name: &str) -> bool {
-    text.contains(&format!("`{name}`")) || text.contains(&format!("`tests/{name}`"))
+    let forms = [
+        name.to_owned(),
+        format!("tests/{name}"),
+        format!("tests/{name}.rs"),
+    ];
+    forms.iter().any(|form| text.contains(&format!("`{form}`")))
 }
 
 #[test]
@@ -224,7 +229,7 @@ fn paths_in_backticks_are_found_and_other_code_is_not() {
 
 #[test]
 fn a_test_file_is_named_in_backticks() {
-    let text = "about `order` and `tests/sim`, and disk";
-    let named = ["order", "sim", "disk"].map(|name| names_test(text, name));
-    assert_eq!(named, [true, true, false]);
+    let text = "about `order`, `tests/sim` and `tests/main.rs`, and disk";
+    let named = ["order", "sim", "main", "disk"].map(|name| names_test(text, name));
+    assert_eq!(named, [true, true, true, false]);
 }
