@@ -41,7 +41,7 @@ pub fn next_many(
     stop: CancellationToken,
     messages: Streaming<NextIdsRequest>,
 ) -> Answers {
-    // The memory of the last answer, until the next one is asked for: by then it was sent.
+    // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
     let unsent = Arc::new(Mutex::new(None));
     let messages = messages.take_until(stop.cancelled_owned());
     let answers = messages.then(move |message| {

@@ -82,7 +82,7 @@ pub struct ResponseStream<R> {
     waiting_keys: usize,
     /// How many keys were read in this turn, which lasts until the stream gives the thread back.
     turn_keys: usize,
-    /// The memory reserved for the last response. That is sent once the next one is polled for.
+    /// The memory reserved for the last response. Once the next one is polled for, little of that is unsent (`CallBody`).
     unsent: Option<Reservation>,
     ended: bool,
 }

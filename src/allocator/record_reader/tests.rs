@@ -162,8 +162,7 @@ async fn a_record_that_is_read_after_the_bumper_has_ended_loses_no_memory() {
     assert!(!memory.is_abandoned(), "a handover tells what was used");
 }
 
-/// The database is opened again, so
-/// that nothing is in its cache.
+/// The database is opened again, so that nothing is in its cache.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it measures: cargo test --release --lib records_are_read -- --ignored --nocapture"]
 async fn how_fast_records_are_read() {

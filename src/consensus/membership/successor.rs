@@ -1,6 +1,6 @@
 //! Which voter the leadership goes to in a transfer.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 
@@ -8,17 +8,12 @@ use super::nodes::replicated_index;
 use crate::{consensus::group::Group, sequence::NodeId};
 
 /// Why no voter can take over.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{why}")]
 pub struct NoSuccessor {
     why: String,
     /// True if it is only that nobody was heard: that may change.
     pub silent: bool,
-}
-
-impl fmt::Display for NoSuccessor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
 }
 
 impl Group {
