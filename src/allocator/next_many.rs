@@ -31,25 +31,29 @@ impl NextMany {
         self.exhausted.len() + self.over_quota.len() + self.memory_full.places.len()
     }
 
-    /// Notes what the key at `place` got, and returns how many numbers that is.
+    /// Notes what the key at `place` got, and returns how many numbers that is. Inlined, as `Shard::take_fast`.
+    #[inline(always)]
     pub(super) fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
         match taken {
             Ok(range) => {
                 self.firsts[place] = range.first;
                 count
             }
-            Err(Shortage::Exhausted { left }) => {
-                self.exhausted.push((place, left));
+            Err(shortage) => {
+                self.note_shortage(place, shortage);
                 0
             }
-            Err(Shortage::OverQuota { .. }) => {
-                self.over_quota.push(place);
-                0
-            }
-            Err(Shortage::MemoryFull { max_mb }) => {
+        }
+    }
+
+    #[cold]
+    fn note_shortage(&mut self, place: usize, shortage: Shortage) {
+        match shortage {
+            Shortage::Exhausted { left } => self.exhausted.push((place, left)),
+            Shortage::OverQuota { .. } => self.over_quota.push(place),
+            Shortage::MemoryFull { max_mb } => {
                 self.memory_full.places.push(place);
                 self.memory_full.max_mb = max_mb;
-                0
             }
         }
     }

@@ -35,7 +35,8 @@ use super::{
 use crate::{
     clock::Instant,
     sequence::{
-        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, SectionId, SectionKey,
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
+        SectionKey,
     },
 };
 
@@ -65,9 +66,22 @@ impl<K> Default for OwnKeys<K> {
 }
 
 impl<K: StoredKey> OwnKeys<K> {
+    /// As [`OwnKeys::take`], within the key's fast limit. `None` if [`OwnKeys::take`] must be called: then nothing was taken.
+    #[inline]
+    pub fn take_fast(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        key: &K::Target,
+        count: u64,
+    ) -> Option<Range> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let slot = self.table.found_mut(number)?;
+        slot.cursor.take(&namespace.config, count)
+    }
+
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
-    #[inline]
     pub fn take(
         &mut self,
         hash: u64,
@@ -76,31 +90,19 @@ impl<K: StoredKey> OwnKeys<K> {
         count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
-        let slot = self.table.found_mut(number)?;
-        if let Some(range) = slot.cursor.take(&namespace.config, count) {
+        let config = &namespace.config;
+        if let Some(range) = self.table.found_mut(number)?.cursor.take(config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
-        self.ask_section(number, &namespace.config, (hash, K::as_key(key)), count)
+        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+            queued.take(cursor, config, (hash, K::as_key(key)), count)
+        })?;
+        Some((answer, bump.then_some(number)))
     }
 
     /// As [`KeyTable::touch`].
     pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
         self.table.touch(hashes);
-    }
-
-    /// As [`OwnKeys::take`], beyond the key's fast limit.
-    #[cold]
-    fn ask_section(
-        &mut self,
-        number: u32,
-        config: &NamespaceConfig,
-        key: (u64, Key<'_>),
-        count: u64,
-    ) -> Option<(Answer, Option<u32>)> {
-        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
-            queued.take(cursor, config, key, count)
-        })?;
-        Some((answer, bump.then_some(number)))
     }
 
     /// Moves a key above `floor`, or waits for that. Otherwise as [`OwnKeys::take`].

@@ -1,9 +1,9 @@
 //! A part of the leader's memory: some keys, their sections, and the calls that wait for them.
 //!
 //! Most keys have a section of their own (`own_keys.rs`, one table for ids and one for names); ids may
-//! share sections with their neighbours (`shared_keys.rs`). A call for a key costs one look into one
-//! table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice
-//! in a step.
+//! share sections with their neighbours (`shared_keys.rs`). A call within the key's fast limit costs one look into
+//! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
+//! step.
 //!
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is let go, or
 //! the shard is emptied for good.
@@ -30,7 +30,9 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, SectionId},
+    sequence::{
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
+    },
 };
 
 /// A part of the memory.
@@ -98,10 +100,30 @@ pub struct Footprint {
 }
 
 impl Shard {
+    /// As [`Shard::take`], within the key's fast limit. `None` if [`Shard::take`] must be called: then nothing was taken.
+    ///
+    /// Inlined, so that the range stays in registers. An [`Answer`] goes through memory, which takes longer than to take the
+    /// numbers.
+    #[inline(always)]
+    pub fn take_fast(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        key: Key<'_>,
+        count: u64,
+    ) -> Option<Range> {
+        match key {
+            Key::Id(id) if namespace.config.shares_sections() => {
+                self.shared.take_fast(hash, namespace, id, count)
+            }
+            Key::Id(id) => self.ids.take_fast(hash, namespace, &id, count),
+            Key::Name(name) => self.names.take_fast(hash, namespace, name, count),
+        }
+    }
+
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
     /// the section that a bump must be asked for, if one must. `None` if the key was not asked for in this term.
     /// `hash` is the key's.
-    #[inline]
     pub fn take(
         &mut self,
         hash: u64,

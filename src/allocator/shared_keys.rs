@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, SectionId},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId},
 };
 
 /// Keys and the sections that they share.
@@ -57,9 +57,22 @@ impl SharedKeys {
         self.keys.touch(hashes);
     }
 
+    /// As [`SharedKeys::take`], within the key's fast limit. `None` if [`SharedKeys::take`] must be called: then nothing was taken.
+    #[inline]
+    pub fn take_fast(
+        &mut self,
+        hash: u64,
+        namespace: &Namespace,
+        id: u64,
+        count: u64,
+    ) -> Option<Range> {
+        let number = self.keys.find(hash, namespace.id, &id)?;
+        let slot = self.keys.found_mut(number)?;
+        slot.cursor.take(&namespace.config, count)
+    }
+
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
-    #[inline]
     pub fn take(
         &mut self,
         hash: u64,

@@ -19,6 +19,9 @@ impl Memory {
     pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> AnswerAndNeed {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
+        if let Some(range) = locked.take_fast(hash, namespace, key, count) {
+            return (Answer::Taken(Ok(range)), None);
+        }
         let taken = self.take_known(&mut locked, (hash, key), namespace, count);
         let (answer, need) = taken.unwrap_or_else(|| {
             let find = || self.find_record(namespace, key);
@@ -38,7 +41,6 @@ impl Memory {
     }
 
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
-    #[inline]
     pub(super) fn take_known(
         &self,
         shard: &mut Shard,
