@@ -29,7 +29,7 @@ use super::{
 /// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
 const FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// How much of the cache all memtables together may take before the largest one is written to a file: half of it, but no
+/// How much of the cache all memtables together may take before the oldest one is written to a file: half of it, but no
 /// less and no more than this.
 const MEMTABLES_BYTES: RangeInclusive<usize> = (8 << 20)..=(32 << 20);
 /// The share of a memtable's memory that its filter takes: 10 to 20 bits per record.
