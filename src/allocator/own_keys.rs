@@ -66,7 +66,8 @@ impl<K> Default for OwnKeys<K> {
 }
 
 impl<K: StoredKey> OwnKeys<K> {
-    /// As [`OwnKeys::take`], within the key's fast limit. `None` if [`OwnKeys::take`] must be called: then nothing was taken.
+    /// As [`OwnKeys::take`], within the key's fast limit. `None` if [`OwnKeys::take`] must be called: then nothing
+    /// was taken.
     #[inline]
     pub fn take_fast(
         &mut self,

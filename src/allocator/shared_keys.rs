@@ -57,7 +57,8 @@ impl SharedKeys {
         self.keys.touch(hashes);
     }
 
-    /// As [`SharedKeys::take`], within the key's fast limit. `None` if [`SharedKeys::take`] must be called: then nothing was taken.
+    /// As [`SharedKeys::take`], within the key's fast limit. `None` if [`SharedKeys::take`] must be called: then nothing
+    /// was taken.
     #[inline]
     pub fn take_fast(
         &mut self,
