@@ -1,5 +1,4 @@
-//! Generates the gRPC code from `client/proto` and `proto` with protox, so that no `protoc` binary is needed, and finds
-//! out the commit.
+//! Generates the gRPC code from `proto` with protox, so that no `protoc` binary is needed, and finds out the commit.
 
 #[path = "build/commit.rs"]
 mod commit;
@@ -8,8 +7,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
-/// Where the public API is described: the client's package holds it.
-const API: &str = "client/proto";
+/// The files of the public API, in `proto`. The client's package has a link to them.
+const PUBLIC: [&str; 3] = [
+    "ratchet/v1/sequencer.proto",
+    "ratchet/v1/admin.proto",
+    "ratchet/v1/ids.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);
@@ -36,32 +39,15 @@ fn commit() -> Result<String, Box<dyn Error>> {
 
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    println!("cargo:rerun-if-changed={API}");
-    let public = protox::compile(
-        [
-            "ratchet/v1/sequencer.proto",
-            "ratchet/v1/admin.proto",
-            "ratchet/v1/ids.proto",
-            "ratchet/peer/v1/peer.proto",
-        ],
-        ["proto", API],
-    )?;
+    let all = PUBLIC.into_iter().chain(["ratchet/peer/v1/peer.proto"]);
+    let all = protox::compile(all, ["proto"])?;
     // What the reflection service shows: the public API alone.
-    let reflected = protox::compile(
-        [
-            "ratchet/v1/sequencer.proto",
-            "ratchet/v1/admin.proto",
-            "ratchet/v1/ids.proto",
-        ],
-        [API],
-    )?;
+    let reflected = protox::compile(PUBLIC, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(
         out.join("ratchet.v1.bin"),
         prost::Message::encode_to_vec(&reflected),
     )?;
-    tonic_prost_build::configure()
-        .bytes(".")
-        .compile_fds(public)?;
+    tonic_prost_build::configure().bytes(".").compile_fds(all)?;
     Ok(())
 }

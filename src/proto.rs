@@ -1,4 +1,4 @@
-//! The code generated from `client/proto` and `proto`: the public API and the peer protocol.
+//! The code generated from `proto`: the public API and the peer protocol.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The public API, generated from `client/proto`.
+//! The public API, generated from `proto`.
 
 #![allow(missing_docs)]
 
