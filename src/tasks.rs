@@ -15,7 +15,7 @@ use std::{
     panic::{AssertUnwindSafe, resume_unwind},
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 
 use crate::ordered_watch;
 
@@ -64,11 +64,21 @@ impl Tasks {
     }
 
     /// Wraps `task` so that a panic in it stops the node. The panic then continues.
-    pub fn watched<T: Future>(
+    ///
+    /// It is boxed, so that the runtime's code is compiled once for all tasks with the same result.
+    pub fn watched<T: Send + 'static>(
         &self,
         name: &'static str,
-        task: T,
-    ) -> impl Future<Output = T::Output> + use<T> {
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> BoxFuture<'static, T> {
+        self.watched_box(name, task.boxed())
+    }
+
+    fn watched_box<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        task: BoxFuture<'static, T>,
+    ) -> BoxFuture<'static, T> {
         let tasks = self.clone();
         let watched = async move {
             match AssertUnwindSafe(task).catch_unwind().await {
@@ -83,7 +93,7 @@ impl Tasks {
                 }
             }
         };
-        OF_THIS_TASK.scope(self.clone(), watched)
+        OF_THIS_TASK.scope(self.clone(), watched).boxed()
     }
 
     /// Stops the node. The first fault is the one that is reported.

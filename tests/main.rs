@@ -1,7 +1,7 @@
 //! The scenarios are one program: as a target each, they would link the whole node fifty times.
 //!
 //! Three targets stand beside it. `builds` reads all that its process logs. `sim` changes how its process panics.
-//! `architecture` reads the sources alone.
+//! `architecture` starts no node: it reads the sources and the scripts, and asks cargo for its plans.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The rules of the house that the source text can be checked for.
+//! The rules of the house that the source text can be checked for, the scripts, and what cargo plans.
 //!
 //! Each check has a test beside it that shows that it finds a violation.
 
@@ -7,4 +7,6 @@ mod files;
 mod layers;
 mod pages;
 mod purity;
+mod rocksdb;
 mod rust;
+mod units;
