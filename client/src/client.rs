@@ -23,9 +23,9 @@ use crate::{
 
 /// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
-/// From the first answer on it knows all voters and sends requests straight to the leader. It keeps working
-/// when the servers that it was given are gone. It asks given servers that are no members only if no member
-/// answers.
+/// Answers to numbers tell it who the voters are, and those of `next`, `next_range` and segments also who leads: from
+/// then on it sends these straight to the leader. Answers to ids and administration tell it nothing. It keeps working when
+/// the servers that it was given are gone. It asks given servers that are no members only if no member answers.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,

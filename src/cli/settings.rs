@@ -118,6 +118,8 @@ pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::FromArgMatches;
 
     use super::*;
@@ -172,15 +174,19 @@ mod tests {
         assert_eq!(hidden, ["tinyid_tokens"]);
     }
 
+    /// What a setting's help tells of its default: a value, or words.
+    fn default_in_help(arg: &clap::Arg) -> Option<String> {
+        let help = arg.get_help()?.to_string().replace('\n', " ");
+        let (_, default) = help.split_once("[default: ")?;
+        default.strip_suffix(']').map(str::to_owned)
+    }
+
     /// The settings whose help names a value as their default, and that value.
     fn defaults_in_help() -> Vec<(String, String)> {
         let command = Settings::augment_args(clap::Command::new("start"));
         let in_help = |arg: &clap::Arg| {
-            let help = arg.get_help()?.to_string().replace('\n', " ");
-            let (_, default) = help.split_once("[default: ")?;
-            let default = default.strip_suffix(']')?.to_owned();
-            let is_value = !default.contains(' ');
-            is_value.then(|| (arg.get_id().to_string(), default))
+            let value = default_in_help(arg).filter(|default| !default.contains(' '));
+            value.map(|value| (arg.get_id().to_string(), value))
         };
         command.get_arguments().filter_map(in_help).collect()
     }
@@ -199,25 +205,54 @@ mod tests {
         assert_eq!(settings.config(), Config::default());
     }
 
+    /// The line that docs/settings.md has below a setting's heading.
+    fn line_of(arg: &clap::Arg) -> String {
+        let is_switch = (arg.get_num_args()).is_some_and(|values| values.min_values() == 0);
+        let default = match default_in_help(arg) {
+            Some(words) if words.contains(' ') => words,
+            Some(value) => format!("`{value}`"),
+            None if is_switch => "`false`".to_owned(),
+            None => "none".to_owned(),
+        };
+        let name = arg.get_id().as_str();
+        let range = Config::ranges().into_iter().find(|(of, _)| *of == name);
+        let range = range.map_or(String::new(), |(_, range)| {
+            format!(" Range: {} to {}.", range.start(), range.end())
+        });
+        let flag = arg.get_long().expect("a flag");
+        let variable = arg.get_env().expect("a variable").display();
+        format!("Default: {default}.{range} Flag: `--{flag}`. Variable: `{variable}`.")
+    }
+
     #[test]
-    fn the_readme_lists_each_setting_with_its_default() {
-        let readme = include_str!("../../README.md");
-        let given = defaults_in_help();
+    fn the_page_of_settings_has_a_section_for_each_and_for_no_other() {
+        let page = include_str!("../../docs/settings.md");
+        let lines: Vec<&str> = page.lines().filter(|line| !line.is_empty()).collect();
+        let is_section = |pair: &&[&str]| pair[0].starts_with("### ");
+        let sections: Vec<(&str, &str)> = lines
+            .windows(2)
+            .filter(is_section)
+            .map(|pair| (pair[0], pair[1]))
+            .collect();
         let command = Settings::augment_args(clap::Command::new("start"));
+        let mut expected = BTreeSet::new();
         for arg in command.get_arguments() {
-            let name = arg.get_id().as_str();
-            let row = readme.lines().find(|line| {
-                let names = line
-                    .strip_prefix("| ")
-                    .and_then(|row| row.split(" | ").next());
-                names.is_some_and(|names| names.split(", ").any(|n| n == format!("`{name}`")))
-            });
-            let row = row.unwrap_or_else(|| panic!("the README does not list {name}"));
-            let cell = row.split(" | ").nth(1).unwrap().replace(['`', ' '], "");
-            if let Some((_, default)) = given.iter().find(|(n, _)| n == name) {
-                let told = cell.split(',').any(|told| told == default) || cell.contains(default);
-                assert!(told, "the README says {cell:?} for {name}; it is {default}");
-            }
+            let heading = format!("### `{}`", arg.get_id());
+            let line = line_of(arg);
+            let of_setting = sections.iter().filter(|(told, _)| *told == heading);
+            let told: Vec<&str> = of_setting.map(|(_, line)| *line).collect();
+            assert_eq!(
+                told,
+                [line.as_str()],
+                "docs/settings.md needs one section that begins:\n{heading}\n\n{line}\n"
+            );
+            expected.insert(heading);
+        }
+        for (heading, _) in sections {
+            assert!(
+                expected.contains(heading),
+                "docs/settings.md has {heading:?}, which is no setting"
+            );
         }
     }
 }

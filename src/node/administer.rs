@@ -30,7 +30,8 @@ const STATUS_PATIENCE: Duration = Duration::from_millis(1_000);
 impl ForLeader for Request {
     type Answer = Reply;
 
-    /// A change must not be carried out twice. Numbers for ids may: those of the first time are lost.
+    /// A deposed leader that still owes the answer may carry the change out yet. Numbers for ids may be taken twice:
+    /// those of the first time are lost.
     fn may_be_asked_again(&self, _node: &NodeContext) -> bool {
         matches!(self, Request::TakeIdNumbers(_))
     }

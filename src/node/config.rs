@@ -37,6 +37,12 @@ macro_rules! config {
         }
 
         impl Config {
+            /// The range of each setting that has one.
+            #[cfg(test)]
+            pub fn ranges() -> Vec<(&'static str, RangeInclusive<u64>)> {
+                vec![$($((stringify!($name), $range),)?)*]
+            }
+
             fn check_ranges(&self) -> Result<(), ConfigError> {
                 $($(in_range(stringify!($name), self.$name, $range)?;)?)*
                 Ok(())

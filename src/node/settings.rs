@@ -1,7 +1,7 @@
 //! The list of settings: for each its help, environment variable, name, type, default and range. The node's
 //! [`super::Config`] and the flags, variables and file of `ratchet start` are made from it.
 //!
-//! To add a setting, add it here and to the README's table.
+//! To add a setting, add it here, and a section to docs/settings.md.
 
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
