@@ -1,5 +1,8 @@
 //! The parser of replies reads what servers of RESP write, and nothing else.
 
+// With the targets the library is compiled for libFuzzer, and refers to it.
+#[cfg(feature = "targets")]
+use libfuzzer_sys as _;
 use ratchet_fuzz::replies::{DEPTH_MAX, Reply, Version, reply};
 
 #[test]
