@@ -8,11 +8,8 @@ use std::{env, error::Error, fs, path::PathBuf};
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
 /// The files of the public API, in `proto`. The client's package has a link to them.
-const PUBLIC: [&str; 3] = [
-    "ratchet/v1/sequencer.proto",
-    "ratchet/v1/admin.proto",
-    "ratchet/v1/ids.proto",
-];
+const PUBLIC: [&str; 3] =
+    ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto", "ratchet/v1/ids.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);
@@ -44,10 +41,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     // What the reflection service shows: the public API alone.
     let reflected = protox::compile(PUBLIC, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(
-        out.join("ratchet.v1.bin"),
-        prost::Message::encode_to_vec(&reflected),
-    )?;
+    fs::write(out.join("ratchet.v1.bin"), prost::Message::encode_to_vec(&reflected))?;
     tonic_prost_build::configure().bytes(".").compile_fds(all)?;
     Ok(())
 }

@@ -48,9 +48,7 @@ impl Bench {
             ..Config::default()
         };
         let (node, term) = runtime.block_on(async {
-            let node = server::start(config, Seams::default())
-                .await
-                .expect("a node");
+            let node = server::start(config, Seams::default()).await.expect("a node");
             let group = node.context().group.clone();
             // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);
@@ -63,10 +61,7 @@ impl Bench {
             let options = TermOptions {
                 fence: FenceKind::Lease,
                 memory: MemoryLimits::default(),
-                request_ids: RequestIdLimits {
-                    keep: Duration::from_secs(1),
-                    ids_max: 1,
-                },
+                request_ids: RequestIdLimits { keep: Duration::from_secs(1), ids_max: 1 },
             };
             let term = Term::open(group, lease, 1, None, options, clock, metrics);
             (node, term)
@@ -77,11 +72,7 @@ impl Bench {
             // The namespace `book` of a fresh cluster, with another step.
             namespace: Namespace::new(
                 NamespaceId(1),
-                NamespaceConfig {
-                    step: 1 << 40,
-                    section_size,
-                    ..NamespaceConfig::new("book")
-                },
+                NamespaceConfig { step: 1 << 40, section_size, ..NamespaceConfig::new("book") },
             ),
             runtime,
             node: Some(node),
@@ -127,11 +118,7 @@ impl Drop for Bench {
 }
 
 fn book() -> Current {
-    Current {
-        namespace: "book".into(),
-        key: OwnedKey::Id(0),
-        known: KnownRoute::default(),
-    }
+    Current { namespace: "book".into(), key: OwnedKey::Id(0), known: KnownRoute::default() }
 }
 
 fn random_keys(count: usize, below: u64) -> Vec<u64> {
@@ -148,12 +135,7 @@ fn one_at_a_time(c: &mut Criterion) {
         ("every key of sections of 100 000", 1_000, 100_000, 1),
         ("every key of sections of 100 000", 1_000_000, 100_000, 1),
         ("every 10th key of sections of 100 000", 1_000, 100_000, 10),
-        (
-            "every 10th key of sections of 100 000",
-            1_000_000,
-            100_000,
-            10,
-        ),
+        ("every 10th key of sections of 100 000", 1_000_000, 100_000, 10),
     ] {
         let bench = Bench::new(keys, section_size, stride);
         let _entered = bench.runtime.enter();

@@ -31,9 +31,7 @@ fn messages(c: &mut Criterion) {
     };
     let one = NextRequest {
         namespace: "book".into(),
-        key: Some(ratchet::proto::v1::Key {
-            kind: Some(Kind::Id(1_000_000)),
-        }),
+        key: Some(ratchet::proto::v1::Key { kind: Some(Kind::Id(1_000_000)) }),
         count: Some(1),
         route_version: 1,
         members_version: Some(1),
@@ -57,22 +55,10 @@ fn entries(c: &mut Criterion) {
     let mut group = c.benchmark_group("log entry");
     group.throughput(Throughput::Elements(KEYS));
     let bumps = (0..KEYS).map(|id| Bump {
-        section: SectionId {
-            namespace: NamespaceId(1),
-            key: SectionKey::Id(id),
-        },
-        raise: Raise {
-            numbers: 10_000,
-            unused_max: 10_000,
-            step: 10_000,
-            up_to: 0,
-        },
+        section: SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) },
+        raise: Raise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
     });
-    let command = Command::Bump {
-        bumps: bumps.collect(),
-        lost: vec![],
-        now_ms: 0,
-    };
+    let command = Command::Bump { bumps: bumps.collect(), lost: vec![], now_ms: 0 };
     let bytes = codec::encode_record(&command).expect("it fits");
     group.bench_function("write 1 000 bumps", |b| {
         b.iter(|| codec::encode_record(black_box(&command)).expect("it fits"));

@@ -43,12 +43,8 @@ pub fn of_checkout(dir: &Path) -> Option<Commit> {
                     // The branch's next commit creates its loose file, so the nearest directory is
                     // watched. Cargo would build everything each time for a file that does not exist.
                     let parents = loose.ancestors().skip(1);
-                    watched.extend(
-                        parents
-                            .into_iter()
-                            .find(|dir| dir.is_dir())
-                            .map(Path::to_owned),
-                    );
+                    watched
+                        .extend(parents.into_iter().find(|dir| dir.is_dir()).map(Path::to_owned));
                     hash
                 }
             }

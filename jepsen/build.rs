@@ -3,11 +3,7 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=../proto");
     let api = protox::compile(
-        [
-            "ratchet/v1/sequencer.proto",
-            "ratchet/v1/admin.proto",
-            "ratchet/v1/ids.proto",
-        ],
+        ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto", "ratchet/v1/ids.proto"],
         ["../proto"],
     )?;
     tonic_prost_build::configure().bytes(".").compile_fds(api)?;

@@ -26,10 +26,7 @@ impl Instant {
     /// This instant `span` later; saturates at [`Instant::NEVER`].
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
-        Instant(
-            self.0
-                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        Instant(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// The time from `earlier` to this instant; zero if `earlier` is later.
@@ -63,9 +60,7 @@ impl Clock for BootClock {
     fn wall_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // A clock that was set to a time before 1970 shows 1970.
-        since.map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
+        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 

@@ -71,10 +71,7 @@ impl<T> Sender<T> {
     /// A receiver that has seen the present value.
     pub fn subscribe(&self) -> Receiver<T> {
         self.0.receivers.fetch_add(1, Ordering::AcqRel);
-        Receiver {
-            seen: self.0.version.load(Ordering::Acquire),
-            watched: self.0.clone(),
-        }
+        Receiver { seen: self.0.version.load(Ordering::Acquire), watched: self.0.clone() }
     }
 
     /// The value.
@@ -188,10 +185,7 @@ impl<T> Receiver<T> {
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         self.watched.receivers.fetch_add(1, Ordering::AcqRel);
-        Receiver {
-            watched: self.watched.clone(),
-            seen: self.seen,
-        }
+        Receiver { watched: self.watched.clone(), seen: self.seen }
     }
 }
 

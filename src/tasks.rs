@@ -67,17 +67,13 @@ impl Tasks {
     ///
     /// It is boxed, so that the runtime's code is compiled once for all tasks with the same result.
     pub fn watched<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        task: impl Future<Output = T> + Send + 'static,
+        &self, name: &'static str, task: impl Future<Output = T> + Send + 'static,
     ) -> BoxFuture<'static, T> {
         self.watched_box(name, task.boxed())
     }
 
     fn watched_box<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        task: BoxFuture<'static, T>,
+        &self, name: &'static str, task: BoxFuture<'static, T>,
     ) -> BoxFuture<'static, T> {
         let tasks = self.clone();
         let watched = async move {
@@ -85,10 +81,7 @@ impl Tasks {
                 Ok(done) => done,
                 Err(panic) => {
                     let message = text_of(&*panic);
-                    tasks.fail(Fault::Panic {
-                        task: name,
-                        message,
-                    });
+                    tasks.fail(Fault::Panic { task: name, message });
                     resume_unwind(panic)
                 }
             }
@@ -129,13 +122,7 @@ mod tests {
         tasks.spawn("sum", async { panic!("{} is odd", 3) });
         let fault = tasks.failed().wait_for(Option::is_some).await.unwrap();
         let fault = fault.expect("waited for");
-        assert_eq!(
-            fault,
-            Fault::Panic {
-                task: "sum",
-                message: "3 is odd".to_owned()
-            }
-        );
+        assert_eq!(fault, Fault::Panic { task: "sum", message: "3 is odd".to_owned() });
         assert!(fault.to_string().contains("\"sum\" panicked: 3 is odd"));
     }
 

@@ -72,9 +72,7 @@ async fn start(cluster: &mut Cluster, others: &Others, id: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     let log = Log::default();
-    let to_log = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false);
+    let to_log = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false);
     to_log.with_max_level(tracing::Level::WARN).init();
     let mut cluster = Cluster::configured(3, |_| {});
     let others = Others::default();
@@ -82,10 +80,7 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
         .map(|(id, config)| (*id, config.peer_listen.to_string()))
         .collect();
     let disguise = |id: u64, version: &str| {
-        let build = Build {
-            version: version.to_owned(),
-            commit: "c0ffee".to_owned(),
-        };
+        let build = Build { version: version.to_owned(), commit: "c0ffee".to_owned() };
         others.lock().unwrap().insert(addresses[&id].clone(), build);
     };
     for (id, version) in [(1, "9.9.1"), (2, "9.9.2"), (3, "9.9.3")] {
@@ -100,10 +95,7 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     }
     let leader = cluster.leader().await;
     let status = cluster.client(leader).status().await.unwrap();
-    let builds = status
-        .nodes
-        .into_iter()
-        .map(|node| (node.id, node.build.unwrap_or_default()));
+    let builds = status.nodes.into_iter().map(|node| (node.id, node.build.unwrap_or_default()));
     for (id, build) in builds {
         let version = format!("9.9.{id}");
         let own = id == leader;
@@ -119,9 +111,6 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     let lines = log.lines(" runs ");
     assert_eq!(lines.len(), 6 + 2 + 2, "each is named once: {lines:#?}");
     for line in lines {
-        assert!(
-            line.contains("WARN") && line.contains(version::LONG),
-            "{line}"
-        );
+        assert!(line.contains("WARN") && line.contains(version::LONG), "{line}");
     }
 }

@@ -32,10 +32,7 @@ async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
     let last = cluster.client(leader).current("book", id(1)).await.unwrap();
     assert_eq!(last, Some(1_000_000));
     let (_, after) = counted(&cluster, leader);
-    println!(
-        "1 000 000 numbers of one key: {} bump entries",
-        after - before
-    );
+    println!("1 000 000 numbers of one key: {} bump entries", after - before);
     assert!(after - before <= 110, "{} bump entries", after - before);
 }
 
@@ -53,12 +50,7 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
         step_max: Some(STEP_MAX),
         ..CreateNamespaceRequest::default()
     };
-    let created = client
-        .admin
-        .create_namespace(hot)
-        .await
-        .unwrap()
-        .into_inner();
+    let created = client.admin.create_namespace(hot).await.unwrap().into_inner();
     assert_eq!((created.step_min, created.step_max), (10, STEP_MAX));
     let (_, before) = counted(&cluster, leader);
     let mut last = 0;
@@ -76,10 +68,7 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
     let mut client = cluster.client(next_leader);
     client.next_at_last(u64::MAX).await;
     let first = client.try_next("hot", id(1), 1).await.unwrap().first;
-    assert!(
-        first > last && first <= last + STEP_MAX + 1,
-        "{first} after {last}"
-    );
+    assert!(first > last && first <= last + STEP_MAX + 1, "{first} after {last}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,18 +107,14 @@ const SECTIONS: u64 = 42_950;
 
 async fn touch_all_sections(address: std::net::SocketAddr) {
     const CALLERS: u64 = 1_024;
-    let clients: Vec<Client> = (0..8)
-        .map(|_| Client::new(address).patient(std::time::Duration::from_secs(30)))
-        .collect();
+    let clients: Vec<Client> =
+        (0..8).map(|_| Client::new(address).patient(std::time::Duration::from_secs(30))).collect();
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
         let mut client = clients[caller as usize % clients.len()].clone();
         callers.spawn(async move {
             for section in (caller..SECTIONS).step_by(CALLERS as usize) {
-                client
-                    .try_next("uid", id(section * 100_000), 1)
-                    .await
-                    .unwrap();
+                client.try_next("uid", id(section * 100_000), 1).await.unwrap();
             }
         });
     }
@@ -158,12 +143,6 @@ async fn after_a_leader_change_all_sections_of_32_bit_uids_are_handed_out_withou
     let touched = |from| metrics.first_touches.get(from);
     assert!(touched(FirstTouch::memory) + touched(FirstTouch::disk) >= SECTIONS);
     let skipped = metrics.skipped(SkipCause::leader_change);
-    assert!(
-        skipped >= SECTIONS * 9_999,
-        "every skipped number is counted: {skipped}"
-    );
-    assert!(
-        skipped <= (SECTIONS + 2) * 10_000,
-        "at most a step per section: {skipped}"
-    );
+    assert!(skipped >= SECTIONS * 9_999, "every skipped number is counted: {skipped}");
+    assert!(skipped <= (SECTIONS + 2) * 10_000, "at most a step per section: {skipped}");
 }

@@ -19,11 +19,7 @@ async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() 
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = cluster.nodes[&leader]
-        .context()
-        .metrics
-        .request_seconds
-        .of(Door::grpc);
+    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
     let before = requests.count();
     let all = take(&client, 1_000, 20, 10).await;
     assert_no_repeats(&all);
@@ -39,18 +35,12 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = cluster.nodes[&leader]
-        .context()
-        .metrics
-        .request_seconds
-        .of(Door::grpc);
+    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
     let before = requests.count();
     // On a runtime of their own, where all of them wait before the client looks for the first time.
     let asking = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let asked = (0..500u64).map(|n| client.next_range("book", 5, 1 + n % 3));
         runtime.block_on(tokio::task::unconstrained(join_all(asked)))
     });
@@ -79,23 +69,12 @@ async fn the_numbers_that_are_left_go_to_as_many_of_the_merged_calls() {
     let numbers: BTreeSet<u64> = (all.iter().flatten().copied()).collect();
     assert_eq!(numbers, (1..=50).collect());
     for refused in all.iter().filter_map(|answer| answer.as_ref().err()) {
-        let Error::Server {
-            code,
-            message: says,
-            ..
-        } = refused
-        else {
+        let Error::Server { code, message: says, .. } = refused else {
             panic!("{refused:?}");
         };
         assert_eq!(*code, ratchet_client::Code::OutOfRange);
-        assert!(
-            says.contains("count is 1, and 0 numbers are left"),
-            "{says}"
-        );
-        assert!(
-            says.contains("ratchet namespace update few --max"),
-            "{says}"
-        );
+        assert!(says.contains("count is 1, and 0 numbers are left"), "{says}");
+        assert!(says.contains("ratchet namespace update few --max"), "{says}");
     }
     assert_eq!(all.iter().filter(|answer| answer.is_err()).count(), 10);
 }
@@ -162,11 +141,7 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = cluster.nodes[&leader]
-        .context()
-        .metrics
-        .request_seconds
-        .of(Door::grpc);
+    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
     let before = requests.count();
     let segments = [(); 2].map(|()| client.segment("book", 3, 100));
     let mut seen = BTreeSet::new();
@@ -181,10 +156,7 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     }
     let asked = requests.count() - before;
     // Two of them may travel together.
-    assert!(
-        (10..=26).contains(&asked),
-        "{asked} requests for 2 x 1000 numbers"
-    );
+    assert!((10..=26).contains(&asked), "{asked} requests for 2 x 1000 numbers");
     let highest = cluster.client(leader).current("book", id(3)).await.unwrap();
     assert!(highest >= seen.last().copied());
 }

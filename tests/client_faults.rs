@@ -80,14 +80,7 @@ async fn a_read_whose_connection_breaks_goes_to_another_server_and_a_change_does
     cluster.leader().await;
     let (breaks, _hanging_up) = hangs_up().await;
     let servers = [breaks.clone(), cluster.address(1).to_string()];
-    assert_eq!(
-        client(&servers)
-            .status()
-            .await
-            .expect("from the other")
-            .node,
-        1
-    );
+    assert_eq!(client(&servers).status().await.expect("from the other").node, 1);
     // The change may have been made, so it is not repeated.
     let changed = client(&servers).transfer(Some(1)).await.unwrap_err();
     assert_eq!(changed.code(), Some(Code::Unavailable), "{changed}");
@@ -148,8 +141,7 @@ impl Sequencer for Broken {
     type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
     async fn next_many(
-        &self,
-        requests: Request<Streaming<NextManyRequest>>,
+        &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let answers = requests.into_inner().map(|request| {
             let request = request?;
@@ -168,8 +160,7 @@ impl Sequencer for Broken {
     }
 
     async fn current(
-        &self,
-        _: Request<CurrentRequest>,
+        &self, _: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
@@ -179,22 +170,19 @@ impl Sequencer for Broken {
     }
 
     async fn raise_many(
-        &self,
-        _: Request<RaiseManyRequest>,
+        &self, _: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
 
     async fn raise_sections(
-        &self,
-        _: Request<RaiseSectionsRequest>,
+        &self, _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
 
     async fn current_many(
-        &self,
-        _: Request<CurrentManyRequest>,
+        &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
@@ -202,8 +190,7 @@ impl Sequencer for Broken {
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
 
     async fn export(
-        &self,
-        _: Request<ExportRequest>,
+        &self, _: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("not asked for"))
     }
@@ -211,8 +198,7 @@ impl Sequencer for Broken {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self,
-        _: Request<WatchRouteRequest>,
+        &self, _: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         Err(Status::unimplemented("not asked for"))
     }

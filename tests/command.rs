@@ -23,22 +23,15 @@ fn failed(output: &Output, exit: i32, says: &[&str]) {
 
 async fn ask(cluster: &Processes, args: &[&str]) -> Output {
     let mut command = ratchet();
-    command
-        .args(args)
-        .env("RATCHET_SERVER", cluster.places[&1].listen.to_string());
-    tokio::task::spawn_blocking(move || command.output().unwrap())
-        .await
-        .unwrap()
+    command.args(args).env("RATCHET_SERVER", cluster.places[&1].listen.to_string());
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     let cluster = Processes::start(3, &[]).await;
     let text = |output: Output| String::from_utf8(output.stdout).unwrap();
-    assert_eq!(
-        text(ask(&cluster, &["current", "book", "42"]).await),
-        "none yet\n"
-    );
+    assert_eq!(text(ask(&cluster, &["current", "book", "42"]).await), "none yet\n");
     assert_eq!(text(ask(&cluster, &["next", "book", "42"]).await), "1\n");
     let next = json(&ask(&cluster, &["next", "book", "42", "--count", "3", "--json"]).await);
     assert_eq!(
@@ -67,25 +60,11 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
         "100",
     ];
     assert!(ask(&cluster, &create).await.status.success());
-    assert_eq!(
-        text(ask(&cluster, &["next", "room", "lobby"]).await),
-        "100\n"
-    );
-    assert_eq!(
-        text(ask(&cluster, &["next", "room", "lobby"]).await),
-        "200\n"
-    );
+    assert_eq!(text(ask(&cluster, &["next", "room", "lobby"]).await), "100\n");
+    assert_eq!(text(ask(&cluster, &["next", "room", "lobby"]).await), "200\n");
     failed(&ask(&cluster, &create).await, 4, &["\"room\" exists"]);
-    failed(
-        &ask(&cluster, &["next", "film", "1"]).await,
-        3,
-        &["ratchet namespace create film"],
-    );
-    failed(
-        &ask(&cluster, &["next", "book", "1", "--count", "0"]).await,
-        4,
-        &["count is 0"],
-    );
+    failed(&ask(&cluster, &["next", "film", "1"]).await, 3, &["ratchet namespace create film"]);
+    failed(&ask(&cluster, &["next", "book", "1", "--count", "0"]).await, 4, &["count is 0"]);
     let gapless = ["namespace", "create", "invoice", "--gapless", "--json"];
     assert_eq!(json(&ask(&cluster, &gapless).await)["gapless"], true);
     let order = ["next", "invoice", "1", "--request-id", "order-7"];
@@ -101,11 +80,7 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
         4,
         &["the request id is empty"],
     );
-    failed(
-        &ask(&cluster, &["node", "remove", "9"]).await,
-        3,
-        &["node 9", "1, 2, 3"],
-    );
+    failed(&ask(&cluster, &["node", "remove", "9"]).await, 3, &["node 9", "1, 2, 3"]);
     let error = ask(&cluster, &["next", "film", "1", "--json"]).await;
     let error: Value = serde_json::from_slice(&error.stderr).unwrap();
     assert_eq!(error["error"]["code"], "NOT_FOUND");
@@ -118,11 +93,7 @@ fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code()
     let [nobody] = free_ports::<1>(own_ip()).map(|address| address.to_string());
     let unreachable = run(&["next", "book", "1", "--server", &nobody]);
     failed(&unreachable, 5, &[&nobody]);
-    failed(
-        &run(&["status", "--server", "not an address"]),
-        4,
-        &["\"not an address\""],
-    );
+    failed(&run(&["status", "--server", "not an address"]), 4, &["\"not an address\""]);
     assert!(run(&["completions", "bash"]).status.success());
 }
 
@@ -135,39 +106,16 @@ fn a_configuration_that_cannot_work_does_not_start() {
     let says = ["lease_ms is 280", "(300)", "(50)"];
     failed(&start(&["--lease-ms", "280"]), 78, &says);
     failed(&start(&["--node-id", "0"]), 78, &["node_id is 0"]);
-    failed(
-        &start(&["--peers", "2=127.0.0.1:5"]),
-        78,
-        &["not this one (node_id 1)"],
-    );
-    failed(
-        &start(&["--listen", "0.0.0.0:7600"]),
-        78,
-        &["0.0.0.0:7600", "advertise"],
-    );
+    failed(&start(&["--peers", "2=127.0.0.1:5"]), 78, &["not this one (node_id 1)"]);
+    failed(&start(&["--listen", "0.0.0.0:7600"]), 78, &["0.0.0.0:7600", "advertise"]);
     failed(&start(&["--log", "=,="]), 78, &["\"=,=\""]);
     let file = dir.path().join("ratchet.toml");
     std::fs::write(&file, "lease = 5\n").unwrap();
-    failed(
-        &start(&["--config", file.to_str().unwrap()]),
-        78,
-        &["ratchet.toml", "lease"],
-    );
+    failed(&start(&["--config", file.to_str().unwrap()]), 78, &["ratchet.toml", "lease"]);
     std::fs::write(&file, "lease_ms = 290\n").unwrap();
-    failed(
-        &start(&["--config", file.to_str().unwrap()]),
-        78,
-        &["lease_ms is 290"],
-    );
-    failed(
-        &start(&["--config", "/nowhere.toml"]),
-        78,
-        &["/nowhere.toml"],
-    );
-    assert!(
-        !std::path::Path::new(data).exists(),
-        "no directory is created"
-    );
+    failed(&start(&["--config", file.to_str().unwrap()]), 78, &["lease_ms is 290"]);
+    failed(&start(&["--config", "/nowhere.toml"]), 78, &["/nowhere.toml"]);
+    assert!(!std::path::Path::new(data).exists(), "no directory is created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,20 +126,8 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
     let dir = |name: &str| root.join(name).to_str().unwrap().to_owned();
     let free = free_ports::<3>(own_ip()).map(|address| address.to_string());
     let start = |data: &str, listen: &str, more: &[&str]| {
-        let args = [
-            "start",
-            "--data-dir",
-            data,
-            "--listen",
-            listen,
-            "--peer-listen",
-            &free[1],
-        ];
-        let off = [
-            "--metrics-listen=off",
-            "--http-listen=off",
-            "--resp-listen=off",
-        ];
+        let args = ["start", "--data-dir", data, "--listen", listen, "--peer-listen", &free[1]];
+        let off = ["--metrics-listen=off", "--http-listen=off", "--resp-listen=off"];
         run(&[&args[..], &off, more].concat())
     };
     failed(
@@ -203,25 +139,13 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
     failed(&start(&dir("fresh"), &taken, &[]), 71, &[&taken, "listen"]);
     assert!(cluster.terminate(1).await.success());
     let other_node = ["--cluster", "test", "--node-id", "2"];
-    failed(
-        &start(&dir("1"), &free[0], &other_node),
-        74,
-        &["node 1", "node 2", &dir("1")],
-    );
-    failed(
-        &start(&dir("1"), &free[0], &["--cluster", "prod"]),
-        74,
-        &["\"test\"", "\"prod\""],
-    );
+    failed(&start(&dir("1"), &free[0], &other_node), 74, &["node 1", "node 2", &dir("1")]);
+    failed(&start(&dir("1"), &free[0], &["--cluster", "prod"]), 74, &["\"test\"", "\"prod\""]);
     std::fs::create_dir(dir("strange")).unwrap();
     std::fs::write(dir("strange") + "/thesis.txt", "mine").unwrap();
     failed(&start(&dir("strange"), &free[0], &[]), 74, &["thesis.txt"]);
     std::fs::remove_file(dir("1") + "/NODE").unwrap();
-    failed(
-        &start(&dir("1"), &free[0], &["--cluster", "test"]),
-        74,
-        &["lost its files", "NODE"],
-    );
+    failed(&start(&dir("1"), &free[0], &["--cluster", "test"]), 74, &["lost its files", "NODE"]);
 }
 
 /// A voter that forgot its votes could elect a second leader.
@@ -245,20 +169,10 @@ async fn a_server_that_says_nothing_costs_its_share_of_the_time_and_another_is_a
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     cluster.pause(follower);
-    let servers = format!(
-        "{},{}",
-        cluster.places[&follower].listen, cluster.places[&leader].listen
-    );
+    let servers =
+        format!("{},{}", cluster.places[&follower].listen, cluster.places[&leader].listen);
     let asking = tokio::task::spawn_blocking(move || {
-        run(&[
-            "next",
-            "book",
-            "42",
-            "--server",
-            &servers,
-            "--timeout-ms",
-            "4000",
-        ])
+        run(&["next", "book", "42", "--server", &servers, "--timeout-ms", "4000"])
     });
     let output = asking.await.unwrap();
     cluster.resume(follower);
@@ -278,10 +192,7 @@ async fn keys_are_listed_and_explained_in_a_shell() {
         "KEY  LAST  CEILING  EPOCH  STEP\n7    1     10000    1      10000\nmore keys follow: --after=7\n"
     );
     let keys = json(&ask(&cluster, &["keys", "book", "--after", "7", "--json"]).await);
-    assert_eq!(
-        (&keys["keys"][0]["key"], &keys["more"]),
-        (&42.into(), &false.into())
-    );
+    assert_eq!((&keys["keys"][0]["key"], &keys["more"]), (&42.into(), &false.into()));
     let explained = text(ask(&cluster, &["explain", "book", "42"]).await);
     for part in [
         "book:42",
@@ -298,29 +209,9 @@ async fn keys_are_listed_and_explained_in_a_shell() {
     assert_eq!(gaps, "nothing was handed out or skipped\n");
     let gaps = json(&ask(&cluster, &["gaps", "book", "--json", "--days", "1"]).await);
     assert_eq!(gaps, serde_json::json!({"days": []}));
-    failed(
-        &ask(&cluster, &["gaps", "book", "--days", "32"]).await,
-        2,
-        &["1..=31"],
-    );
-    failed(
-        &ask(&cluster, &["keys", "nowhere"]).await,
-        3,
-        &["\"nowhere\" does not exist"],
-    );
-    failed(
-        &ask(&cluster, &["keys", "book", "--limit", "1001"]).await,
-        2,
-        &["1..=1000"],
-    );
-    failed(
-        &ask(&cluster, &["keys", "book", "--prefix", "4"]).await,
-        4,
-        &["give after"],
-    );
-    failed(
-        &ask(&cluster, &["explain", "book", "x"]).await,
-        4,
-        &["kind name"],
-    );
+    failed(&ask(&cluster, &["gaps", "book", "--days", "32"]).await, 2, &["1..=31"]);
+    failed(&ask(&cluster, &["keys", "nowhere"]).await, 3, &["\"nowhere\" does not exist"]);
+    failed(&ask(&cluster, &["keys", "book", "--limit", "1001"]).await, 2, &["1..=1000"]);
+    failed(&ask(&cluster, &["keys", "book", "--prefix", "4"]).await, 4, &["give after"]);
+    failed(&ask(&cluster, &["explain", "book", "x"]).await, 4, &["kind name"]);
 }

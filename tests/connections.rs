@@ -49,11 +49,8 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     let shared = cluster.nodes[&1].context().clone();
     // A call that is quiet for longer than a connection may be idle.
     let (messages, stream) = mpsc::channel(1);
-    let request = NextManyRequest {
-        namespace: "book".into(),
-        ids: vec![1],
-        ..NextManyRequest::default()
-    };
+    let request =
+        NextManyRequest { namespace: "book".into(), ids: vec![1], ..NextManyRequest::default() };
     let mut client = cluster.client(1);
     messages.send(request.clone()).await.unwrap();
     let answers = client.sequencer.next_many(ReceiverStream::new(stream));
@@ -91,10 +88,7 @@ async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     }
     ended(connection(address, b"").await).await;
     assert!(metrics.client_connections_refused.get(Door::grpc) > 0);
-    client
-        .next(1)
-        .await
-        .expect("who is connected does not notice");
+    client.next(1).await.expect("who is connected does not notice");
     drop(held);
     cluster.client(1).next_at_last(1).await;
 }
@@ -169,12 +163,7 @@ fn node_with_files(files: u32, dir: &TempDir, [listen, peer_listen]: [SocketAddr
     command
         .args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_ratchet"))
-        .args([
-            "start",
-            "--metrics-listen=off",
-            "--http-listen=off",
-            "--resp-listen=off",
-        ])
+        .args(["start", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
         .args(["--log-keep-bytes", "1000"])
         .args(["--listen", &listen.to_string()])
         .args(["--peer-listen", &peer_listen.to_string()])
@@ -208,9 +197,7 @@ async fn more_clients_than_there_are_files_leave_the_disk_the_files_that_it_need
 #[test]
 fn a_node_that_may_open_too_few_files_says_so_and_does_not_start() {
     let dir = TempDir::new().unwrap();
-    let ended = node_with_files(300, &dir, free_ports(own_ip()))
-        .output()
-        .unwrap();
+    let ended = node_with_files(300, &dir, free_ports(own_ip())).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(78), "{said}");
     for part in ["may open 300 files", "512", "LimitNOFILE"] {

@@ -22,20 +22,14 @@ async fn a_record_with_a_flipped_byte_is_refused_and_the_error_names_the_directo
     {
         let db = raw_database(dir.path());
         let log = db.cf_handle("log").unwrap();
-        let (key, mut value) = db
-            .iterator_cf(log, rocksdb::IteratorMode::Start)
-            .next()
-            .unwrap()
-            .unwrap();
+        let (key, mut value) =
+            db.iterator_cf(log, rocksdb::IteratorMode::Start).next().unwrap().unwrap();
         let last = value.len() - 1;
         value[last] ^= 1;
         db.put_cf(log, key, value).unwrap();
     }
     let store = open(dir.path()).unwrap();
-    let error = LogStore::open(&store, 1)
-        .err()
-        .expect("noticed")
-        .to_string();
+    let error = LogStore::open(&store, 1).err().expect("noticed").to_string();
     assert!(error.contains("checksum"), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
     assert!(error.contains("ratchet node remove"), "{error}");
@@ -67,12 +61,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
     let damaged = parts_of(snapshot).await.unwrap_err().to_string();
     assert!(damaged.contains("checksum"), "{damaged}");
     // Raft notices nothing: it can purge the log and apply entries.
-    machine
-        .get_snapshot_builder()
-        .await
-        .build_snapshot()
-        .await
-        .unwrap();
+    machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
     apply(&mut machine, [bump(3, 5)]).await;
 }
 
@@ -113,16 +102,10 @@ async fn a_record_of_a_newer_release_is_refused_with_that_release_and_not_as_dam
     }
     let why = || {
         let store = open(dir.path()).unwrap();
-        LogStore::open(&store, 1)
-            .err()
-            .expect("unreadable")
-            .to_string()
+        LogStore::open(&store, 1).err().expect("unreadable").to_string()
     };
     let damaged = why();
-    assert!(
-        damaged.contains("is damaged"),
-        "nobody newer was here: {damaged}"
-    );
+    assert!(damaged.contains("is damaged"), "nobody newer was here: {damaged}");
     newer_release_was_here(dir.path());
     assert_newer(&why());
     // That this release opened the directory since does not lower the release in the marker.

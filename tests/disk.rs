@@ -50,11 +50,7 @@ async fn a_leader_whose_fsync_fails_stops_and_the_others_go_on() {
     let asking = tokio::spawn(async move { client.next_at_last(4_711).await });
     let fault = in_time("the leader stops", cluster.nodes[&leader].failed()).await;
     let reason = fault.to_string();
-    for part in [
-        "000009.log",
-        cluster.data_dir(leader).to_str().unwrap(),
-        "must stop",
-    ] {
+    for part in ["000009.log", cluster.data_dir(leader).to_str().unwrap(), "must stop"] {
         assert!(reason.contains(part), "{part:?} is not in {reason}");
     }
     cluster.leader_seen_by(other, |new| new != leader).await;
@@ -96,10 +92,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         TermOptions {
             fence: FenceKind::Lease,
             memory: MemoryLimits::default(),
-            request_ids: RequestIdLimits {
-                keep: Duration::from_secs(1),
-                ids_max: 1,
-            },
+            request_ids: RequestIdLimits { keep: Duration::from_secs(1), ids_max: 1 },
         },
         Arc::new(BootClock),
         Metrics::new(),
@@ -140,11 +133,7 @@ async fn a_node_with_an_older_copy_of_its_directory_is_refused_and_harms_nobody(
     let refused = ratchet::server::start(config, cluster.seams(victim)).await;
     let error = refused.err().expect("an older copy must not vote");
     let error = error.to_string();
-    for named in [
-        "older copy",
-        "ratchet node remove",
-        &format!("node {victim}"),
-    ] {
+    for named in ["older copy", "ratchet node remove", &format!("node {victim}")] {
         assert!(error.contains(named), "{error}");
     }
     assert_eq!(cluster.leader().await, leader, "it led on");
@@ -161,10 +150,7 @@ fn current_of_a_cold_key_waits_for_a_disk_that_hangs_and_holds_up_no_other_call(
         .build()
         .unwrap();
     let cluster = nodes.block_on(Cluster::start(1, |_| {}));
-    let callers = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let callers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let patient = callers.block_on(async { Client::new(cluster.address(1)) });
     let hurried = patient.clone().patient(Duration::from_millis(200));
     let first = callers.block_on(patient.clone().next(1)).unwrap();

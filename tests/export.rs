@@ -134,9 +134,8 @@ async fn the_leader_exports_over_http_what_import_reads_and_others_name_the_lead
 
 /// Runs the command with a cluster's servers, and answers its exit code and what it says on standard error.
 async fn run(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String) {
-    let servers: Vec<String> = (cluster.nodes.keys())
-        .map(|id| cluster.address(*id).to_string())
-        .collect();
+    let servers: Vec<String> =
+        (cluster.nodes.keys()).map(|id| cluster.address(*id).to_string()).collect();
     let mut command = ratchet();
     command.args(arguments);
     command.args(["--timeout-ms", "20000", "--server", &servers.join(",")]);
@@ -214,10 +213,7 @@ async fn an_export_of_sections_has_their_ceilings_and_is_never_exact() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_of_sections_is_imported_elsewhere_and_every_id_goes_on_above_what_it_had()
 {
-    let (from, to) = (
-        Cluster::start(3, quiet).await,
-        Cluster::start(1, quiet).await,
-    );
+    let (from, to) = (Cluster::start(3, quiet).await, Cluster::start(1, quiet).await);
     let greatest = use_sections(&client_of(&from, &[from.leader().await])).await;
     let dir = tempfile::TempDir::new().expect("a directory");
     let file = dir.path().join("uid.csv");

@@ -72,12 +72,6 @@ async fn with_the_majority_gone_callers_are_told_what_is_known_before_their_dead
         }
     };
     assert_eq!(error.code(), tonic::Code::Unavailable, "{error:?}");
-    assert!(
-        error.message().contains("hears from no majority"),
-        "{error:?}"
-    );
-    assert!(
-        error.message().contains(&format!("node {leader}")),
-        "{error:?}"
-    );
+    assert!(error.message().contains("hears from no majority"), "{error:?}");
+    assert!(error.message().contains(&format!("node {leader}")), "{error:?}");
 }

@@ -34,10 +34,7 @@ async fn a_raised_key_hands_out_greater_numbers_at_every_node_and_under_the_next
     assert_eq!((again.floor, again.is_higher), (5_000_000, false));
     let lower = client.raise("book", 7, 3).await.expect("a floor");
     assert_eq!((lower.floor, lower.is_higher), (5_000_000, false));
-    assert_eq!(
-        client.current("book", 7).await.expect("a number"),
-        Some(5_000_000)
-    );
+    assert_eq!(client.current("book", 7).await.expect("a number"), Some(5_000_000));
     assert_eq!(client.next("book", 7).await.expect("a number"), 5_000_001);
     let metrics = &cluster.nodes[&leader].context().metrics;
     assert_eq!(metrics.skipped(SkipCause::floor), 5_000_000 - before);
@@ -47,10 +44,7 @@ async fn a_raised_key_hands_out_greater_numbers_at_every_node_and_under_the_next
     let other = other_than(leader);
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
     let client = rust_client::client_of(&cluster, &[next]);
-    assert_eq!(
-        client.current("book", 8).await.expect("a number"),
-        Some(1_000)
-    );
+    assert_eq!(client.current("book", 8).await.expect("a number"), Some(1_000));
     assert_eq!(client.next("book", 8).await.expect("a number"), 1_001);
     assert!(client.next("book", 7).await.expect("a number") > 5_000_001);
 }
@@ -69,31 +63,19 @@ async fn many_keys_are_raised_and_read_together_or_refused_before_any_is_raised(
         assert_eq!(raised, floors);
         let last = client.current_many("book", keys()).await.expect("numbers");
         assert_eq!(last, floors.iter().copied().map(Some).collect::<Vec<_>>());
-        assert_eq!(
-            client.next("book", base + 5).await.expect("a number"),
-            (base + 5) * 3 + 2
-        );
+        assert_eq!(client.next("book", base + 5).await.expect("a number"), (base + 5) * 3 + 2);
         let none = client.current_many("book", [Key::Id(u64::MAX - 1)]).await;
         assert_eq!(none.expect("an answer"), [None]);
 
         let bad = [(Key::Id(base + 90_000), 5), (Key::Id(77), 0)];
-        let error = client
-            .raise_many("book", bad)
-            .await
-            .expect_err("0 is no floor");
+        let error = client.raise_many("book", bad).await.expect_err("0 is no floor");
         let (code, text) = refused(&error);
         assert_eq!(code, Code::OutOfRange);
         assert!(text.contains("place 1: the floor of key 77 is 0"), "{text}");
         let bad = [(Key::Id(base + 90_000), 5), (Key::Id(78), 1 << 63)];
         let error = client.raise_many("book", bad).await.expect_err("above max");
-        assert!(
-            error.to_string().contains("9223372036854775807, the max"),
-            "{error}"
-        );
-        let untouched = client
-            .current("book", base + 90_000)
-            .await
-            .expect("an answer");
+        assert!(error.to_string().contains("9223372036854775807, the max"), "{error}");
+        let untouched = client.current("book", base + 90_000).await.expect("an answer");
         assert_eq!(untouched, None, "all is checked before anything is raised");
         let names = [(Key::from("a"), 1)];
         let error = client.raise_many("book", names).await.expect_err("ids");
@@ -143,10 +125,7 @@ async fn a_floor_at_the_namespaces_max_uses_the_key_up_and_one_above_is_refused(
     let error = client.raise("short", 1, 101).await.expect_err("above max");
     let (code, text) = refused(&error);
     assert_eq!(code, Code::OutOfRange);
-    assert!(
-        text.contains("the floor of key 1 is 101; it must lie between 1 and 100"),
-        "{text}"
-    );
+    assert!(text.contains("the floor of key 1 is 101; it must lie between 1 and 100"), "{text}");
     let error = client.raise("short", 1, 0).await.expect_err("0");
     assert_eq!(refused(&error).0, Code::OutOfRange);
     let raised = client.raise("short", 1, 100).await.expect("a floor");
@@ -163,14 +142,9 @@ async fn redis_set_goes_upwards_only_and_has_no_options() {
     let address = cluster.nodes[&1].addresses().resp.expect("a port");
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     let mut ask = async |line: &str| {
-        socket
-            .write_all(format!("{line}\r\n").as_bytes())
-            .await
-            .expect("sent");
+        socket.write_all(format!("{line}\r\n").as_bytes()).await.expect("sent");
         let mut reply = vec![0; 1_024];
-        let read = in_time("a reply", socket.read(&mut reply))
-            .await
-            .expect("a reply");
+        let read = in_time("a reply", socket.read(&mut reply)).await.expect("a reply");
         String::from_utf8_lossy(&reply[..read]).into_owned()
     };
     assert_eq!(ask("SET book:42 1000").await, "+OK\r\n");
@@ -194,20 +168,13 @@ async fn floors_are_raised_over_http() {
     let cluster = Cluster::start(1, quiet).await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");
     let post = async |path: &str, body: &str| {
-        let page = http(
-            address,
-            &format!("POST {path}"),
-            "Content-Type: application/json\r\n",
-            body,
-        )
-        .await;
+        let page =
+            http(address, &format!("POST {path}"), "Content-Type: application/json\r\n", body)
+                .await;
         (page.status, page.body)
     };
     let (status, body) = post("/v1/namespaces/book/keys/42:raise?at_least=1000", "").await;
-    assert_eq!(
-        (status, body.as_str()),
-        (200, r#"{"floor":"1000","raised":true}"#)
-    );
+    assert_eq!((status, body.as_str()), (200, r#"{"floor":"1000","raised":true}"#));
     let (status, body) = post("/v1/namespaces/book/keys/42:next", "").await;
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("1001"), "{body}");
@@ -215,10 +182,7 @@ async fn floors_are_raised_over_http() {
     let (status, body) = post("/v1/namespaces/book:raise?numbers=number", many).await;
     assert_eq!((status, body.as_str()), (200, r#"{"floors":[1001,6]}"#));
     let (status, body) = post("/v1/namespaces/book:current", r#"{"keys":[42,43,44]}"#).await;
-    assert_eq!(
-        (status, body.as_str()),
-        (200, r#"{"last":["1001","6",null]}"#)
-    );
+    assert_eq!((status, body.as_str()), (200, r#"{"last":["1001","6",null]}"#));
     let (status, body) = post("/v1/namespaces/book/keys/42:raise?at_least=0", "").await;
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("it must lie between 1 and"), "{body}");
@@ -244,26 +208,12 @@ async fn sections_are_raised_over_http_also_at_a_follower_and_only_where_ids_sha
     let page = raise(other_than(leader), "uid").await;
     assert_eq!(page.status, 200, "{}", page.body);
     assert_eq!(page.body, r#"{"floors":["900","50000"]}"#);
-    for (id, next) in [
-        (8, 901),
-        (7, 901),
-        (99_999, 901),
-        (100_001, 50_001),
-        (200_000, 1),
-    ] {
-        assert_eq!(
-            client.next("uid", id).await.expect("a number"),
-            next,
-            "{id}"
-        );
+    for (id, next) in [(8, 901), (7, 901), (99_999, 901), (100_001, 50_001), (200_000, 1)] {
+        assert_eq!(client.next("uid", id).await.expect("a number"), next, "{id}");
     }
     let floors = client.raise_sections("uid", [(3, 5)]).await;
     assert_eq!(floors.expect("a floor"), [900]);
     let page = raise(leader, "book").await;
     assert_eq!(page.status, 400, "{}", page.body);
-    assert!(
-        page.body.contains("has a section of its own"),
-        "{}",
-        page.body
-    );
+    assert!(page.body.contains("has a section of its own"), "{}", page.body);
 }

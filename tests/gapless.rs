@@ -20,11 +20,7 @@ async fn create(client: &mut Client, change: impl FnOnce(&mut CreateNamespaceReq
         ..CreateNamespaceRequest::default()
     };
     change(&mut create);
-    client
-        .admin
-        .create_namespace(create)
-        .await
-        .expect("created");
+    client.admin.create_namespace(create).await.expect("created");
 }
 
 async fn cluster_with_invoices() -> Cluster {
@@ -34,11 +30,7 @@ async fn cluster_with_invoices() -> Cluster {
 }
 
 async fn once(
-    client: &mut Client,
-    namespace: &str,
-    key: u64,
-    count: u64,
-    request: &str,
+    client: &mut Client, namespace: &str, key: u64, count: u64, request: &str,
 ) -> Result<NextResponse, Status> {
     let mut message = tonic::Request::new(NextRequest {
         namespace: namespace.to_owned(),
@@ -62,13 +54,8 @@ async fn once_at_last(cluster: &[Client], request: &str, count: u64) -> NextResp
                 Ok(answer) => return answer,
                 Err(status) => {
                     assert!(
-                        [
-                            Code::Unavailable,
-                            Code::DeadlineExceeded,
-                            Code::Cancelled,
-                            Code::Unknown
-                        ]
-                        .contains(&status.code()),
+                        [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled, Code::Unknown]
+                            .contains(&status.code()),
                         "{status}"
                     );
                     // The node may be down, which cannot be awaited.
@@ -90,10 +77,7 @@ fn skipped(cluster: &Cluster) -> u64 {
     ];
     let of = |node: &ratchet::node::Node| {
         let metrics = &node.context().metrics;
-        causes
-            .iter()
-            .map(|cause| metrics.skipped(*cause))
-            .sum::<u64>()
+        causes.iter().map(|cause| metrics.skipped(*cause)).sum::<u64>()
     };
     cluster.nodes.values().map(of).sum()
 }
@@ -122,14 +106,8 @@ async fn every_node_hands_out_numbers_without_a_gap_and_any_kind_of_call_sees_th
         assert_eq!(current.expect("an answer"), Some(last));
     }
     let mut client = cluster.client(1);
-    assert_eq!(
-        client.current(INVOICE, id(9)).await.expect("an answer"),
-        None
-    );
-    assert_eq!(
-        client.current(INVOICE, id(8)).await.expect("an answer"),
-        Some(12)
-    );
+    assert_eq!(client.current(INVOICE, id(9)).await.expect("an answer"), None);
+    assert_eq!(client.current(INVOICE, id(8)).await.expect("an answer"), Some(12));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,10 +143,7 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
         let record = record.section(&invoice.section_of(ratchet::sequence::Key::Id(7)));
         let record = record.expect("a record");
         assert!(record.max_seq < expected, "{record:?}");
-        assert_eq!(
-            (record.floor, record.step, record.unused_max),
-            (record.max_seq, 0, 0)
-        );
+        assert_eq!((record.floor, record.step, record.unused_max), (record.max_seq, 0, 0));
     }
     let leader = cluster.leader().await;
     let range = cluster.client(leader).try_next(INVOICE, id(7), 1).await;
@@ -229,39 +204,22 @@ async fn a_request_id_is_refused_for_another_request_and_outlives_leaders_in_a_g
     for namespace in [INVOICE, "book"] {
         let leader = cluster.leader().await;
         let mut client = cluster.client(other_than(leader));
-        let first = once(&mut client, namespace, 7, 2, "a")
-            .await
-            .expect("numbers");
-        client
-            .try_next(namespace, id(7), 1)
-            .await
-            .expect("a number");
-        let again = once(&mut client, namespace, 7, 2, "a")
-            .await
-            .expect("numbers");
+        let first = once(&mut client, namespace, 7, 2, "a").await.expect("numbers");
+        client.try_next(namespace, id(7), 1).await.expect("a number");
+        let again = once(&mut client, namespace, 7, 2, "a").await.expect("numbers");
         assert_eq!((again.first, again.last), (first.first, first.last));
         for (key, count) in [(8, 2), (7, 1)] {
-            let refused = once(&mut client, namespace, key, count, "a")
-                .await
-                .unwrap_err();
+            let refused = once(&mut client, namespace, key, count, "a").await.unwrap_err();
             assert_eq!(refused.code(), Code::AlreadyExists);
             let used = format!(
                 "the request id was used for 2 numbers of key 7 of namespace {namespace:?}"
             );
             assert!(refused.message().contains(&used), "{refused}");
         }
-        let other = once(&mut client, namespace, 7, 1, "b")
-            .await
-            .expect("a number");
-        assert_eq!(
-            other.first,
-            first.last + 2,
-            "no refused request took a number"
-        );
+        let other = once(&mut client, namespace, 7, 1, "b").await.expect("a number");
+        assert_eq!(other.first, first.last + 2, "no refused request took a number");
         client.transfer(None).await.expect("transferred");
-        let later = once(&mut client, namespace, 7, 2, "a")
-            .await
-            .expect("numbers");
+        let later = once(&mut client, namespace, 7, 2, "a").await.expect("numbers");
         match namespace {
             INVOICE => assert_eq!(later.first, first.first),
             _ => assert!(later.first > other.last, "{later:?}"),
@@ -276,22 +234,12 @@ async fn no_further_request_id_is_taken_once_as_many_are_remembered_as_may_be() 
     let mut client = cluster.client(1);
     create(&mut client, |_| {}).await;
     for namespace in [INVOICE, "book"] {
-        once(&mut client, namespace, 7, 1, "a")
-            .await
-            .expect("a number");
+        once(&mut client, namespace, 7, 1, "a").await.expect("a number");
         let refused = once(&mut client, namespace, 7, 1, "b").await.unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
-        assert!(
-            refused.message().contains("1 request ids are remembered"),
-            "{refused}"
-        );
-        once(&mut client, namespace, 7, 1, "a")
-            .await
-            .expect("the number");
-        let without = client
-            .try_next(namespace, id(7), 1)
-            .await
-            .expect("a number");
+        assert!(refused.message().contains("1 request ids are remembered"), "{refused}");
+        once(&mut client, namespace, 7, 1, "a").await.expect("the number");
+        let without = client.try_next(namespace, id(7), 1).await.expect("a number");
         assert_eq!(without.first, 2);
     }
 }
@@ -305,9 +253,7 @@ async fn a_request_id_is_forgotten_once_its_time_has_passed_and_not_before() {
     create(&mut client, |_| {}).await;
     for namespace in [INVOICE, "book"] {
         let asked = std::time::Instant::now();
-        let first = once(&mut client, namespace, 7, 1, "a")
-            .await
-            .expect("a number");
+        let first = once(&mut client, namespace, 7, 1, "a").await.expect("a number");
         let forgotten = async {
             loop {
                 let again = once(&mut client, namespace, 7, 1, "a").await;
@@ -329,18 +275,9 @@ async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_i
     let mut client = cluster.client(1);
     type Change = fn(&mut CreateNamespaceRequest);
     let refused: [(Change, &str); 3] = [
-        (
-            |c| c.section_size = Some(2),
-            "section_size is 2, but a gapless namespace",
-        ),
-        (
-            |c| c.step_min = Some(3),
-            "step_min is 3, but a gapless namespace",
-        ),
-        (
-            |c| c.step_max = Some(20_000),
-            "step_max is 20000, but a gapless namespace",
-        ),
+        (|c| c.section_size = Some(2), "section_size is 2, but a gapless namespace"),
+        (|c| c.step_min = Some(3), "step_min is 3, but a gapless namespace"),
+        (|c| c.step_max = Some(20_000), "step_max is 20000, but a gapless namespace"),
     ];
     for (change, why) in refused {
         let mut create = CreateNamespaceRequest {
@@ -358,25 +295,13 @@ async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_i
         (create.start, create.increment, create.max) = (Some(100), Some(10), Some(139));
     })
     .await;
-    let range = client
-        .try_next(INVOICE, name(b"a"), 3)
-        .await
-        .expect("numbers");
+    let range = client.try_next(INVOICE, name(b"a"), 3).await.expect("numbers");
     assert_eq!((range.first, range.last, range.increment), (100, 120, 10));
     let refused = client.try_next(INVOICE, name(b"a"), 2).await.unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange);
-    assert!(
-        refused.message().contains("only 1 numbers are left"),
-        "{refused}"
-    );
-    let last = client
-        .try_next(INVOICE, name(b"a"), 1)
-        .await
-        .expect("a number");
+    assert!(refused.message().contains("only 1 numbers are left"), "{refused}");
+    let last = client.try_next(INVOICE, name(b"a"), 1).await.expect("a number");
     assert_eq!(last.first, 130);
-    let other = client
-        .try_next(INVOICE, name(b"b"), 1)
-        .await
-        .expect("a number");
+    let other = client.try_next(INVOICE, name(b"b"), 1).await.expect("a number");
     assert_eq!(other.first, 100);
 }

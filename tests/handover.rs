@@ -38,10 +38,7 @@ async fn transfers_under_load_leave_no_gap() {
         .map(|from| history.longest_silence(from, Some(from + Duration::from_secs(1))))
         .collect();
     silences.sort();
-    println!(
-        "transfer: longest silences {silences:?}, median {:?}",
-        silences[5]
-    );
+    println!("transfer: longest silences {silences:?}, median {:?}", silences[5]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,10 +59,7 @@ async fn sigterm_hands_over_and_leaves_no_gap() {
     for key in 0..4 {
         history.assert_without_gap(key, 1);
     }
-    println!(
-        "SIGTERM: longest silence {:?}",
-        history.longest_silence(started, None)
-    );
+    println!("SIGTERM: longest silence {:?}", history.longest_silence(started, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,10 +81,7 @@ async fn with_a_silent_node() -> (Cluster, u64, u64) {
     cluster.cut_off(silent);
     let shared = cluster.nodes[&leader].context();
     let term = shared.group.leadership().borrow().term;
-    until("the node is no successor", || {
-        shared.group.successor(term, Some(silent)).is_err()
-    })
-    .await;
+    until("the node is no successor", || shared.group.successor(term, Some(silent)).is_err()).await;
     (cluster, leader, silent)
 }
 
@@ -104,11 +95,7 @@ async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
     let mended = Instant::now();
     let now = transfer.await.expect("handed over");
     // It would wait for 15 s if nothing told it that the node was heard.
-    assert!(
-        mended.elapsed() < Duration::from_secs(8),
-        "{:?}",
-        mended.elapsed()
-    );
+    assert!(mended.elapsed() < Duration::from_secs(8), "{:?}", mended.elapsed());
     assert_eq!(now.leader.map(|(id, _)| id), Some(silent));
 }
 
@@ -130,15 +117,8 @@ async fn a_transfer_to_a_node_that_does_not_answer_is_refused_and_changes_nothin
     let mut client = cluster.client(leader);
     let term = client.status().await.unwrap().term;
     let refused = client.transfer(lame).await.unwrap_err();
-    assert_eq!(
-        refused.code(),
-        tonic::Code::FailedPrecondition,
-        "{refused:?}"
-    );
-    assert!(
-        refused.message().contains(&format!("node {lame}")),
-        "{refused:?}"
-    );
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused:?}");
+    assert!(refused.message().contains(&format!("node {lame}")), "{refused:?}");
     client.next(7).await.unwrap();
     assert_eq!(client.status().await.unwrap().term, term);
 }
@@ -165,16 +145,8 @@ async fn expect_of_all(client: &mut Client, expected: u64) {
     let answer = answers.message().await.expect("no error");
     let answer = answer.expect("an answer");
     assert_eq!(answer.failure, None);
-    let odd: Vec<_> = (1..=KEYS)
-        .zip(&answer.firsts)
-        .filter(|(_, n)| **n != expected)
-        .collect();
-    assert!(
-        odd.is_empty(),
-        "{} keys have a gap, as {:?}",
-        odd.len(),
-        odd[0]
-    );
+    let odd: Vec<_> = (1..=KEYS).zip(&answer.firsts).filter(|(_, n)| **n != expected).collect();
+    assert!(odd.is_empty(), "{} keys have a gap, as {:?}", odd.len(), odd[0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,10 +159,8 @@ async fn two_handovers_asked_for_at_once_become_one_and_leave_no_gap() {
     // As an operator does, and a node that is stopped meanwhile.
     let shared = cluster.nodes[&leader].context();
     let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
-    let (transferred, stopped) = tokio::join!(
-        shared.hand_over(Some(to), deadline),
-        shared.hand_over_to_anyone(deadline)
-    );
+    let (transferred, stopped) =
+        tokio::join!(shared.hand_over(Some(to), deadline), shared.hand_over_to_anyone(deadline));
     let leader = transferred.expect("a transfer").leader;
     assert_eq!(leader.map(|(id, _)| id), Some(to));
     stopped.expect("the same handover");

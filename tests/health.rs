@@ -30,9 +30,7 @@ impl Probe {
 
     /// Whether the node is ready by gRPC, and what it says by HTTP: the status and the text.
     async fn ask(&mut self) -> (bool, u16, String) {
-        let request = HealthCheckRequest {
-            service: "ratchet.v1.Sequencer".into(),
-        };
+        let request = HealthCheckRequest { service: "ratchet.v1.Sequencer".into() };
         let answer = self.health.check(request).await.expect("an answer");
         let serving = answer.into_inner().status() == ServingStatus::Serving;
         let page = http_get(self.metrics, "/readyz").await;
@@ -59,10 +57,7 @@ async fn a_follower_that_does_not_hear_the_leader_is_not_ready() {
     probe.until(true).await;
     cluster.cut_off(follower);
     let why = probe.until(false).await;
-    assert!(
-        why.contains(&format!("node {follower} is not ready")),
-        "{why}"
-    );
+    assert!(why.contains(&format!("node {follower} is not ready")), "{why}");
     let alive = http_get(probe.metrics, "/livez").await;
     assert_eq!(alive.status, 200, "a restart would not help");
     cluster.mend();
@@ -128,14 +123,9 @@ async fn a_node_that_stops_is_not_ready_before_it_hands_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_of_an_unknown_service_is_refused_with_the_names_of_those_that_exist() {
     let cluster = Cluster::start(1, with_metrics).await;
-    let request = HealthCheckRequest {
-        service: "book".into(),
-    };
+    let request = HealthCheckRequest { service: "book".into() };
     let refused = Probe::of(&cluster, 1).health.check(request).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound);
-    assert!(
-        refused.message().contains("ratchet.v1.Sequencer"),
-        "{refused}"
-    );
+    assert!(refused.message().contains("ratchet.v1.Sequencer"), "{refused}");
 }

@@ -51,17 +51,9 @@ async fn any_node_hands_out_numbers_as_strings_or_as_numbers() {
         one,
         json!({"first": first.to_string(), "last": first.to_string(), "increment": "1"})
     );
-    let more = json(
-        &cluster,
-        other,
-        &format!("POST {path}:next?count=10&numbers=number"),
-        "",
-    )
-    .await;
-    assert_eq!(
-        more,
-        json!({"first": first + 1, "last": first + 10, "increment": 1})
-    );
+    let more =
+        json(&cluster, other, &format!("POST {path}:next?count=10&numbers=number"), "").await;
+    assert_eq!(more, json!({"first": first + 1, "last": first + 10, "increment": 1}));
     let last = json(&cluster, other, &format!("GET {path}"), "").await;
     assert_eq!(last, json!({"last": (first + 10).to_string()}));
     let none = json(&cluster, other, "GET /v1/namespaces/book/keys/43", "").await;
@@ -75,10 +67,7 @@ async fn one_request_takes_numbers_of_many_keys() {
     let given = r#"{"keys": ["1", 2, "1"], "counts": [1, "5", 2]}"#;
     let range = |first: u64, last: u64| json!({"first": first, "last": last, "increment": 1});
     let taken = json(&cluster, 1, what, given).await;
-    assert_eq!(
-        taken,
-        json!({"ranges": [range(1, 1), range(1, 5), range(2, 3)]})
-    );
+    assert_eq!(taken, json!({"ranges": [range(1, 1), range(1, 5), range(2, 3)]}));
     let taken = json(&cluster, 1, what, r#"{"keys": ["2"]}"#).await;
     assert_eq!(taken, json!({"ranges": [range(6, 6)]}));
     let short = r#"{"name": "short", "max": "3"}"#;
@@ -102,10 +91,7 @@ async fn namespaces_are_created_shown_and_changed() {
         "keys_max": null, "format": null,
     });
     assert_eq!(created, expected);
-    assert_eq!(
-        json(&cluster, 1, "GET /v1/namespaces/chat", "").await,
-        expected
-    );
+    assert_eq!(json(&cluster, 1, "GET /v1/namespaces/chat", "").await, expected);
     let list = json(&cluster, 1, "GET /v1/namespaces", "").await;
     let names: Vec<&str> = list["namespaces"]
         .as_array()
@@ -114,33 +100,16 @@ async fn namespaces_are_created_shown_and_changed() {
         .map(|one| one["name"].as_str().expect("a name"))
         .collect();
     assert_eq!(names, ["book", "uid", "chat"]);
-    let changed = json(
-        &cluster,
-        1,
-        "PATCH /v1/namespaces/chat?numbers=number",
-        r#"{"step": 7}"#,
-    )
-    .await;
-    assert_eq!(
-        (&changed["step"], &changed["start"]),
-        (&json!(7), &json!(100))
-    );
+    let changed =
+        json(&cluster, 1, "PATCH /v1/namespaces/chat?numbers=number", r#"{"step": 7}"#).await;
+    assert_eq!((&changed["step"], &changed["start"]), (&json!(7), &json!(100)));
     // Names may hold what a path may not: it is encoded.
-    let taken = json(
-        &cluster,
-        1,
-        "POST /v1/namespaces/chat/keys/a%2Fb%3A%20c:next",
-        "",
-    )
-    .await;
+    let taken = json(&cluster, 1, "POST /v1/namespaces/chat/keys/a%2Fb%3A%20c:next", "").await;
     assert_eq!(taken["first"], json!("100"));
     let last = json(&cluster, 1, "GET /v1/namespaces/chat/keys/a%2Fb%3A%20c", "").await;
     assert_eq!(last["last"], json!("100"));
     let status = json(&cluster, 1, "GET /v1/status", "").await;
-    assert_eq!(
-        (&status["leader"], &status["serving"]),
-        (&json!(1), &json!(true))
-    );
+    assert_eq!((&status["leader"], &status["serving"]), (&json!(1), &json!(true)));
     assert_eq!(status["nodes"][0]["role"], json!("leader"));
 }
 
@@ -152,76 +121,16 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
     let errors = cluster.nodes[&1].context().metrics.errors.of(Door::http);
     let invalid = tonic::Code::InvalidArgument;
     for (what, body, status, code, says) in [
-        (
-            format!("POST {key}:next?count=0"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "count is 0",
-        ),
-        (
-            format!("POST {key}:next?count=1001"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "between 1 and 1000",
-        ),
-        (
-            format!("POST {key}:next?count=-1"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "there is count=N",
-        ),
-        (
-            format!("POST {key}:next?size=1"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "unknown field `size`",
-        ),
-        (
-            format!("POST {key}:next?numbers=hex"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "numbers=string",
-        ),
-        (
-            format!("POST {key}"),
-            "",
-            405,
-            "UNIMPLEMENTED",
-            "it must end with ':next'",
-        ),
-        (
-            "POST /v1/namespaces/book/keys/x:next".to_owned(),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "not 'x'",
-        ),
-        (
-            "POST /v1/namespaces/book/keys/%FF:next".to_owned(),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "UTF-8",
-        ),
-        (
-            format!("GET {key}?count=5"),
-            "",
-            400,
-            "INVALID_ARGUMENT",
-            "unknown field `count`",
-        ),
-        (
-            "POST /v1/namespaces/none/keys/1:next".to_owned(),
-            "",
-            404,
-            "NOT_FOUND",
-            "create it with",
-        ),
+        (format!("POST {key}:next?count=0"), "", 400, "INVALID_ARGUMENT", "count is 0"),
+        (format!("POST {key}:next?count=1001"), "", 400, "INVALID_ARGUMENT", "between 1 and 1000"),
+        (format!("POST {key}:next?count=-1"), "", 400, "INVALID_ARGUMENT", "there is count=N"),
+        (format!("POST {key}:next?size=1"), "", 400, "INVALID_ARGUMENT", "unknown field `size`"),
+        (format!("POST {key}:next?numbers=hex"), "", 400, "INVALID_ARGUMENT", "numbers=string"),
+        (format!("POST {key}"), "", 405, "UNIMPLEMENTED", "it must end with ':next'"),
+        ("POST /v1/namespaces/book/keys/x:next".to_owned(), "", 400, "INVALID_ARGUMENT", "not 'x'"),
+        ("POST /v1/namespaces/book/keys/%FF:next".to_owned(), "", 400, "INVALID_ARGUMENT", "UTF-8"),
+        (format!("GET {key}?count=5"), "", 400, "INVALID_ARGUMENT", "unknown field `count`"),
+        ("POST /v1/namespaces/none/keys/1:next".to_owned(), "", 404, "NOT_FOUND", "create it with"),
         (
             "POST /v1/namespaces/book:next".to_owned(),
             "",
@@ -264,20 +173,8 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             "INVALID_ARGUMENT",
             "more than 1048576 bytes",
         ),
-        (
-            "POST /v1/namespaces".to_owned(),
-            "{\"name\":\"book\"}",
-            409,
-            "ALREADY_EXISTS",
-            "book",
-        ),
-        (
-            "POST /v1/namespaces".to_owned(),
-            "{\"name\":\"a b\"}",
-            400,
-            "INVALID_ARGUMENT",
-            "a b",
-        ),
+        ("POST /v1/namespaces".to_owned(), "{\"name\":\"book\"}", 409, "ALREADY_EXISTS", "book"),
+        ("POST /v1/namespaces".to_owned(), "{\"name\":\"a b\"}", 400, "INVALID_ARGUMENT", "a b"),
         (
             "POST /v1/namespaces".to_owned(),
             "{\"name\":\"c\",\"step\":\"x\"}",
@@ -285,37 +182,15 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             "INVALID_ARGUMENT",
             "step is \"x\"",
         ),
-        (
-            "GET /v1/namespaces/none".to_owned(),
-            "",
-            404,
-            "NOT_FOUND",
-            "none",
-        ),
-        (
-            "GET /v2".to_owned(),
-            "",
-            404,
-            "NOT_FOUND",
-            "/v2 does not exist",
-        ),
-        (
-            format!("DELETE {key}"),
-            "",
-            405,
-            "UNIMPLEMENTED",
-            "does not take DELETE",
-        ),
+        ("GET /v1/namespaces/none".to_owned(), "", 404, "NOT_FOUND", "none"),
+        ("GET /v2".to_owned(), "", 404, "NOT_FOUND", "/v2 does not exist"),
+        (format!("DELETE {key}"), "", 405, "UNIMPLEMENTED", "does not take DELETE"),
     ] {
         let before = errors.get(invalid);
         let page = ask(&cluster, 1, &what, body).await;
         let problem: Value =
             serde_json::from_str(&page.body).unwrap_or_else(|_| panic!("{what}: {}", page.body));
-        assert!(
-            page.head.contains("application/problem+json"),
-            "{}",
-            page.head
-        );
+        assert!(page.head.contains("application/problem+json"), "{}", page.head);
         assert_eq!(
             (page.status, &problem["status"]),
             (status, &json!(status)),
@@ -324,11 +199,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
         assert_eq!(problem["code"], json!(code), "{what}");
         let detail = problem["detail"].as_str().expect("a text");
         assert!(detail.contains(says), "{what}: {detail}");
-        assert_eq!(
-            errors.get(invalid) - before,
-            u64::from(code == "INVALID_ARGUMENT"),
-            "{what}"
-        );
+        assert_eq!(errors.get(invalid) - before, u64::from(code == "INVALID_ARGUMENT"), "{what}");
     }
 }
 
@@ -346,20 +217,9 @@ async fn a_request_is_answered_within_the_time_that_its_header_says() {
     assert_eq!(page.status, 503, "{}", page.body);
     assert!(page.head.contains("retry-after: 1"), "{}", page.head);
     for value in ["0", "-1", "soon"] {
-        let page = http(
-            address,
-            what,
-            &format!("ratchet-timeout-ms: {value}\r\n"),
-            "",
-        )
-        .await;
+        let page = http(address, what, &format!("ratchet-timeout-ms: {value}\r\n"), "").await;
         assert_eq!(page.status, 400, "{}", page.body);
-        assert!(
-            page.body
-                .contains(&format!("ratchet-timeout-ms is '{value}'")),
-            "{}",
-            page.body
-        );
+        assert!(page.body.contains(&format!("ratchet-timeout-ms is '{value}'")), "{}", page.body);
     }
 }
 
@@ -376,20 +236,12 @@ async fn a_body_that_never_ends_is_counted_and_given_up() {
         "POST /v1/namespaces/book:next HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.expect("sent");
     stream.write_all(&[b' '; 50_000]).await.expect("sent");
-    until("its bytes are counted", || {
-        context.metrics.request_bytes.get() >= 50_000
-    })
-    .await;
+    until("its bytes are counted", || context.metrics.request_bytes.get() >= 50_000).await;
     let mut answer = vec![0; 1_024];
-    let read = in_time("an answer", stream.read(&mut answer))
-        .await
-        .expect("bytes");
+    let read = in_time("an answer", stream.read(&mut answer)).await.expect("bytes");
     let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
     assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
-    until("nothing is held any more", || {
-        context.metrics.request_bytes.get() == 0
-    })
-    .await;
+    until("nothing is held any more", || context.metrics.request_bytes.get() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -431,11 +283,7 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     assert_eq!(members["voters"].as_array().map(Vec::len), Some(3));
     let page = ask(&cluster, other_than(asked), "POST /v1/members/4", "").await;
     assert_eq!(page.status, 405, "{}", page.body);
-    assert!(
-        page.body.contains("must end with ':promote'"),
-        "{}",
-        page.body
-    );
+    assert!(page.body.contains("must end with ':promote'"), "{}", page.body);
     assert!(page.head.contains("allow: PATCH, DELETE"), "{}", page.head);
     for (what, body, says) in [
         ("DELETE /v1/members/x", "", "'x' is no id of a node"),
@@ -477,13 +325,7 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     let ask = async |node, path: &str, key: &str, body: &str| {
         let address = cluster.nodes[&node].addresses().http.expect("a port");
         let header = format!("Idempotency-Key: {key}\r\n");
-        http(
-            address,
-            &format!("POST /v1/namespaces/{path}"),
-            &header,
-            body,
-        )
-        .await
+        http(address, &format!("POST /v1/namespaces/{path}"), &header, body).await
     };
     for namespace in ["invoice", "book"] {
         let path = format!("{namespace}/keys/7:next?count=2");
@@ -493,23 +335,12 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
         assert_eq!(again.body, first.body);
         let other = ask(3, &format!("{namespace}/keys/7:next"), "order-7", "").await;
         assert_eq!(other.status, 409, "{}", other.body);
-        assert!(
-            other
-                .body
-                .contains("the request id was used for 2 numbers of key 7")
-        );
+        assert!(other.body.contains("the request id was used for 2 numbers of key 7"));
         let long = ask(3, &path, &"x".repeat(65), "").await;
         assert_eq!(long.status, 400);
-        assert!(
-            long.body.contains("the request id has 65 bytes"),
-            "{}",
-            long.body
-        );
+        assert!(long.body.contains("the request id has 65 bytes"), "{}", long.body);
     }
     let many = ask(1, "book:next", "order-7", r#"{"keys": [1]}"#).await;
     assert_eq!(many.status, 400);
-    assert!(
-        many.body
-            .contains("Idempotency-Key is for the numbers of one key")
-    );
+    assert!(many.body.contains("Idempotency-Key is for the numbers of one key"));
 }

@@ -63,9 +63,7 @@ fn skipped(cluster: &Cluster) -> u64 {
         SkipCause::fence,
         SkipCause::deadline,
     ];
-    (1..=3)
-        .flat_map(|node| causes.map(|cause| of(node).get(cause)))
-        .sum()
+    (1..=3).flat_map(|node| causes.map(|cause| of(node).get(cause))).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,10 +82,7 @@ async fn a_key_that_was_let_go_goes_on_with_its_next_number() {
         assert_eq!(lobby.expect("a number").first, round);
         until_idle_keys_are_gone(&cluster, leader).await;
         // Nothing is left in the memory: the answer comes from the table.
-        assert_eq!(
-            client.current("book", id(7)).await.expect("a number"),
-            Some(round)
-        );
+        assert_eq!(client.current("book", id(7)).await.expect("a number"), Some(round));
     }
     // The last one may be counted a moment later.
     let released = || {
@@ -106,11 +101,7 @@ async fn create_members(client: &mut Client) {
         step: Some(1_000),
         ..CreateNamespaceRequest::default()
     };
-    client
-        .admin
-        .create_namespace(members)
-        .await
-        .expect("created");
+    client.admin.create_namespace(members).await.expect("created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,11 +111,7 @@ async fn a_shared_section_that_was_let_go_goes_on_above_the_highest_number_of_it
     create_members(&mut client).await;
     // Two sections whose ids lie close together, and one with ids far apart.
     let keys: Vec<u64> = (0..200).chain((200..300).step_by(20)).collect();
-    let counted = || {
-        metrics(&cluster, leader)
-            .numbers_skipped
-            .get(SkipCause::shared_section)
-    };
+    let counted = || metrics(&cluster, leader).numbers_skipped.get(SkipCause::shared_section);
     for round in 1..=3 {
         let numbers = client.next_of_each_in("member", keys.clone()).await;
         assert_eq!(numbers.expect("numbers"), vec![round; keys.len()]);
@@ -141,20 +128,13 @@ async fn a_shared_section_that_was_let_go_goes_on_above_the_highest_number_of_it
     let current = client.current("member", id(108)).await.expect("a number");
     assert_eq!(current, Some(14));
     let numbers = client.next_of_each_in("member", keys.clone()).await;
-    let expected: Vec<u64> = (keys.iter())
-        .map(|key| if (100..200).contains(key) { 15 } else { 5 })
-        .collect();
+    let expected: Vec<u64> =
+        (keys.iter()).map(|key| if (100..200).contains(key) { 15 } else { 5 }).collect();
     assert_eq!(numbers.expect("numbers"), expected);
-    until("what its neighbours lost is counted", || {
-        counted() == 99 * 10
-    })
-    .await;
+    until("what its neighbours lost is counted", || counted() == 99 * 10).await;
     let gone = || metrics(&cluster, leader).released_shared_sections.get() >= 5 * 3;
     until("all sections are counted", gone).await;
-    until("sections without keys are forgotten", || {
-        memory(&cluster, leader).sections == 0
-    })
-    .await;
+    until("sections without keys are forgotten", || memory(&cluster, leader).sections == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,19 +185,13 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
         caller.await.expect("no panic");
     }
     let gone = (1..=3).map(|node| metrics(&cluster, node).released_shared_sections.get());
-    assert!(
-        gone.sum::<u64>() > 10,
-        "too few sections were let go to show anything"
-    );
+    assert!(gone.sum::<u64>() > 10, "too few sections were let go to show anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
     let (cluster, leader) = forgetful(|_| {}).await;
-    assert_eq!(
-        take_of_each(&mut cluster.client(leader)).await,
-        vec![1; KEYS as usize]
-    );
+    assert_eq!(take_of_each(&mut cluster.client(leader)).await, vec![1; KEYS as usize]);
     until_idle_keys_are_released(&cluster, leader).await;
     cluster.cut_off(leader);
     let seen_by = other_than(leader);
@@ -257,25 +231,13 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
     let mut missing = 0;
     for (key, mut of_key) in numbers.into_iter().enumerate() {
         of_key.sort_unstable();
-        assert!(
-            of_key.windows(2).all(|pair| pair[0] < pair[1]),
-            "key {key}: {of_key:?}"
-        );
+        assert!(of_key.windows(2).all(|pair| pair[0] < pair[1]), "key {key}: {of_key:?}");
         missing += of_key.last().copied().unwrap_or(0) - of_key.len() as u64;
     }
-    assert!(
-        missing <= skipped(&cluster),
-        "{missing} numbers are missing, and not counted"
-    );
-    let released = (1..=3).map(|node| {
-        metrics(&cluster, node)
-            .released_keys
-            .get(ReleaseCause::idle)
-    });
-    assert!(
-        released.sum::<u64>() > 100,
-        "too few keys were let go to show anything"
-    );
+    assert!(missing <= skipped(&cluster), "{missing} numbers are missing, and not counted");
+    let released =
+        (1..=3).map(|node| metrics(&cluster, node).released_keys.get(ReleaseCause::idle));
+    assert!(released.sum::<u64>() > 100, "too few keys were let go to show anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,11 +259,6 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             assert!(bytes < 2 << 20, "{bytes}");
         }
     }
-    assert!(
-        metrics(&cluster, leader)
-            .released_keys
-            .get(ReleaseCause::room)
-            > all
-    );
+    assert!(metrics(&cluster, leader).released_keys.get(ReleaseCause::room) > all);
     assert_eq!(skipped(&cluster), 0);
 }

@@ -31,9 +31,7 @@ fn doors(config: &mut Config) {
     with_resp(config);
     config.leaf_snowflake = "orders".to_owned();
     let types = [("7", "route:type=7,database=3")];
-    config.yuewen_types = types
-        .map(|(name, to)| (name.to_owned(), to.to_owned()))
-        .into();
+    config.yuewen_types = types.map(|(name, to)| (name.to_owned(), to.to_owned())).into();
 }
 
 async fn create(client: &Client, name: &str, format: &str) {
@@ -49,14 +47,8 @@ async fn create(client: &Client, name: &str, format: &str) {
 
 /// Takes ids from one node, as numbers.
 async fn ids_of(client: &Client, namespace: &str, count: u32) -> Vec<u64> {
-    let texts = client
-        .next_ids(namespace, None, count, &[])
-        .await
-        .expect("ids");
-    texts
-        .iter()
-        .map(|id| id.parse().expect("a number"))
-        .collect()
+    let texts = client.next_ids(namespace, None, count, &[]).await.expect("ids");
+    texts.iter().map(|id| id.parse().expect("a number")).collect()
 }
 
 fn assert_all_differ(ids: &[u64]) {
@@ -130,22 +122,12 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     });
     let error = error.await;
     assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
-    assert!(
-        error.to_string().contains("no worker id was leased"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no worker id was leased"), "{error}");
     let held = rust_client::client_of(&cluster, &[leader]);
-    let workers = held
-        .list_workers("orders".to_owned())
-        .await
-        .expect("a list");
+    let workers = held.list_workers("orders".to_owned()).await.expect("a list");
     let ceiling_ms = workers.workers[0].ceiling_ms;
     let format = Format::parse("snowflake").expect("a format");
-    let last_ms = format
-        .decode_number(last.into())
-        .expect("an id")
-        .parts()
-        .time_ms;
+    let last_ms = format.decode_number(last.into()).expect("an id").parts().time_ms;
     assert!(last_ms <= ceiling_ms, "{last_ms} above {ceiling_ms}");
     // Whoever comes next with that worker id is above.
     cluster.mend();
@@ -182,16 +164,9 @@ async fn a_node_whose_clock_jumps_keeps_order_and_stays_near_the_time() {
                 all.push(id);
             }
             all.extend(ids_of(&elsewhere, "orders", 5).await);
-            let time_ms = format
-                .decode_number(last.into())
-                .expect("an id")
-                .parts()
-                .time_ms;
+            let time_ms = format.decode_number(last.into()).expect("an id").parts().time_ms;
             let distance = time_ms.abs_diff(BootClock.wall_ms());
-            assert!(
-                distance < 1_500,
-                "{distance} ms from the time, {jump} ms off"
-            );
+            assert!(distance < 1_500, "{distance} ms from the time, {jump} ms off");
         }
     }
     assert_all_differ(&all);
@@ -209,16 +184,9 @@ async fn a_node_that_starts_with_a_clock_an_hour_off_takes_the_leaders_time() {
         restart_with_clock(&mut cluster, node, &off).await;
         let client = rust_client::client_of(&cluster, &[node]);
         let id = ids_of(&client, "orders", 1).await[0];
-        let time_ms = format
-            .decode_number(id.into())
-            .expect("an id")
-            .parts()
-            .time_ms;
+        let time_ms = format.decode_number(id.into()).expect("an id").parts().time_ms;
         let distance = time_ms.abs_diff(BootClock.wall_ms());
-        assert!(
-            distance < 1_500,
-            "{distance} ms from the time, {hours} h off"
-        );
+        assert!(distance < 1_500, "{distance} ms from the time, {hours} h off");
     }
 }
 
@@ -257,10 +225,7 @@ async fn every_door_makes_ids_and_takes_them_apart() {
     let number = body(&page)["result"].as_u64().expect("a number");
     let format = Format::parse("yuewen-route").expect("a format");
     let decoded = format.decode_number(number.into()).expect("an id");
-    assert_eq!(
-        (decoded.value("type"), decoded.value("database")),
-        (Some(7), Some(3))
-    );
+    assert_eq!((decoded.value("type"), decoded.value("database")), (Some(7), Some(3)));
 
     let ask = json!({"parameters": {"type": "1", "database": 0}}).to_string();
     let page = http(at, "POST /v1/namespaces/route/ids:next", "", &ask).await;
@@ -271,9 +236,8 @@ async fn every_door_makes_ids_and_takes_them_apart() {
     let id = body(&page)["ids"][0].as_str().expect("a text").to_owned();
     assert_eq!((id.len(), &id[14..15]), (36, "7"), "{id}");
 
-    let mut redis = TcpStream::connect(addresses.resp.expect("a port"))
-        .await
-        .expect("a connection");
+    let mut redis =
+        TcpStream::connect(addresses.resp.expect("a port")).await.expect("a connection");
     let reply = in_time("a reply", async {
         redis.write_all(b"INCR id:orders\r\n").await.expect("sent");
         let mut reply = [0; 64];
@@ -281,11 +245,7 @@ async fn every_door_makes_ids_and_takes_them_apart() {
         String::from_utf8_lossy(&reply[..length]).into_owned()
     });
     let reply = reply.await;
-    let number: u64 = reply
-        .trim_start_matches(':')
-        .trim()
-        .parse()
-        .expect("a number");
+    let number: u64 = reply.trim_start_matches(':').trim().parse().expect("a number");
     assert!(number > leaf, "{reply}");
 }
 
@@ -302,23 +262,15 @@ async fn what_cannot_be_made_is_refused_with_what_to_do() {
     };
     let (code, text) = refused("nowhere", 1, &[]).await;
     assert_eq!(code, Code::NotFound);
-    assert!(
-        text.contains("namespace \"nowhere\" does not exist"),
-        "{text}"
-    );
+    assert!(text.contains("namespace \"nowhere\" does not exist"), "{text}");
     let (code, text) = refused("book", 1, &[]).await;
     assert_eq!(code, Code::FailedPrecondition);
-    assert!(
-        text.contains("namespace \"book\" hands out plain numbers"),
-        "{text}"
-    );
+    assert!(text.contains("namespace \"book\" hands out plain numbers"), "{text}");
     for count in [0, 10_001] {
         let (code, text) = refused("orders", count, &[]).await;
         assert_eq!(code, Code::InvalidArgument);
         assert!(
-            text.contains(&format!(
-                "count is {count}; namespace \"orders\" gives 1 to 10000"
-            )),
+            text.contains(&format!("count is {count}; namespace \"orders\" gives 1 to 10000")),
             "{text}"
         );
     }
@@ -326,17 +278,9 @@ async fn what_cannot_be_made_is_refused_with_what_to_do() {
     assert_eq!(code, Code::InvalidArgument);
     assert!(text.contains("the parameter database is missing"), "{text}");
     let (_, text) = refused("route", 1, &[("type", 100), ("database", 0)]).await;
-    assert!(
-        text.contains("type 100 does not fit: the greatest value is 99"),
-        "{text}"
-    );
+    assert!(text.contains("type 100 does not fit: the greatest value is 99"), "{text}");
     let (_, text) = refused("orders", 1, &[("type", 1)]).await;
     assert!(text.contains("there is no parameter \"type\""), "{text}");
     let error = client.next("orders", 1).await.expect_err("a refusal");
-    assert!(
-        error
-            .to_string()
-            .contains("hands out ids of format snowflake"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("hands out ids of format snowflake"), "{error}");
 }

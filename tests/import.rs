@@ -20,11 +20,7 @@ const CLUSTER: &str = "test";
 
 /// The command that imports a file.
 fn command(processes: &Processes, namespace: &str, file: &Path, more: &[&str]) -> Command {
-    let servers: Vec<String> = processes
-        .addresses()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let servers: Vec<String> = processes.addresses().iter().map(ToString::to_string).collect();
     let mut command = ratchet();
     command.args(["import", namespace]).arg(file).args(more);
     command.args(["--timeout-ms", "20000", "--server", &servers.join(",")]);
@@ -72,14 +68,9 @@ async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing()
     let record = processes.dir.path().join("numbers.csv.ratchet-import");
     let mut done = 0;
     for _ in 0..2 {
-        let child: Child = command(&processes, "book", &file, &[])
-            .spawn()
-            .expect("a process");
+        let child: Child = command(&processes, "book", &file, &[]).spawn().expect("a process");
         let killed = Process(child);
-        done = eventually("more rows", async || {
-            rows_done(&record).filter(|now| *now > done)
-        })
-        .await;
+        done = eventually("more rows", async || rows_done(&record).filter(|now| *now > done)).await;
         drop(killed);
     }
     assert!(done < ROWS, "the import was over before it was killed");
@@ -104,11 +95,8 @@ async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing()
 async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() {
     let processes = Processes::start(1, &UNHURRIED).await;
     let file = processes.dir.path().join("bad.csv");
-    fs::write(
-        &file,
-        "1,5\nx,6\n2,0\n3,7,8\n1,9\n4,9223372036854775808\n\"5\",1\n",
-    )
-    .expect("a file");
+    fs::write(&file, "1,5\nx,6\n2,0\n3,7,8\n1,9\n4,9223372036854775808\n\"5\",1\n")
+        .expect("a file");
     let output = import(&processes, "book", &file, &[]).await;
     assert_eq!(output.status.code(), Some(4));
     let text = errors(&output);
@@ -127,10 +115,7 @@ async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() 
     let many: String = (0..50).map(|_| "x,1\n").collect();
     fs::write(&file, many).expect("a file");
     let text = errors(&import(&processes, "book", &file, &[]).await);
-    assert!(
-        text.contains("50 rows are wrong") && text.contains("and 30 more"),
-        "{text}"
-    );
+    assert!(text.contains("50 rows are wrong") && text.contains("and 30 more"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,10 +160,7 @@ async fn the_record_of_another_file_is_refused() {
     };
     let same = crc32fast::hash(b"1,5\n");
     for (other, says) in [
-        (
-            of(CLUSTER, 9, 1),
-            "is the record of another import: of 9 bytes",
-        ),
+        (of(CLUSTER, 9, 1), "is the record of another import: of 9 bytes"),
         (of("elsewhere", 4, same), "of cluster \"elsewhere\", and"),
     ] {
         fs::write(&record, other).expect("a record");
@@ -230,10 +212,7 @@ async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_number_comes_again() {
-    let (from, to) = (
-        Processes::start(3, &UNHURRIED).await,
-        Processes::start(1, &UNHURRIED).await,
-    );
+    let (from, to) = (Processes::start(3, &UNHURRIED).await, Processes::start(1, &UNHURRIED).await);
     let client = rust_client::client(from.addresses());
     let raised = (1..=10_000).map(|id| (Key::Id(id), id * 5));
     client.raise_many("book", raised).await.expect("floors");
@@ -243,9 +222,7 @@ async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_numbe
     let file = from.dir.path().join("out.csv");
     let exported = async |namespace: &str| {
         let mut command = ratchet();
-        command
-            .args(["export", namespace, "--server", &servers, "--output"])
-            .arg(&file);
+        command.args(["export", namespace, "--server", &servers, "--output"]).arg(&file);
         let ended = tokio::task::spawn_blocking(move || command.output());
         ended.await.expect("no panic").expect("the command runs")
     };
@@ -303,10 +280,7 @@ async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with
         "each key of namespace \"book\" has a section of its own; create it with --section-size N";
     assert!(text.contains(says), "{text}");
     let text = refused("tags", "ids,number\n0-99,5\n").await;
-    assert!(
-        text.contains("line 1: the rows are of ranges of ids"),
-        "{text}"
-    );
+    assert!(text.contains("line 1: the rows are of ranges of ids"), "{text}");
     // Without that header it is a name.
     fs::write(&file, "0-99,5\n").expect("a file");
     let output = import(&processes, "tags", &file, &[]).await;
@@ -335,9 +309,7 @@ async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was
     }
     fs::write(&file, rows).expect("a file");
     let record = processes.dir.path().join("numbers.csv.ratchet-import");
-    let child: Child = command(&processes, "small", &file, &[])
-        .spawn()
-        .expect("a process");
+    let child: Child = command(&processes, "small", &file, &[]).spawn().expect("a process");
     let killed = Process(child);
     let done = eventually("some rows", async || rows_done(&record)).await;
     drop(killed);

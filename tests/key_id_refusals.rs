@@ -29,11 +29,7 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     };
     let of_type = [("type", 1)];
     for (key, parameters, why) in [
-        (
-            None,
-            &of_type[..],
-            "come from the sequence of a key, and none is given",
-        ),
+        (None, &of_type[..], "come from the sequence of a key, and none is given"),
         (
             Some(Key::Id(4_194_304)),
             &of_type,
@@ -41,11 +37,7 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
         ),
         (Some(Key::from("a")), &of_type, "the key has no id"),
         (Some(Key::Id(1)), &[], "the parameter type is missing"),
-        (
-            Some(Key::Id(1)),
-            &[("type", 16)],
-            "type 16 does not fit: the greatest value is 15",
-        ),
+        (Some(Key::Id(1)), &[("type", 16)], "type 16 does not fit: the greatest value is 15"),
     ] {
         let (code, text) = refused("chat", key, 1, parameters).await;
         assert_eq!(code, Code::InvalidArgument, "{text}");
@@ -56,18 +48,9 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
     assert!(text.contains("leave the key out"), "{text}");
     let (code, text) = refused("few", Some(Key::Id(1)), 10, &[]).await;
     assert_eq!(code, Code::OutOfRange);
-    assert!(
-        text.contains("key 1 has 9 of its 9 order numbers left"),
-        "{text}"
-    );
-    let nine = client
-        .next_ids("few", Some(Key::Id(1)), 9, &[])
-        .await
-        .expect("all");
-    assert!(
-        nine[0].ends_with("100") && nine[8].ends_with("900"),
-        "{nine:?}"
-    );
+    assert!(text.contains("key 1 has 9 of its 9 order numbers left"), "{text}");
+    let nine = client.next_ids("few", Some(Key::Id(1)), 9, &[]).await.expect("all");
+    assert!(nine[0].ends_with("100") && nine[8].ends_with("900"), "{nine:?}");
     let (code, _) = refused("few", Some(Key::Id(1)), 1, &[]).await;
     assert_eq!(code, Code::OutOfRange);
 
@@ -78,26 +61,12 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
 
     let error = client.ids("chat").await.expect_err("a refusal");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("has no worker: the leader makes its ids"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("has no worker: the leader makes its ids"), "{error}");
     let error = client.next("chat", 1).await.expect_err("a refusal");
-    assert!(
-        error
-            .to_string()
-            .contains("hands out ids of format rongcloud"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("hands out ids of format rongcloud"), "{error}");
     for (format, name_keys, why) in [
         ("rongcloud", true, "key_kind is name"),
-        (
-            "digits step=100 date:8 sequence:2",
-            false,
-            "step=100 does not fit into sequence:2",
-        ),
+        ("digits step=100 date:8 sequence:2", false, "step=100 does not fit into sequence:2"),
     ] {
         let request = CreateNamespaceRequest {
             name: "another".to_owned(),
@@ -105,10 +74,7 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
             key_kind: if name_keys { 2 } else { 0 },
             ..CreateNamespaceRequest::default()
         };
-        let error = client
-            .create_namespace(request)
-            .await
-            .expect_err("a refusal");
+        let error = client.create_namespace(request).await.expect_err("a refusal");
         assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
@@ -131,27 +97,15 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
         ..like.clone()
     };
     for (request, why) in [
-        (
-            create(Some(5), None, None, &timed),
-            "start is 5; ids of a key begin and end",
-        ),
-        (
-            create(None, Some(5), None, &timed),
-            "max is 5; ids of a key begin and end",
-        ),
+        (create(Some(5), None, None, &timed), "start is 5; ids of a key begin and end"),
+        (create(None, Some(5), None, &timed), "max is 5; ids of a key begin and end"),
         (
             create(None, None, Some(1_365_334), &timed),
             "step is 1365334; after a crash of the leader ids may lie 30 steps ahead",
         ),
-        (
-            create(None, Some(10_000), None, &dated),
-            "max is 10000; a key has 9999 order numbers",
-        ),
+        (create(None, Some(10_000), None, &dated), "max is 10000; a key has 9999 order numbers"),
     ] {
-        let error = client
-            .create_namespace(request)
-            .await
-            .expect_err("a refusal");
+        let error = client.create_namespace(request).await.expect_err("a refusal");
         assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
@@ -161,14 +115,8 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
         start: Some(9),
         ..UpdateNamespaceRequest::default()
     };
-    let error = client
-        .update_namespace(update)
-        .await
-        .expect_err("a refusal");
-    assert!(
-        error.to_string().contains("start is 9; ids of a key"),
-        "{error}"
-    );
+    let error = client.update_namespace(update).await.expect_err("a refusal");
+    assert!(error.to_string().contains("start is 9; ids of a key"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,9 +126,7 @@ async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
         let mut transport = cluster.transport(id);
         // So an earlier release reads a request that it does not know.
         transport.on_administer = Box::new(|message| {
-            message
-                .request
-                .take_if(|request| matches!(request, Request::TakeIdNumbers(_)));
+            message.request.take_if(|request| matches!(request, Request::TakeIdNumbers(_)));
         });
         let seams = cluster.seams_with(transport);
         cluster.start_node_with(id, seams).await;

@@ -37,10 +37,7 @@ fn format(text: &str) -> Format {
 
 /// Takes one id.
 async fn id(
-    client: &Client,
-    namespace: &str,
-    key: u64,
-    parameters: &[(&str, u64)],
+    client: &Client, namespace: &str, key: u64, parameters: &[(&str, u64)],
 ) -> Result<String, Error> {
     let ids = client.next_ids(namespace, Some(Key::Id(key)), 1, parameters);
     Ok(ids.await?.remove(0))
@@ -49,14 +46,9 @@ async fn id(
 /// Takes an id of RongCloud's format, which must have the key. Answers it as a number, and its time.
 async fn rongcloud(client: &Client, key: u64) -> (u128, u64) {
     let format = format("rongcloud");
-    let text = id(client, "chat", key, &[("type", 1)])
-        .await
-        .expect("an id");
+    let text = id(client, "chat", key, &[("type", 1)]).await.expect("an id");
     let decoded: Decoded<'_> = format.decode(&text).expect("an id of the format");
-    assert_eq!(
-        (decoded.value("key"), decoded.value("type")),
-        (Some(key), Some(1))
-    );
+    assert_eq!((decoded.value("key"), decoded.value("type")), (Some(key), Some(1)));
     let fixed = format.fixed(&[("type", 1)], Some(key)).expect("fits");
     let id = format.encode(&decoded.parts(), fixed).expect("an id");
     (id, decoded.parts().time_ms)
@@ -97,10 +89,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
                     *last = id.max(*last);
                     // A crash leaves a key at most three seconds ahead.
                     let distance = time_ms.abs_diff(BootClock.wall_ms());
-                    assert!(
-                        distance < 1_500 + round * 3_000,
-                        "{distance} ms from the time"
-                    );
+                    assert!(distance < 1_500 + round * 3_000, "{distance} ms from the time");
                 }
             }));
         }
@@ -129,10 +118,7 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
                 ids.push(id(&client, "slow", 7, &[]).await.expect("an id"));
                 let decoded = format(SLOW);
                 let time_ms = decoded.decode(&ids[ids.len() - 1]).expect("an id");
-                assert!(
-                    time_ms.parts().time_ms <= BootClock.wall_ms(),
-                    "{ids:?} is early"
-                );
+                assert!(time_ms.parts().time_ms <= BootClock.wall_ms(), "{ids:?} is early");
             }
             assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
             ids
@@ -145,10 +131,8 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
         }
     }
     assert_eq!(all.len(), 25);
-    let times: BTreeSet<u64> = all
-        .iter()
-        .map(|id| slow.decode(id).expect("an id").parts().time_ms)
-        .collect();
+    let times: BTreeSet<u64> =
+        all.iter().map(|id| slow.decode(id).expect("an id").parts().time_ms).collect();
     assert!(times.len() >= 3, "25 ids in {} seconds", times.len());
 
     // Whoever cannot wait so long is told when to come again.
@@ -167,9 +151,7 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
     let refused = refused.await;
     assert_eq!(refused.code(), Some(Code::ResourceExhausted), "{refused}");
     assert!(
-        refused
-            .to_string()
-            .contains("the ids of key 8 until the deadline are used up"),
+        refused.to_string().contains("the ids of key 8 until the deadline are used up"),
         "{refused}"
     );
 }
@@ -204,9 +186,7 @@ async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor
     }
     until("they wait", || waits.get() > before + CALLERS - 100).await;
     for key in 100..110 {
-        id(&other, "busy", key, &[])
-            .await
-            .expect("another key's id");
+        id(&other, "busy", key, &[]).await.expect("another key's id");
     }
     let order = other.next_ids("orders", None, 1, &[]).await;
     order.expect("an id under a worker id that was just leased");
@@ -234,10 +214,7 @@ async fn a_key_in_use_costs_a_log_entry_now_and_then_and_not_one_for_each_millis
         times.insert(rongcloud(&client, 5).await.1);
     }
     let entries = entries().await - before;
-    assert!(
-        entries < 8,
-        "{entries} log entries for ids of 1000 milliseconds"
-    );
+    assert!(entries < 8, "{entries} log entries for ids of 1000 milliseconds");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -257,24 +234,10 @@ async fn a_key_goes_on_at_once_under_a_leader_whose_clock_is_an_hour_behind() {
     let ids = in_time("ids", ids).await.expect("ids");
     let times: Vec<u64> = ids
         .iter()
-        .map(|id| {
-            format("rongcloud")
-                .decode(id)
-                .expect("an id")
-                .parts()
-                .time_ms
-        })
+        .map(|id| format("rongcloud").decode(id).expect("an id").parts().time_ms)
         .collect();
-    assert!(
-        times.is_sorted() && times[0] >= before_ms,
-        "{before_ms} {}",
-        times[0]
-    );
-    assert!(
-        times[8_999] < before_ms + 60_000,
-        "{before_ms} {}",
-        times[8_999]
-    );
+    assert!(times.is_sorted() && times[0] >= before_ms, "{before_ms} {}", times[0]);
+    assert!(times[8_999] < before_ms + 60_000, "{before_ms} {}", times[8_999]);
     let (after, _) = rongcloud(&any, 5).await;
     assert!(after > before);
 }
@@ -352,22 +315,16 @@ async fn every_door_makes_ids_of_a_key() {
     let second = body["ids"][1].as_str().expect("a text").to_owned();
     assert!(second > first, "{second} after {first}");
 
-    let mut redis = TcpStream::connect(addresses.resp.expect("a port"))
-        .await
-        .expect("a connection");
+    let mut redis =
+        TcpStream::connect(addresses.resp.expect("a port")).await.expect("a connection");
     let reply = in_time("a reply", async {
         redis.write_all(b"INCR id:chat:42\r\n").await.expect("sent");
         let mut reply = [0; 64];
         let length = redis.read(&mut reply).await.expect("a reply");
         String::from_utf8_lossy(&reply[..length]).into_owned()
     });
-    let third: u64 = (reply.await.trim_start_matches(':').trim())
-        .parse()
-        .expect("a number");
-    assert!(
-        third > second.parse().expect("a number"),
-        "{third} after {second}"
-    );
+    let third: u64 = (reply.await.trim_start_matches(':').trim()).parse().expect("a number");
+    assert!(third > second.parse().expect("a number"), "{third} after {second}");
 
     let mut last = 0;
     for _ in 0..3 {

@@ -40,10 +40,7 @@ async fn create_namespaces(client: &Client) {
 }
 
 fn asked(namespace: &str) -> v1::ListKeysRequest {
-    v1::ListKeysRequest {
-        namespace: namespace.into(),
-        ..Default::default()
-    }
+    v1::ListKeysRequest { namespace: namespace.into(), ..Default::default() }
 }
 
 fn id_of(listed: &v1::ListedKey) -> u64 {
@@ -62,11 +59,7 @@ fn name_of(listed: &v1::ListedKey) -> Vec<u8> {
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: Code, says: &[&str]) {
     match result {
-        Err(Error::Server {
-            code: found,
-            message,
-            ..
-        }) => {
+        Err(Error::Server { code: found, message, .. }) => {
             assert_eq!(found, code, "{message}");
             for part in says {
                 assert!(message.contains(part), "{part:?} is not in: {message}");
@@ -82,18 +75,12 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
     let other = other_than(cluster.leader().await);
     let client = client_of(&cluster, &[other]);
     create_namespaces(&client).await;
-    assert_eq!(
-        client.list_keys(asked("room")).await.expect("empty").keys,
-        []
-    );
+    assert_eq!(client.list_keys(asked("room")).await.expect("empty").keys, []);
     // The last key has a number since the cluster was started.
     for id in [3, 700, u64::MAX] {
         client.next_range("book", id, 2).await.expect("numbers");
     }
-    let first = v1::ListKeysRequest {
-        limit: 2,
-        ..asked("book")
-    };
+    let first = v1::ListKeysRequest { limit: 2, ..asked("book") };
     let page = client.list_keys(first.clone()).await.expect("a page");
     assert!(page.more);
     let ids: Vec<u64> = page.keys.iter().map(id_of).collect();
@@ -105,9 +92,7 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
         assert_eq!(listed.epoch, page.epoch);
     }
     let after = page.keys[1].key.clone();
-    let page = client
-        .list_keys(v1::ListKeysRequest { after, ..first })
-        .await;
+    let page = client.list_keys(v1::ListKeysRequest { after, ..first }).await;
     let page = page.expect("the next page");
     let ids: Vec<u64> = page.keys.iter().map(id_of).collect();
     assert_eq!((ids, page.more), (vec![u64::MAX], false));
@@ -115,10 +100,7 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
     for name in [b"lobby".as_slice(), b"log", b"l\xff", b"yard"] {
         client.next("room", name).await.expect("a number");
     }
-    let prefix = v1::ListKeysRequest {
-        prefix: b"lo".as_slice().into(),
-        ..asked("room")
-    };
+    let prefix = v1::ListKeysRequest { prefix: b"lo".as_slice().into(), ..asked("room") };
     let page = client.list_keys(prefix).await.expect("a page");
     let names: Vec<Vec<u8>> = page.keys.iter().map(name_of).collect();
     assert_eq!(names, [b"lobby".to_vec(), b"log".to_vec()]);
@@ -126,16 +108,8 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
 
     client.next("shared", 250).await.expect("a number");
     let page = client.list_keys(asked("shared")).await.expect("a page");
-    let seen = (
-        id_of(&page.keys[0]),
-        page.keys[0].last_id,
-        page.keys[0].last,
-    );
-    assert_eq!(
-        seen,
-        (200, Some(299), None),
-        "each id has a last number of its own"
-    );
+    let seen = (id_of(&page.keys[0]), page.keys[0].last_id, page.keys[0].last);
+    assert_eq!(seen, (200, Some(299), None), "each id has a last number of its own");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,39 +121,16 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
         refused(client.list_keys(request).await, code, says);
     };
     refuses(asked("nowhere"), Code::NotFound, &["\"nowhere\"", "create"]).await;
-    let long = v1::ListKeysRequest {
-        limit: 1_001,
-        ..asked("book")
-    };
-    refuses(
-        long,
-        Code::InvalidArgument,
-        &["limit is 1001", "at most 1000"],
-    )
-    .await;
-    let prefix = v1::ListKeysRequest {
-        prefix: b"4\xff".as_slice().into(),
-        ..asked("book")
-    };
-    refuses(
-        prefix,
-        Code::InvalidArgument,
-        &["prefix is \"4\\xff\"", "ids", "give after"],
-    )
-    .await;
-    let after = v1::ListKeysRequest {
-        after: Some(Key::from("x").into()),
-        ..asked("book")
-    };
+    let long = v1::ListKeysRequest { limit: 1_001, ..asked("book") };
+    refuses(long, Code::InvalidArgument, &["limit is 1001", "at most 1000"]).await;
+    let prefix = v1::ListKeysRequest { prefix: b"4\xff".as_slice().into(), ..asked("book") };
+    refuses(prefix, Code::InvalidArgument, &["prefix is \"4\\xff\"", "ids", "give after"]).await;
+    let after = v1::ListKeysRequest { after: Some(Key::from("x").into()), ..asked("book") };
     refuses(after, Code::InvalidArgument, &["kind name", "give an id"]).await;
     let explained = client.explain("nowhere".into(), 7.into()).await;
     refused(explained, Code::NotFound, &["\"nowhere\""]);
     let explained = client.explain("room".into(), 7.into()).await;
-    refused(
-        explained,
-        Code::InvalidArgument,
-        &["kind id", "give a name"],
-    );
+    refused(explained, Code::InvalidArgument, &["kind id", "give a name"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,12 +139,7 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
     let leader = cluster.leader().await;
     let other = other_than(leader);
     let client = client_of(&cluster, &[other]);
-    let explain = async || {
-        client
-            .explain("book".into(), 42.into())
-            .await
-            .expect("told")
-    };
+    let explain = async || client.explain("book".into(), 42.into()).await.expect("told");
     let untouched = explain().await;
     assert_eq!((untouched.stored, untouched.ceiling), (None, 0));
     assert_eq!((untouched.held, untouched.live), (None, false));
@@ -201,15 +147,9 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
     client.next_range("book", 42, 5).await.expect("numbers");
     let used = explain().await;
     let (stored, held) = (used.stored.expect("stored"), used.held.expect("held"));
-    assert_eq!(
-        (stored.ceiling, stored.floor, stored.epoch),
-        (10_000, 0, used.epoch)
-    );
+    assert_eq!((stored.ceiling, stored.floor, stored.epoch), (10_000, 0, used.epoch));
     assert_eq!((used.floor, held.last, held.left), (0, 5, 9_995));
-    assert_eq!(
-        (used.ceiling, held.ceiling, used.live),
-        (10_000, 10_000, true)
-    );
+    assert_eq!((used.ceiling, held.ceiling, used.live), (10_000, 10_000, true));
     assert!(held.granted_ms_ago.is_some());
     assert_eq!((used.first_id, used.last_id), (Some(42), Some(42)));
 
@@ -235,37 +175,23 @@ async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
     let other = other_than(leader);
     let client = client_of(&cluster, &[other]);
     // One bump brings what both calls need, and a step: then 5 are used, and the others are left.
-    client
-        .next_range("book", 42, 20_000)
-        .await
-        .expect("numbers");
+    client.next_range("book", 42, 20_000).await.expect("numbers");
     client.next_range("book", 42, 5).await.expect("numbers");
     cluster.crash(leader).await;
-    let last = eventually("a number of the next leader", async || {
-        client.next("book", 42).await.ok()
-    });
+    let last =
+        eventually("a number of the next leader", async || client.next("book", 42).await.ok());
     let last = last.await;
-    let known = client
-        .explain("book".into(), 42.into())
-        .await
-        .expect("told");
+    let known = client.explain("book".into(), 42.into()).await.expect("told");
     let (accounts, held) = (known.accounts.expect("accounts"), known.held.expect("held"));
     let (handed_out, skipped, left) = (accounts.handed_out, accounts.skipped, accounts.left);
     assert_eq!(handed_out + skipped + left, known.ceiling, "{accounts:?}");
     assert_eq!((held.last, left), (last, known.ceiling - last));
     assert!(handed_out <= 20_006, "{accounts:?}");
-    assert!(
-        last - 20_006 <= skipped,
-        "{accounts:?}: {} were skipped",
-        last - 20_006
-    );
+    assert!(last - 20_006 <= skipped, "{accounts:?}: {} were skipped", last - 20_006);
     assert!(known.stored.expect("stored").written_ms.is_some());
 
     // The next entry for the section books it.
-    client
-        .next_range("book", 42, 20_000)
-        .await
-        .expect("numbers");
+    client.next_range("book", 42, 20_000).await.expect("numbers");
     let gaps = client.gaps("book".into(), 2).await.expect("the books");
     let of = |cause: &str| {
         let skipped = gaps.days.iter().flat_map(|day| &day.skipped);
@@ -280,11 +206,7 @@ async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
         Code::InvalidArgument,
         &["days is 32", "31 days are kept"],
     );
-    refused(
-        client.gaps("nowhere".into(), 1).await,
-        Code::NotFound,
-        &["\"nowhere\""],
-    );
+    refused(client.gaps("nowhere".into(), 1).await, Code::NotFound, &["\"nowhere\""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,9 +231,7 @@ async fn what_a_page_says_of_the_next_one_shows_it_when_it_is_pasted_into_a_shel
         let text = String::from_utf8(output.stdout).expect("a text");
         let row = text.lines().nth(1).expect("a key");
         assert!(row.starts_with(&format!("{name} ")), "{name}: {text}");
-        let follow = text
-            .lines()
-            .find_map(|line| line.strip_prefix("more keys follow: "));
+        let follow = text.lines().find_map(|line| line.strip_prefix("more keys follow: "));
         pasted = follow.map(str::to_owned);
     }
     assert_eq!(pasted, None);
@@ -337,28 +257,15 @@ async fn keys_are_listed_and_explained_over_http() {
     assert_eq!(first["keys"], json!([key("a"), key("b\\xff")]));
     let next = first["next"].as_str().expect("more keys follow");
     let (_, second) = get(&format!("room/keys?page={next}&numbers=number")).await;
-    assert_eq!(
-        second,
-        json!({"keys": [key("c/d")], "next": null, "epoch": 1})
-    );
+    assert_eq!(second, json!({"keys": [key("c/d")], "next": null, "epoch": 1}));
     let (_, some) = get("room/keys?prefix=c&after=a").await;
     assert_eq!(some["keys"][0]["ceiling"], json!("1000000"));
 
     let (_, known) = get("room/keys/c%2Fd/explanation?numbers=number").await;
-    assert_eq!(
-        (&known["first_id"], &known["ceiling"]),
-        (&Value::Null, &json!(1_000_000))
-    );
-    assert_eq!(
-        (&known["held"]["last"], &known["held"]["left"]),
-        (&json!(100), &json!(9_999))
-    );
+    assert_eq!((&known["first_id"], &known["ceiling"]), (&Value::Null, &json!(1_000_000)));
+    assert_eq!((&known["held"]["last"], &known["held"]["left"]), (&json!(100), &json!(9_999)));
     let (status, gaps) = get("room/gaps?days=1").await;
-    assert_eq!(
-        (status, gaps),
-        (200, json!({"days": []})),
-        "nothing is known to be used"
-    );
+    assert_eq!((status, gaps), (200, json!({"days": []})), "nothing is known to be used");
     for (path, says) in [
         ("room/keys?limit=0", "limit is 0"),
         ("room/keys?limit=1001", "limit is 1001"),

@@ -24,10 +24,7 @@ async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
     let mut client = cluster.client(2);
     let refused = client.remove_node(1).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
-    assert!(
-        refused.message().contains("ratchet transfer"),
-        "{refused:?}"
-    );
+    assert!(refused.message().contains("ratchet transfer"), "{refused:?}");
     client.transfer(2).await.unwrap();
     let history = load.finish().await;
     assert_eq!(history.failed, 0, "{:?}", history.failures);
@@ -64,10 +61,7 @@ async fn a_change_of_members_that_is_impossible_is_refused_with_the_reason() {
         client.transfer(9).await.unwrap_err(),
     ] {
         assert_eq!(unknown.code(), Code::NotFound, "{unknown:?}");
-        assert!(
-            unknown.message().contains("the members are 1, 2, 3"),
-            "{unknown:?}"
-        );
+        assert!(unknown.message().contains("the members are 1, 2, 3"), "{unknown:?}");
     }
 }
 
@@ -81,14 +75,9 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     let group = cluster.nodes[&leader].context().group.clone();
     // Node 9 was never added.
     let refused = group.change(term, MembershipChange::Promote(9), None).await;
-    assert!(
-        matches!(refused, Err(ProposeError::Refused(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ProposeError::Refused(_))), "{refused:?}");
     // A change of an earlier term is refused as well.
-    let late = group
-        .change(term - 1, MembershipChange::Remove(1), None)
-        .await;
+    let late = group.change(term - 1, MembershipChange::Remove(1), None).await;
     assert!(matches!(late, Err(ProposeError::NotLeader(_))), "{late:?}");
     cluster.crash(other_than(leader)).await;
     // Two of three voters renew the lease, long after the third was heard last.
@@ -109,23 +98,14 @@ async fn removing_a_living_voter_while_another_one_is_dead_is_refused_unless_for
     let mut client = cluster.client(leader);
     client.next_at_last(7).await;
     let remove = |id, force| NodeRequest { id, force };
-    let refused = client
-        .admin
-        .remove_node(remove(alive, false))
-        .await
-        .unwrap_err();
+    let refused = client.admin.remove_node(remove(alive, false)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     for says in [format!("node {dead} "), "heard".into(), "--force".into()] {
         assert!(refused.message().contains(&says), "{refused:?}");
     }
     // Nothing has changed, and the dead voter can be removed.
     client.next_at_last(7).await;
-    let now = client
-        .admin
-        .remove_node(remove(dead, false))
-        .await
-        .unwrap()
-        .into_inner();
+    let now = client.admin.remove_node(remove(dead, false)).await.unwrap().into_inner();
     assert!(now.voters.contains(&alive) && !now.voters.contains(&dead));
     client.next_at_last(7).await;
 }
@@ -215,10 +195,7 @@ async fn a_member_that_moved_to_another_address_is_found_there_once_it_is_update
     config.peers.insert(moved, peer_listen.to_string());
     cluster.start_node(moved).await;
     let mut client = cluster.client(last);
-    let update = |id, address: String| UpdateNodeRequest {
-        id,
-        peer_address: Some(address),
-    };
+    let update = |id, address: String| UpdateNodeRequest { id, peer_address: Some(address) };
     // Wrong addresses are refused: another node's, the old one, and no address.
     let others = cluster.configs[&leader].peer_listen.to_string();
     for (wrong, code) in [
@@ -229,10 +206,7 @@ async fn a_member_that_moved_to_another_address_is_found_there_once_it_is_update
         let refused = client.admin.update_node(update(moved, wrong)).await;
         assert_eq!(refused.unwrap_err().code(), code);
     }
-    let unknown = client
-        .admin
-        .update_node(update(9, peer_listen.to_string()))
-        .await;
+    let unknown = client.admin.update_node(update(9, peer_listen.to_string())).await;
     assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
     let there = update(moved, peer_listen.to_string());
     client.admin.update_node(there).await.unwrap();

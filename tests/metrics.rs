@@ -27,14 +27,9 @@ async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
 
 /// Waits until the metrics of a node fit.
 async fn until_metrics(
-    cluster: &Cluster,
-    node: u64,
-    fit: impl Fn(&BTreeMap<String, Family>) -> bool,
+    cluster: &Cluster, node: u64, fit: impl Fn(&BTreeMap<String, Family>) -> bool,
 ) {
-    eventually("metrics that fit", async || {
-        fit(&metrics(cluster, node).await).then_some(())
-    })
-    .await;
+    eventually("metrics that fit", async || fit(&metrics(cluster, node).await).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,21 +39,11 @@ async fn every_metric_is_named_as_prometheus_wants_it() {
     assert!(metrics.len() > 30, "{}", metrics.len());
     for (name, family) in &metrics {
         let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        assert!(
-            letters && !name.contains("__") && !name.ends_with('_'),
-            "{name}"
-        );
-        assert!(
-            name.starts_with("ratchet_") || name.starts_with("process_"),
-            "{name}"
-        );
+        assert!(letters && !name.contains("__") && !name.ends_with('_'), "{name}");
+        assert!(name.starts_with("ratchet_") || name.starts_with("process_"), "{name}");
         let words: Vec<&str> = name.split('_').collect();
         for reserved in ["total", "count", "sum", "bucket", "info"] {
-            assert_ne!(
-                words.last(),
-                Some(&reserved),
-                "{name}: the format's own ending"
-            );
+            assert_ne!(words.last(), Some(&reserved), "{name}: the format's own ending");
         }
         for unit in [
             "ms",
@@ -123,10 +108,7 @@ fn check_histogram(name: &str, family: &Family) {
         };
         let of = |sample: &str| family.samples[&format!("{name}{sample}{labels}")];
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        assert!(
-            buckets.is_sorted_by_key(|(_, count)| *count),
-            "{name}{labels} is not cumulative"
-        );
+        assert!(buckets.is_sorted_by_key(|(_, count)| *count), "{name}{labels} is not cumulative");
         let last = Some(&(f64::INFINITY, of("_count")));
         assert_eq!(buckets.last(), last, "{name}{labels}");
         assert!(of("_sum") >= 0.0);
@@ -176,20 +158,10 @@ async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
     for (name, row) in &real {
         let [kind, labels, help] = row;
         let line = format!("| `{name}` | {kind} | {labels} | {help} |");
-        assert_eq!(
-            documented.get(name),
-            Some(row),
-            "docs/metrics.md lacks this row:\n{line}"
-        );
+        assert_eq!(documented.get(name), Some(row), "docs/metrics.md lacks this row:\n{line}");
     }
-    let gone: Vec<&String> = documented
-        .keys()
-        .filter(|name| !real.contains_key(*name))
-        .collect();
-    assert!(
-        gone.is_empty(),
-        "docs/metrics.md lists what is not there: {gone:?}"
-    );
+    let gone: Vec<&String> = documented.keys().filter(|name| !real.contains_key(*name)).collect();
+    assert!(gone.is_empty(), "docs/metrics.md lists what is not there: {gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,14 +180,8 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     let at_leader = metrics(&cluster, leader).await;
 
     let code = |status: tonic::Status| status.code();
-    assert_eq!(
-        client.try_next("none", id(1), 1).await.map_err(code),
-        Err(Code::NotFound)
-    );
-    assert_eq!(
-        client.try_next("book", None, 1).await.map_err(code),
-        Err(Code::InvalidArgument)
-    );
+    assert_eq!(client.try_next("none", id(1), 1).await.map_err(code), Err(Code::NotFound));
+    assert_eq!(client.try_next("book", None, 1).await.map_err(code), Err(Code::InvalidArgument));
     let again = client.admin.create_namespace(full).await;
     assert_eq!(again.map(drop).map_err(code), Err(Code::AlreadyExists));
     let message = |namespace: &str, ids: &[u64]| NextManyRequest {
@@ -225,18 +191,9 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
         ..NextManyRequest::default()
     };
     // Of key 1 there are two numbers, and then one; and a message fails as a whole.
-    let messages = [
-        message("full", &[1]),
-        message("full", &[1, 2]),
-        message("none", &[1]),
-    ];
+    let messages = [message("full", &[1]), message("full", &[1, 2]), message("none", &[1])];
     let requests = tokio_stream::iter(messages);
-    let mut answers = client
-        .sequencer
-        .next_many(requests)
-        .await
-        .unwrap()
-        .into_inner();
+    let mut answers = client.sequencer.next_many(requests).await.unwrap().into_inner();
     while answers.message().await.unwrap().is_some() {}
 
     let after = metrics(&cluster, follower).await;
@@ -251,11 +208,7 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
     assert_eq!(grown("UNAVAILABLE"), 0.0);
     assert_eq!(grown("OK"), 0.0);
     let errors = |metrics: &BTreeMap<String, Family>| metrics["ratchet_errors"].samples.clone();
-    assert_eq!(
-        errors(&at_leader),
-        errors(&metrics(&cluster, leader).await),
-        "nobody asked there"
-    );
+    assert_eq!(errors(&at_leader), errors(&metrics(&cluster, leader).await), "nobody asked there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,11 +232,7 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
     let grown = |sample: &str| of(sample) - value(&before, sample);
     assert_eq!(grown("ratchet_memory_keys"), 100.0);
     assert_eq!(grown("ratchet_memory_sections"), 100.0);
-    assert!(
-        of("ratchet_memory_bytes") > 100.0 * 64.0,
-        "{}",
-        of("ratchet_memory_bytes")
-    );
+    assert!(of("ratchet_memory_bytes") > 100.0 * 64.0, "{}", of("ratchet_memory_bytes"));
     assert!(grown("ratchet_log_index") > 0.0);
     assert!(grown("ratchet_fsync_seconds_count") > 0.0);
     assert!(grown("ratchet_fsync_seconds_sum") > 0.0);
@@ -350,10 +299,7 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
     .await;
     let now = metrics(&cluster, leader).await;
     let mine = of("lag_entries", leader);
-    assert!(
-        !now["ratchet_peer_lag_entries"].samples.contains_key(&mine),
-        "of the others alone"
-    );
+    assert!(!now["ratchet_peer_lag_entries"].samples.contains_key(&mine), "of the others alone");
     cluster.mend();
     until_metrics(&cluster, leader, |now| {
         value(now, &of("lag_entries", away)) == 0.0 && value(now, &of("silent_seconds", away)) < 0.3

@@ -25,11 +25,7 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, say
 }
 
 async fn delete(client: &mut Client, name: &str, forget: bool) -> Result<Option<u64>, Status> {
-    let delete = DeleteNamespaceRequest {
-        name: name.to_owned(),
-        confirm: name.to_owned(),
-        forget,
-    };
+    let delete = DeleteNamespaceRequest { name: name.to_owned(), confirm: name.to_owned(), forget };
     let deleted = client.admin.delete_namespace(delete).await?;
     Ok(deleted.into_inner().floor)
 }
@@ -40,10 +36,7 @@ async fn create(client: &mut Client, namespace: CreateNamespaceRequest) -> u64 {
 }
 
 fn book() -> CreateNamespaceRequest {
-    CreateNamespaceRequest {
-        name: "book".to_owned(),
-        ..CreateNamespaceRequest::default()
-    }
+    CreateNamespaceRequest { name: "book".to_owned(), ..CreateNamespaceRequest::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,12 +44,7 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let (mut here, mut there) = (cluster.client(leader), cluster.client(other_than(leader)));
-    let term = cluster.nodes[&leader]
-        .context()
-        .group
-        .leadership()
-        .borrow()
-        .term;
+    let term = cluster.nodes[&leader].context().group.leadership().borrow().term;
     for key in 0..100 {
         here.next(key).await.expect("a number");
     }
@@ -71,10 +59,7 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
         &["\"bok\"", "\"book\""],
     );
     // The ceiling, and two steps for lifts.
-    assert_eq!(
-        delete(&mut there, "book", false).await.unwrap(),
-        Some(30_000)
-    );
+    assert_eq!(delete(&mut there, "book", false).await.unwrap(), Some(30_000));
     for client in [&mut here, &mut there] {
         let says = ["\"book\"", "ratchet namespace create book"];
         assert_refused(client.next(7).await, Code::NotFound, &says);
@@ -87,16 +72,9 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
     for client in [&mut here, &mut there] {
         assert!(client.next(7).await.unwrap() > 30_000);
     }
-    let now = cluster.nodes[&leader]
-        .context()
-        .group
-        .leadership()
-        .borrow()
-        .term;
+    let now = cluster.nodes[&leader].context().group.leadership().borrow().term;
     assert_eq!(now, term, "the deletion ended no term");
-    here.transfer(Some(other_than(leader)))
-        .await
-        .expect("handed over");
+    here.transfer(Some(other_than(leader))).await.expect("handed over");
     assert_eq!(there.next_at_last(7).await, 30_003);
     assert_eq!(delete(&mut here, "book", true).await.unwrap(), None);
     assert_eq!(create(&mut there, book()).await, 1);
@@ -130,10 +108,7 @@ async fn calls_under_way_see_a_deletion_as_an_answer_and_the_other_namespaces_go
         for (key, answer) in answers.into_iter().enumerate() {
             match answer {
                 Ok(range) => {
-                    assert!(
-                        range.first > last && range.first <= floor,
-                        "{range:?} up to {floor}"
-                    );
+                    assert!(range.first > last && range.first <= floor, "{range:?} up to {floor}");
                     assert!(seen.insert((key % 4, range.first)), "{range:?} came twice");
                 }
                 Err(status) => assert_eq!(status.code(), Code::NotFound, "{status}"),
@@ -182,25 +157,11 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
     let client = client_of(&cluster, &[leader]);
     let asked = join_all((0..40).map(|call| client.next("few", call % 4))).await;
     for (call, answer) in asked.iter().enumerate() {
-        assert_eq!(
-            answer.is_ok(),
-            [1, 2].contains(&(call % 4)),
-            "{call}: {answer:?}"
-        );
+        assert_eq!(answer.is_ok(), [1, 2].contains(&(call % 4)), "{call}: {answer:?}");
     }
     let port = cluster.nodes[&leader].addresses().http.expect("a port");
-    let page = http(
-        port,
-        "POST /v1/namespaces/few:next",
-        "",
-        r#"{"keys": ["1", "9"]}"#,
-    )
-    .await;
-    assert!(
-        page.body.contains(r#""refused":[{"places":[1],"why":"#),
-        "{}",
-        page.body
-    );
+    let page = http(port, "POST /v1/namespaces/few:next", "", r#"{"keys": ["1", "9"]}"#).await;
+    assert!(page.body.contains(r#""refused":[{"places":[1],"why":"#), "{}", page.body);
     let page = http(port, "POST /v1/namespaces/few/keys/9:next", "", "").await;
     assert_eq!(page.status, 429, "{}", page.body);
     let more = UpdateNamespaceRequest {
@@ -241,10 +202,8 @@ async fn a_count_above_the_namespaces_own_limit_is_refused_and_merged_calls_are_
     assert_eq!(answer.refused[0].places, [1]);
     let client = client_of(&cluster, &[1]);
     let asked = join_all((0..50).map(|_| client.next_range("small", 7, 3))).await;
-    let numbers: BTreeSet<u64> = asked
-        .into_iter()
-        .flat_map(|numbers| numbers.expect("numbers"))
-        .collect();
+    let numbers: BTreeSet<u64> =
+        asked.into_iter().flat_map(|numbers| numbers.expect("numbers")).collect();
     assert_eq!(numbers.len(), 150);
 }
 
@@ -279,40 +238,16 @@ async fn what_orders_numbers_changes_until_the_first_one_and_is_refused_with_rea
     assert_eq!(range.first, 300, "nothing has changed");
     for (change, says) in [
         (
-            UpdateNamespaceRequest {
-                section_size: Some(1_000_001),
-                ..update(100)
-            },
+            UpdateNamespaceRequest { section_size: Some(1_000_001), ..update(100) },
             "section_size is 1000001",
         ),
+        (UpdateNamespaceRequest { section_size: Some(0), ..update(100) }, "section_size is 0"),
         (
-            UpdateNamespaceRequest {
-                section_size: Some(0),
-                ..update(100)
-            },
-            "section_size is 0",
-        ),
-        (
-            UpdateNamespaceRequest {
-                description: Some("d".repeat(257)),
-                ..update(100)
-            },
+            UpdateNamespaceRequest { description: Some("d".repeat(257)), ..update(100) },
             "257 characters",
         ),
-        (
-            UpdateNamespaceRequest {
-                description: Some("a\nb".to_owned()),
-                ..update(100)
-            },
-            "'\\n'",
-        ),
-        (
-            UpdateNamespaceRequest {
-                increment: Some(0),
-                ..update(100)
-            },
-            "increment is 0",
-        ),
+        (UpdateNamespaceRequest { description: Some("a\nb".to_owned()), ..update(100) }, "'\\n'"),
+        (UpdateNamespaceRequest { increment: Some(0), ..update(100) }, "increment is 0"),
     ] {
         let refused = client.admin.update_namespace(change).await;
         assert_refused(refused, Code::InvalidArgument, &[says]);
@@ -354,9 +289,7 @@ async fn the_first_namespaces_are_the_founders_choice_and_do_not_come_back() {
     let mut client = with.client(1);
     with.leader().await;
     assert!(names(&mut client).await.is_empty());
-    let gone = GetNamespaceRequest {
-        name: "uid".to_owned(),
-    };
+    let gone = GetNamespaceRequest { name: "uid".to_owned() };
     let gone = client.admin.get_namespace(gone).await;
     assert_refused(gone, Code::NotFound, &["\"uid\""]);
 }
@@ -385,12 +318,7 @@ async fn the_space_of_a_deleted_namespace_comes_back_on_every_node_also_after_a_
         let is_back = || table_bytes(&cluster, node) < full / 4;
         until("the space", is_back).await;
     }
-    cluster
-        .nodes
-        .remove(&follower)
-        .expect("a node")
-        .stop()
-        .await;
+    cluster.nodes.remove(&follower).expect("a node").stop().await;
     cluster.start_node(follower).await;
     assert!(table_bytes(&cluster, follower) < full / 4);
     create(&mut client, book()).await;
@@ -421,10 +349,7 @@ async fn ten_million_keys_are_deleted_at_once_and_their_space_comes_back_within_
         let asked = Instant::now();
         client.try_next("uid", id(1), 1).await.expect("a number");
         longest = longest.max(asked.elapsed());
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "the space is not back"
-        );
+        assert!(began.elapsed() < Duration::from_secs(60), "the space is not back");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     println!(

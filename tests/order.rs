@@ -56,10 +56,7 @@ async fn a_paused_leader(flags: &[&str]) {
         let mut all = vec![newer];
         for answer in late {
             let number = answer.await.unwrap();
-            assert!(
-                number > newer,
-                "round {round}: {number} was handed out after {newer}"
-            );
+            assert!(number > newer, "round {round}: {number} was handed out after {newer}");
             all.push(number);
         }
         // These may lie anywhere, their calls began before; but none repeats.
@@ -69,11 +66,7 @@ async fn a_paused_leader(flags: &[&str]) {
         let count = all.len();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(
-            all.len(),
-            count,
-            "round {round}: a number was handed out twice"
-        );
+        assert_eq!(all.len(), count, "round {round}: a number was handed out twice");
     }
 }
 
@@ -133,9 +126,7 @@ async fn order_holds_under_load_while_leaders_are_cut_off_one_after_the_other() 
         load.answers(200).await;
         let leader = cluster.leader().await;
         cluster.cut_off(leader);
-        cluster
-            .leader_seen_by(other_than(leader), |new| new != leader)
-            .await;
+        cluster.leader_seen_by(other_than(leader), |new| new != leader).await;
         load.answers(200).await;
         cluster.mend();
     }
@@ -156,16 +147,8 @@ async fn current_is_never_below_a_number_handed_out_before_nor_above_one_handed_
             assert!(number > last);
             last = number;
             for reader in 1..=3 {
-                let seen = cluster
-                    .client(reader)
-                    .current("book", key.clone())
-                    .await
-                    .unwrap();
-                assert_eq!(
-                    seen,
-                    Some(number),
-                    "round {round}: nothing was handed out since"
-                );
+                let seen = cluster.client(reader).current("book", key.clone()).await.unwrap();
+                assert_eq!(seen, Some(number), "round {round}: nothing was handed out since");
             }
         }
         // An unclean change: the ceiling is a fair answer, and nothing later lies below it.
@@ -176,10 +159,7 @@ async fn current_is_never_below_a_number_handed_out_before_nor_above_one_handed_
         let mut client: Client = cluster.client(other);
         client.next_at_last(u64::MAX).await;
         let seen = client.current("book", key.clone()).await.unwrap().unwrap();
-        assert!(
-            seen >= last,
-            "{seen} is below {last}, which was handed out before"
-        );
+        assert!(seen >= last, "{seen} is below {last}, which was handed out before");
         last = seen;
         cluster.mend();
     }

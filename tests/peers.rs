@@ -40,16 +40,11 @@ fn header(cluster: &Cluster, from: u64, to: u64) -> Header {
 }
 
 async fn send(
-    cluster: &Cluster,
-    header: Header,
-    rpc: RaftRpc,
-    request: &impl Serialize,
+    cluster: &Cluster, header: Header, rpc: RaftRpc, request: &impl Serialize,
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&header.to].peer_listen.to_string();
-    let message = RaftMessage {
-        header: Some(header),
-        payload: codec::encode(request).unwrap().into(),
-    };
+    let message =
+        RaftMessage { header: Some(header), payload: codec::encode(request).unwrap().into() };
     let transport = GrpcTransport::default();
     transport.raft(&address, rpc, message, PATIENCE).await
 }
@@ -91,13 +86,7 @@ async fn a_refused_vote_leaves_the_leader_its_lease() {
     let lease = lease.borrow().own.clone().expect("it leads");
     let mine = header(&cluster, other, leader);
     // Of the next term, as an honest candidate asks: a majority is heard, so it is refused.
-    let reply = send(
-        &cluster,
-        mine.clone(),
-        RaftRpc::Vote,
-        &vote(term + 1, other),
-    )
-    .await;
+    let reply = send(&cluster, mine.clone(), RaftRpc::Vote, &vote(term + 1, other)).await;
     let reply = codec::decode::<VoteResponse<Types>>(&reply.unwrap().payload);
     assert!(!reply.unwrap().vote_granted);
     // And of terms that no cluster comes to.
@@ -140,13 +129,7 @@ async fn the_messages_of_a_stranger_are_refused_while_a_leader_is_heard() {
     let term = steady(&cluster, leader).await;
     for to in [leader, follower] {
         let stranger = header(&cluster, 9, to);
-        let reply = send(
-            &cluster,
-            stranger.clone(),
-            RaftRpc::Append,
-            &append(term + 1, 9),
-        )
-        .await;
+        let reply = send(&cluster, stranger.clone(), RaftRpc::Append, &append(term + 1, 9)).await;
         refused(reply, "not a member");
         let reply = send(&cluster, stranger, RaftRpc::Vote, &vote(term + 1, 9)).await;
         refused(reply, "not a member");
@@ -186,10 +169,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
         async move { transport.hello(&address, request, PATIENCE).await }
     };
     let fresh = ask(2, 0).await.unwrap();
-    assert_eq!(
-        (fresh.formed, fresh.incarnation),
-        (false, incarnation(&cluster, 2))
-    );
+    assert_eq!((fresh.formed, fresh.incarnation), (false, incarnation(&cluster, 2)));
     let member = ask(1, 0).await.unwrap();
     assert_eq!((member.formed, member.incarnation), (true, 0));
     let own = incarnation(&cluster, 1);
@@ -201,20 +181,14 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
         other,
         send(
             &cluster,
-            Header {
-                to_incarnation: own ^ 1,
-                ..header(&cluster, 1, 1)
-            },
+            Header { to_incarnation: own ^ 1, ..header(&cluster, 1, 1) },
             RaftRpc::Append,
             &append(1, 1),
         )
         .await
         .unwrap_err(),
     ] {
-        assert!(
-            !status.message().contains(&format!("{own:x}")),
-            "{status:?}"
-        );
+        assert!(!status.message().contains(&format!("{own:x}")), "{status:?}");
     }
 }
 
@@ -250,17 +224,14 @@ fn parts(header: Header, vote: Vote, meta: SnapshotMeta, bytes: &[u8]) -> Vec<Sn
         header: Some(header),
         payload: codec::encode(&(vote, meta)).unwrap().into(),
     };
-    let rest = bytes.chunks(256 << 10).map(|bytes| SnapshotPart {
-        payload: bytes.to_vec().into(),
-        ..SnapshotPart::default()
-    });
+    let rest = bytes
+        .chunks(256 << 10)
+        .map(|bytes| SnapshotPart { payload: bytes.to_vec().into(), ..SnapshotPart::default() });
     [first].into_iter().chain(rest).collect()
 }
 
 async fn install(
-    cluster: &Cluster,
-    to: u64,
-    parts: impl futures::Stream<Item = SnapshotPart> + Send + 'static,
+    cluster: &Cluster, to: u64, parts: impl futures::Stream<Item = SnapshotPart> + Send + 'static,
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&to].peer_listen.to_string();
     let transport = GrpcTransport::default();
@@ -309,10 +280,7 @@ async fn a_snapshot_is_taken_in_only_as_announced_and_from_a_leader() {
         assert!(refused.message().contains(says), "{refused:?}");
     };
     let last = LogId::new(Vote::new(term, leader).leader_id.to_committed(), 1_000_000);
-    let other = SnapshotMeta {
-        last_log_id: Some(last),
-        ..meta.clone()
-    };
+    let other = SnapshotMeta { last_log_id: Some(last), ..meta.clone() };
     let sent = parts(mine(), vote, other, &bytes);
     refused(sent, Code::InvalidArgument, "announced").await;
     let mut large = parts(mine(), vote, meta.clone(), &[7]);
@@ -337,12 +305,7 @@ async fn a_snapshot_that_never_goes_on_is_given_up() {
     let (from, to) = (1, 2);
     // Of a term that is not over soon.
     let vote = Vote::new_committed(1_000, from);
-    let begun = parts(
-        header(&cluster, from, to),
-        vote,
-        SnapshotMeta::default(),
-        &[7; 1_000],
-    );
+    let begun = parts(header(&cluster, from, to), vote, SnapshotMeta::default(), &[7; 1_000]);
     let begun = begun.into_iter().take(1);
     let stalls = stream::iter(begun).chain(stream::pending());
     let status = install(&cluster, to, stalls).await.unwrap_err();

@@ -28,11 +28,7 @@ struct Machine {
 impl Machine {
     fn new() -> Machine {
         let dir = TempDir::new().unwrap();
-        Machine {
-            names: Arc::new(Names::new(dir.path().join("kept"))),
-            dir,
-            cuts: 0,
-        }
+        Machine { names: Arc::new(Names::new(dir.path().join("kept"))), dir, cuts: 0 }
     }
 
     fn place(&self) -> PathBuf {
@@ -68,11 +64,7 @@ async fn an_acknowledged_vote_and_entry_are_found_after_a_power_cut() {
     machine.cut_power();
     drop((log, store));
     let store = machine.open();
-    assert_eq!(
-        store.identity().incarnation,
-        incarnation,
-        "another directory"
-    );
+    assert_eq!(store.identity().incarnation, incarnation, "another directory");
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
     assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
@@ -133,10 +125,7 @@ async fn an_installed_snapshot_replaces_the_log_when_a_power_cut_lost_the_purge(
 
     let target = machine.open();
     let mut replica = StateMachine::open(&target, 1).unwrap();
-    assert_eq!(
-        replica.applied_state().await.unwrap().0,
-        Some(log_id(2, 100))
-    );
+    assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(2, 100)));
     for _ in 0..2 {
         let mut log = LogStore::open(&target, 1).unwrap();
         let state = log.get_log_state().await.unwrap();

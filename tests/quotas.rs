@@ -114,10 +114,9 @@ async fn http_and_redis_clients_are_not_told_to_come_again_either() {
     let cluster = with_a_full_namespace().await;
     let addresses = cluster.nodes[&1].addresses();
     let port = addresses.http.expect("a port");
-    for what in [
-        "POST /v1/namespaces/few/keys/3:next",
-        "POST /v1/namespaces/few/keys/3:raise?at_least=7",
-    ] {
+    for what in
+        ["POST /v1/namespaces/few/keys/3:next", "POST /v1/namespaces/few/keys/3:raise?at_least=7"]
+    {
         let page = http(port, what, "", "").await;
         assert_eq!(page.status, 429, "{}", page.body);
         assert!(page.body.contains("keys_max 2"), "{}", page.body);
@@ -145,9 +144,7 @@ fn a_node_that_is_busy_says_when_to_come_again_also_inside_of_messages() {
 }
 
 async fn import(cluster: &Cluster, file: &Path) -> Output {
-    let servers: Vec<String> = (cluster.addresses().iter())
-        .map(ToString::to_string)
-        .collect();
+    let servers: Vec<String> = (cluster.addresses().iter()).map(ToString::to_string).collect();
     let mut command = ratchet();
     command.args(["import", "few"]).arg(file);
     command.args(["--server", &servers.join(",")]);

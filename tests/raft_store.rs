@@ -116,24 +116,15 @@ async fn an_fsync_that_fails_is_reported_with_what_to_do_and_is_never_retried() 
         before_sync: Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
             Box::pin(ready(Err(
-                "IO error: While fdatasync: 000004.log: Input/output error".to_owned(),
+                "IO error: While fdatasync: 000004.log: Input/output error".to_owned()
             )))
         }),
         ..options()
     };
     let store = Store::open(dir.path(), "test", 1, failing).unwrap();
     let mut log = LogStore::open(&store, 1).unwrap();
-    let error = log
-        .save_vote(&Vote::new(1, 1))
-        .await
-        .unwrap_err()
-        .to_string();
-    for part in [
-        "000004.log",
-        dir.path().to_str().unwrap(),
-        "must stop",
-        "check the disk",
-    ] {
+    let error = log.save_vote(&Vote::new(1, 1)).await.unwrap_err().to_string();
+    for part in ["000004.log", dir.path().to_str().unwrap(), "must stop", "check the disk"] {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
     let (appended, flushed) = append(&mut log, bump(0, 10)).await;
@@ -162,10 +153,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
     assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
-    assert_eq!(
-        log.get_log_state().await.unwrap().last_log_id,
-        Some(log_id(1, 2))
-    );
+    assert_eq!(log.get_log_state().await.unwrap().last_log_id, Some(log_id(1, 2)));
     let mut machine = StateMachine::open(&store, 1).unwrap();
     assert_eq!(machine.applied_state().await.unwrap().0, Some(log_id(1, 2)));
     assert_eq!(machine.view().section(&section(7)).unwrap().max_seq, 15);
@@ -201,10 +189,7 @@ async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
 async fn an_entry_of_many_sections_goes_on_from_the_record_of_each() {
     for recent_records_bytes in [0, 64 << 20] {
         let dir = TempDir::new().unwrap();
-        let options = StoreOptions {
-            recent_records_bytes,
-            ..options()
-        };
+        let options = StoreOptions { recent_records_bytes, ..options() };
         let store = Store::open(dir.path(), "test", 1, options).unwrap();
         let mut machine = StateMachine::open(&store, 1).unwrap();
         let first = [create(1, "book"), lift(2), bumps(3, 0..100)];

@@ -51,9 +51,7 @@ fn messages(stream: u64) -> Vec<NextManyRequest> {
         0 => message(id, warm.clone()),
         _ => message(id, cold(id)),
     });
-    std::iter::once(message(1, vec![1_000]))
-        .chain(rest)
-        .collect()
+    std::iter::once(message(1, vec![1_000])).chain(rest).collect()
 }
 
 /// Opens the streams, which are never read.
@@ -80,15 +78,10 @@ async fn stall(address: SocketAddr, streams: u64) -> Vec<Streaming<NextManyRespo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_waits_for_who_reads_its_last_answer_slowly() {
     let mut cluster = Cluster::start(1, |_| {}).await;
-    let node = cluster
-        .nodes
-        .remove(&cluster.leader().await)
-        .expect("it is there");
+    let node = cluster.nodes.remove(&cluster.leader().await).expect("it is there");
     let metrics = node.context().metrics.clone();
     let endpoint = Endpoint::from_shared(format!("http://{}", node.addresses().client));
-    let channel = endpoint
-        .expect("an address")
-        .initial_stream_window_size(WINDOW);
+    let channel = endpoint.expect("an address").initial_stream_window_size(WINDOW);
     let mut client = SequencerClient::new(channel.connect().await.expect("a connection"));
     const KEYS: u64 = 40_000;
     let message = |id| NextManyRequest {
@@ -98,11 +91,7 @@ async fn a_node_that_stops_waits_for_who_reads_its_last_answer_slowly() {
         ..NextManyRequest::default()
     };
     let requests = iter([message(1), message(2)]).chain(pending());
-    let mut answers = client
-        .next_many(requests)
-        .await
-        .expect("a stream")
-        .into_inner();
+    let mut answers = client.next_many(requests).await.expect("a stream").into_inner();
     let mut read_answer = async || {
         let answer = in_time("an answer", answers.next()).await;
         let firsts = answer.expect("no end").expect("no error").firsts;
@@ -164,10 +153,7 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     assert_eq!(now.expect("a transfer").leader, heir);
     load.answers(200).await;
     let history = load.finish().await;
-    println!(
-        "{fence:?}: transfer in {took:?}, longest call {:?}",
-        longest_call(&history, started)
-    );
+    println!("{fence:?}: transfer in {took:?}, longest call {:?}", longest_call(&history, started));
     // A hang takes as long as its caller waits: a minute here.
     assert!(took < Duration::from_secs(3), "{took:?}");
     assert_eq!(history.failed, 0, "{:?}", history.failures);
@@ -269,16 +255,13 @@ async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
         ..RaiseManyRequest::default()
     };
     client.sequencer.raise_many(floors).await.expect("floors");
-    let books = || ExportRequest {
-        namespace: "book".into(),
-    };
+    let books = || ExportRequest { namespace: "book".into() };
     let mut unread = Vec::new();
     for _ in 0..2 {
         let endpoint = Endpoint::from_shared(format!("http://{}", cluster.address(1)));
         let endpoint = endpoint.expect("an address");
-        let windows = endpoint
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
+        let windows =
+            endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
         let channel = windows.connect().await.expect("a connection");
         let export = SequencerClient::new(channel).export(books()).await;
         unread.push(export.expect("an export").into_inner());

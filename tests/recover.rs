@@ -17,10 +17,7 @@ use ratchet::{
 const STEPS: u64 = 25;
 
 fn margin(steps: u64) -> Margin {
-    Margin {
-        default_steps: steps,
-        steps_by_namespace: BTreeMap::new(),
-    }
+    Margin { default_steps: steps, steps_by_namespace: BTreeMap::new() }
 }
 
 fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
@@ -46,28 +43,18 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
     let keys = |from: u64, to: u64| {
         (from..to).flat_map(|key| {
             let letters = name(format!("room {key}").as_bytes());
-            [
-                ("book", id(key)),
-                ("uid", id(key * 1_000_000)),
-                ("room", letters),
-            ]
+            [("book", id(key)), ("uid", id(key * 1_000_000)), ("room", letters)]
         })
     };
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for (namespace, key) in keys(0, 20) {
-        let answer = client
-            .try_next(namespace, key.clone(), 1_000_000)
-            .await
-            .unwrap();
+        let answer = client.try_next(namespace, key.clone(), 1_000_000).await.unwrap();
         seen.insert(format!("{namespace} {key:?}"), answer.last);
     }
     cluster.cut_off(3);
     for (namespace, key) in keys(0, 40) {
         // Some twenty steps that node 3 never hears of.
-        let answer = client
-            .try_next(namespace, key.clone(), 200_000)
-            .await
-            .unwrap();
+        let answer = client.try_next(namespace, key.clone(), 200_000).await.unwrap();
         seen.insert(format!("{namespace} {key:?}"), answer.last);
     }
     let term = client.status().await.unwrap().term;
@@ -82,10 +69,7 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
     let would = recover(&dir, &margin(STEPS), true);
     let done = recover(&dir, &margin(STEPS), false);
     assert_eq!(would, done);
-    assert_eq!(
-        (done.node, done.left_behind.as_slice()),
-        (3, [1, 2].as_slice())
-    );
+    assert_eq!((done.node, done.left_behind.as_slice()), (3, [1, 2].as_slice()));
     assert_eq!(done.namespaces.len(), 3);
     cluster.start_node(3).await;
     cluster.client(3).next_at_last(u64::MAX).await;
@@ -93,19 +77,13 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
     for (namespace, key) in keys(0, 60) {
         let answer = client.try_next(namespace, key.clone(), 1).await.unwrap();
         let before = seen.get(&format!("{namespace} {key:?}")).copied();
-        assert!(
-            Some(answer.first) > before,
-            "{namespace} {key:?}: {answer:?} after {before:?}"
-        );
+        assert!(Some(answer.first) > before, "{namespace} {key:?}: {answer:?} after {before:?}");
         if namespace == "room" {
             assert_eq!(answer.first % 100, 0, "its remainder stays");
         }
     }
     let status = client.status().await.unwrap();
-    assert_eq!(
-        status.nodes.iter().map(|node| node.id).collect::<Vec<_>>(),
-        [3]
-    );
+    assert_eq!(status.nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [3]);
     assert!(status.term > term);
     // It is a cluster like any other: it stops, starts, and grows.
     cluster.crash(3).await;
@@ -137,17 +115,12 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     // Its messages are for the recovered node's old directory.
     let group = cluster.nodes[&1].context().group.clone();
     let member = group.members()[&3].0.clone();
-    let message = RaftMessage {
-        header: Some(group.sender().header(3, &member)),
-        ..RaftMessage::default()
-    };
+    let message =
+        RaftMessage { header: Some(group.sender().header(3, &member)), ..RaftMessage::default() };
     let transport = GrpcTransport::default();
     let sent = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE);
     let refused = sent.await.unwrap_err();
-    assert!(
-        refused.message().contains("another data directory"),
-        "{refused:?}"
-    );
+    assert!(refused.message().contains("another data directory"), "{refused:?}");
     assert!(cluster.client(3).next_at_last(7).await > first);
 }
 
@@ -176,10 +149,7 @@ async fn a_directory_that_cannot_be_recovered_is_refused_with_the_reason_and_lef
     cluster.crash(1).await;
     let (code, text) = recover(&[&dir, "--dry-run"]);
     assert_eq!(code, Some(74));
-    assert!(
-        text.contains("\"small\"") && text.contains("--margin small="),
-        "{text}"
-    );
+    assert!(text.contains("\"small\"") && text.contains("--margin small="), "{text}");
     let (code, text) = recover(&[&dir, "--margin", "smal=3"]);
     assert_eq!(code, Some(74));
     assert!(text.contains("no namespace \"smal\""), "{text}");
@@ -187,10 +157,7 @@ async fn a_directory_that_cannot_be_recovered_is_refused_with_the_reason_and_lef
     let nowhere = cluster.data_dir(1).with_extension("no");
     let (code, text) = recover(&[nowhere.to_str().unwrap()]);
     assert_eq!(code, Some(74));
-    assert!(
-        text.contains("does not exist") && !nowhere.exists(),
-        "{text}"
-    );
+    assert!(text.contains("does not exist") && !nowhere.exists(), "{text}");
     // None of it changed anything.
     let (code, _) = recover(&[&dir, "--margin", "small=20", "--dry-run"]);
     assert_eq!(code, Some(0));

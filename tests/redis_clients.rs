@@ -19,16 +19,10 @@ async fn start() -> (Cluster, SocketAddr, SocketAddr) {
     .await;
     let leader = cluster.leader().await;
     // The namespace of the keys that redis-benchmark makes up.
-    let counter = CreateNamespaceRequest {
-        name: "counter".to_owned(),
-        ..CreateNamespaceRequest::default()
-    };
+    let counter =
+        CreateNamespaceRequest { name: "counter".to_owned(), ..CreateNamespaceRequest::default() };
     let mut client = cluster.client(leader);
-    client
-        .admin
-        .create_namespace(counter)
-        .await
-        .expect("created");
+    client.admin.create_namespace(counter).await.expect("created");
     let address = |id: u64| cluster.nodes[&id].addresses().resp.expect("a port");
     let (here, there) = (address(leader), address(other_than(leader)));
     (cluster, here, there)
@@ -37,10 +31,7 @@ async fn start() -> (Cluster, SocketAddr, SocketAddr) {
 /// Runs a program to its end. Returns what it printed.
 async fn run(program: &'static str, args: Vec<String>) -> String {
     let ran = spawn_blocking(move || {
-        let ran = Command::new(program)
-            .args(&args)
-            .stdin(Stdio::null())
-            .output();
+        let ran = Command::new(program).args(&args).stdin(Stdio::null()).output();
         ran.unwrap_or_else(|error| {
             panic!("{program}: {error}; cluster/prerequisites --tests installs it")
         })
@@ -56,18 +47,12 @@ async fn run(program: &'static str, args: Vec<String>) -> String {
 async fn python(script: &str, addresses: [SocketAddr; 2]) {
     let addresses = addresses.iter().map(ToString::to_string);
     let args = ["-c".to_owned(), script.to_owned()];
-    run(
-        "/usr/bin/python3",
-        args.into_iter().chain(addresses).collect(),
-    )
-    .await;
+    run("/usr/bin/python3", args.into_iter().chain(addresses).collect()).await;
 }
 
 fn at(address: SocketAddr, more: &[&str]) -> Vec<String> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
-    let args = ["-h", &host, "-p", &port]
-        .into_iter()
-        .chain(more.iter().copied());
+    let args = ["-h", &host, "-p", &port].into_iter().chain(more.iter().copied());
     args.map(str::to_owned).collect()
 }
 
@@ -76,32 +61,13 @@ async fn redis_cli_takes_numbers_and_reads_the_list_of_commands() {
     let (_cluster, here, there) = start().await;
     let cli =
         async |address, more: &[&str]| run("redis-cli", at(address, more)).await.trim().to_owned();
-    let first: u64 = cli(here, &["INCR", "book:42"])
-        .await
-        .parse()
-        .expect("a number");
-    let second: u64 = cli(there, &["INCR", "book:42"])
-        .await
-        .parse()
-        .expect("a number");
+    let first: u64 = cli(here, &["INCR", "book:42"]).await.parse().expect("a number");
+    let second: u64 = cli(there, &["INCR", "book:42"]).await.parse().expect("a number");
     assert!(second > first, "{second} after {first}");
-    assert_eq!(
-        cli(there, &["INCRBY", "book:42", "10"]).await,
-        (second + 10).to_string()
-    );
-    assert_eq!(
-        cli(here, &["GET", "book:42"]).await,
-        (second + 10).to_string()
-    );
-    assert_eq!(
-        cli(here, &["-3", "GET", "book:42"]).await,
-        (second + 10).to_string()
-    );
-    assert!(
-        cli(here, &["SET", "book:42", "1"])
-            .await
-            .contains("numbers only grow")
-    );
+    assert_eq!(cli(there, &["INCRBY", "book:42", "10"]).await, (second + 10).to_string());
+    assert_eq!(cli(here, &["GET", "book:42"]).await, (second + 10).to_string());
+    assert_eq!(cli(here, &["-3", "GET", "book:42"]).await, (second + 10).to_string());
+    assert!(cli(here, &["SET", "book:42", "1"]).await.contains("numbers only grow"));
     assert_eq!(cli(here, &["COMMAND", "COUNT"]).await, "20");
     let docs = cli(here, &["COMMAND", "DOCS", "incr"]).await;
     assert!(docs.contains("Takes the next number of a key"), "{docs}");
@@ -160,10 +126,7 @@ async fn redis_rs_takes_numbers_in_both_versions_of_the_protocol() {
     let (_cluster, here, there) = start().await;
     let asking = spawn_blocking(move || {
         let mut last = 0;
-        for url in [
-            format!("redis://{here}/"),
-            format!("redis://{there}/?protocol=resp3"),
-        ] {
+        for url in [format!("redis://{here}/"), format!("redis://{there}/?protocol=resp3")] {
             let client = redis::Client::open(url).expect("a client");
             let mut connection = client.get_connection().expect("a connection");
             let mut pipeline = redis::pipe();
@@ -176,15 +139,11 @@ async fn redis_rs_takes_numbers_in_both_versions_of_the_protocol() {
                 "{numbers:?}"
             );
             last = numbers[99];
-            let current: Option<u64> = redis::cmd("GET")
-                .arg("book:9")
-                .query(&mut connection)
-                .expect("it");
+            let current: Option<u64> =
+                redis::cmd("GET").arg("book:9").query(&mut connection).expect("it");
             assert_eq!(current, Some(last));
-            let none: Option<u64> = redis::cmd("GET")
-                .arg("book:10")
-                .query(&mut connection)
-                .expect("none");
+            let none: Option<u64> =
+                redis::cmd("GET").arg("book:10").query(&mut connection).expect("none");
             assert_eq!(none, None);
         }
     });
@@ -208,20 +167,12 @@ assert int(cluster.get("book:11")) == first + 1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_redis_clusters_finds_the_leader_from_any_node() {
     let (cluster, here, there) = start().await;
-    let all_told = || {
-        cluster
-            .nodes
-            .values()
-            .all(|node| node.context().resp_nodes().len() == 3)
-    };
+    let all_told = || cluster.nodes.values().all(|node| node.context().resp_nodes().len() == 3);
     until("all nodes know each other's ports", all_told).await;
     python(PYTHON_CLUSTER, [there, here]).await;
     let nodes = run("redis-cli", at(there, &["CLUSTER", "NODES"])).await;
     assert_eq!(nodes.matches("master").count(), 1, "{nodes}");
     assert_eq!(nodes.matches("slave").count(), 2, "{nodes}");
     let told = run("redis-cli", at(there, &["CLUSTER", "SHARDS"])).await;
-    assert!(
-        told.contains("replica") && told.contains(&here.port().to_string()),
-        "{told}"
-    );
+    assert!(told.contains("replica") && told.contains(&here.port().to_string()), "{told}");
 }

@@ -19,10 +19,7 @@ fn assert_refused(refused: Result<impl std::fmt::Debug, Status>, code: Code, say
     let status = refused.expect_err("refused");
     assert_eq!(status.code(), code, "{status:?}");
     for part in says {
-        assert!(
-            status.message().contains(part),
-            "{part:?} is not in {status:?}"
-        );
+        assert!(status.message().contains(part), "{part:?} is not in {status:?}");
     }
 }
 
@@ -40,11 +37,7 @@ async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
         let next = client.try_next("book", id(1), 0).await;
         assert_refused(next, InvalidArgument, &["count is 0", "between 1 and 1000"]);
         let next = client.try_next("book", id(1), 1_001).await;
-        assert_refused(
-            next,
-            InvalidArgument,
-            &["count is 1001", "between 1 and 1000"],
-        );
+        assert_refused(next, InvalidArgument, &["count is 1001", "between 1 and 1000"]);
         let next = client.try_next("book", id(1), u64::MAX).await;
         assert_refused(next, InvalidArgument, &["count is 18446744073709551615"]);
         let next = client.try_next("book", None, 1).await;
@@ -64,11 +57,7 @@ async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
         let next = client.try_next("a b", id(1), 1).await;
         assert_refused(next, InvalidArgument, &["\"a b\"", "' '"]);
         let next = client.try_next("film", id(1), 1).await;
-        assert_refused(
-            next,
-            Code::NotFound,
-            &["\"film\"", "ratchet namespace create film"],
-        );
+        assert_refused(next, Code::NotFound, &["\"film\"", "ratchet namespace create film"]);
         let current = client.current("film", id(1)).await;
         assert_refused(current, Code::NotFound, &["ratchet namespace create film"]);
         let current = client.current("book", name(b"dune")).await;
@@ -90,35 +79,18 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
         section_size: None,
         ..CreateNamespaceRequest::default()
     };
-    follower
-        .admin
-        .create_namespace(create.clone())
-        .await
-        .unwrap();
-    assert_refused(
-        leader.admin.create_namespace(create).await,
-        Code::AlreadyExists,
-        &["\"few\""],
-    );
+    follower.admin.create_namespace(create.clone()).await.unwrap();
+    assert_refused(leader.admin.create_namespace(create).await, Code::AlreadyExists, &["\"few\""]);
     let range = follower.try_next("few", name(b"k"), 2).await.unwrap();
     assert_eq!((range.first, range.last, range.increment), (5, 15, 10));
     for client in [&mut leader, &mut follower] {
         let next = client.try_next("few", name(b"k"), 3).await;
-        let says = [
-            "count is 3",
-            "2 numbers are left",
-            "max 40",
-            "namespace update few --max",
-        ];
+        let says = ["count is 3", "2 numbers are left", "max 40", "namespace update few --max"];
         assert_refused(next, Code::OutOfRange, &says);
     }
     let range = leader.try_next("few", name(b"k"), 2).await.unwrap();
     assert_eq!((range.first, range.last), (25, 35));
-    assert_refused(
-        leader.try_next("few", name(b"k"), 1).await,
-        Code::OutOfRange,
-        &["0 numbers"],
-    );
+    assert_refused(leader.try_next("few", name(b"k"), 1).await, Code::OutOfRange, &["0 numbers"]);
     assert_eq!(leader.current("few", name(b"k")).await.unwrap(), Some(35));
     let update = UpdateNamespaceRequest {
         name: "few".into(),
@@ -135,20 +107,11 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
     use Code::InvalidArgument;
     let cluster = Cluster::start(3, |_| {}).await;
     for mut client in everyone(&cluster).await {
-        let plain = CreateNamespaceRequest {
-            name: "x".into(),
-            ..Default::default()
-        };
-        let zero_step = CreateNamespaceRequest {
-            step: Some(0),
-            ..plain.clone()
-        };
+        let plain = CreateNamespaceRequest { name: "x".into(), ..Default::default() };
+        let zero_step = CreateNamespaceRequest { step: Some(0), ..plain.clone() };
         let create = client.admin.create_namespace(zero_step).await;
         assert_refused(create, InvalidArgument, &["step is 0"]);
-        let wide_step = CreateNamespaceRequest {
-            step_max: Some((1 << 40) + 1),
-            ..plain.clone()
-        };
+        let wide_step = CreateNamespaceRequest { step_max: Some((1 << 40) + 1), ..plain.clone() };
         let create = client.admin.create_namespace(wide_step).await;
         let says = ["step_max is 1099511627777", "1099511627776"];
         assert_refused(create, InvalidArgument, &says);
@@ -166,10 +129,7 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         };
         let create = client.admin.create_namespace(sections).await;
         assert_refused(create, InvalidArgument, &["section_size is 8"]);
-        let bad_name = CreateNamespaceRequest {
-            name: "a/b".into(),
-            ..plain
-        };
+        let bad_name = CreateNamespaceRequest { name: "a/b".into(), ..plain };
         let create = client.admin.create_namespace(bad_name).await;
         assert_refused(create, InvalidArgument, &["\"a/b\"", "'/'"]);
         let unknown = UpdateNamespaceRequest {
@@ -177,28 +137,15 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
             step: Some(5),
             ..UpdateNamespaceRequest::default()
         };
-        assert_refused(
-            client.admin.update_namespace(unknown).await,
-            Code::NotFound,
-            &["\"film\""],
-        );
-        let get = client
-            .admin
-            .get_namespace(GetNamespaceRequest {
-                name: "film".into(),
-            })
-            .await;
+        assert_refused(client.admin.update_namespace(unknown).await, Code::NotFound, &["\"film\""]);
+        let get = client.admin.get_namespace(GetNamespaceRequest { name: "film".into() }).await;
         assert_refused(get, Code::NotFound, &["\"film\""]);
         let empty = UpdateNamespaceRequest {
             name: "book".into(),
             step: Some(0),
             ..UpdateNamespaceRequest::default()
         };
-        assert_refused(
-            client.admin.update_namespace(empty).await,
-            InvalidArgument,
-            &["step is 0"],
-        );
+        assert_refused(client.admin.update_namespace(empty).await, InvalidArgument, &["step is 0"]);
     }
 }
 
@@ -235,51 +182,23 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let other = |change: fn(&mut Header)| {
         let mut header = mine.clone();
         change(&mut header);
-        RaftMessage {
-            header: Some(header),
-            payload: vec![].into(),
-        }
+        RaftMessage { header: Some(header), payload: vec![].into() }
     };
     for (message, says) in [
         (other(|h| h.cluster = "prod".into()), "\"prod\""),
         (other(|h| h.to = 3), "for node 3"),
         (other(|h| h.to_incarnation += 1), "another data directory"),
         (other(|h| h.set = 2), "set 2"),
-        (
-            other(|h| h.election_timeout_ms = 500),
-            "election_timeout_ms is 500",
-        ),
+        (other(|h| h.election_timeout_ms = 500), "election_timeout_ms is 500"),
     ] {
-        assert_refused(
-            peer.append(message.clone()).await,
-            Code::FailedPrecondition,
-            &[says],
-        );
+        assert_refused(peer.append(message.clone()).await, Code::FailedPrecondition, &[says]);
         assert_refused(peer.vote(message).await, Code::FailedPrecondition, &[says]);
     }
-    let headless = RaftMessage {
-        header: None,
-        payload: vec![].into(),
-    };
-    assert_refused(
-        peer.append(headless).await,
-        Code::InvalidArgument,
-        &["header"],
-    );
-    let garbage = RaftMessage {
-        header: Some(mine),
-        payload: vec![1, 2, 3].into(),
-    };
-    assert_refused(
-        peer.append(garbage.clone()).await,
-        Code::InvalidArgument,
-        &["cannot be read"],
-    );
-    assert_refused(
-        peer.vote(garbage).await,
-        Code::InvalidArgument,
-        &["cannot be read"],
-    );
+    let headless = RaftMessage { header: None, payload: vec![].into() };
+    assert_refused(peer.append(headless).await, Code::InvalidArgument, &["header"]);
+    let garbage = RaftMessage { header: Some(mine), payload: vec![1, 2, 3].into() };
+    assert_refused(peer.append(garbage.clone()).await, Code::InvalidArgument, &["cannot be read"]);
+    assert_refused(peer.vote(garbage).await, Code::InvalidArgument, &["cannot be read"]);
     let stranger = HelloRequest {
         cluster: "prod".into(),
         from: 9,
@@ -287,11 +206,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         election_timeout_ms: 300,
         ..HelloRequest::default()
     };
-    assert_refused(
-        peer.hello(stranger).await,
-        Code::FailedPrecondition,
-        &["\"prod\"", "\"test\""],
-    );
+    assert_refused(peer.hello(stranger).await, Code::FailedPrecondition, &["\"prod\"", "\"test\""]);
     cluster.client(1).next(1).await.unwrap();
 }
 
@@ -327,9 +242,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
         assert!(route.members.is_empty(), "not asked for");
         let request = ratchet::proto::v1::NextRequest {
             namespace: "book".into(),
-            key: Some(Key {
-                kind: Some(Kind::Id(1)),
-            }),
+            key: Some(Key { kind: Some(Kind::Id(1)) }),
             count: None,
             route_version: route.version,
             members_version: Some(0),
@@ -362,9 +275,7 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     };
     let address = &other.member.peer_address;
     for rpc in [RaftRpc::Append, RaftRpc::Vote] {
-        let sent = GrpcTransport::default()
-            .raft(address, rpc, message.clone(), PATIENCE)
-            .await;
+        let sent = GrpcTransport::default().raft(address, rpc, message.clone(), PATIENCE).await;
         let says = ["node 2 runs another release", "format version 9"];
         assert_refused(sent, Code::InvalidArgument, &says);
     }

@@ -62,17 +62,11 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
         }
     }
     assert_eq!(waited + refused.count(), failures.len(), "{failures:?}");
-    until("the memory is free", || {
-        shared.metrics.request_bytes.get() == 0
-    })
-    .await;
+    until("the memory is free", || shared.metrics.request_bytes.get() == 0).await;
 }
 
 fn ids(namespace: &str) -> NextIdsRequest {
-    NextIdsRequest {
-        namespace: namespace.into(),
-        ..NextIdsRequest::default()
-    }
+    NextIdsRequest { namespace: namespace.into(), ..NextIdsRequest::default() }
 }
 
 /// What a Redis client is answered.
@@ -95,27 +89,12 @@ async fn requests_for_ids_that_no_namespace_fits_wait_for_no_leader() {
     let asked = [
         (ids(&"x".repeat(1_000_000)), "has 1000000 characters"),
         (ids(""), "the namespace is empty"),
+        (NextIdsRequest { parameters: many.collect(), ..ids("orders") }, "50000 parameters"),
         (
-            NextIdsRequest {
-                parameters: many.collect(),
-                ..ids("orders")
-            },
-            "50000 parameters",
-        ),
-        (
-            NextIdsRequest {
-                parameters: [("x".repeat(33), 1)].into(),
-                ..ids("orders")
-            },
+            NextIdsRequest { parameters: [("x".repeat(33), 1)].into(), ..ids("orders") },
             "has 33 bytes",
         ),
-        (
-            NextIdsRequest {
-                count: Some(0),
-                ..ids("orders")
-            },
-            "count is 0",
-        ),
+        (NextIdsRequest { count: Some(0), ..ids("orders") }, "count is 0"),
     ];
     for (request, why) in &asked {
         let refused = client.next(request.clone()).await.unwrap_err();
@@ -136,11 +115,9 @@ async fn requests_for_ids_that_no_namespace_fits_wait_for_no_leader() {
         assert!(reply.starts_with("-ERR the namespace"), "{reply}");
     }
     let at = cluster.nodes[&2].addresses().http.expect("a port");
-    for (path, body) in [
-        ("a%20b", "{}"),
-        ("a%20b", "{\"key\": \"1\"}"),
-        ("orders", "{\"count\": 0}"),
-    ] {
+    for (path, body) in
+        [("a%20b", "{}"), ("a%20b", "{\"key\": \"1\"}"), ("orders", "{\"count\": 0}")]
+    {
         let path = format!("POST /v1/namespaces/{path}/ids:next");
         let page = http(at, &path, "", body).await;
         assert_eq!(page.status, 400, "{}", page.body);
@@ -160,17 +137,11 @@ async fn requests_for_ids_that_wait_are_counted_at_every_door() {
     let mut waiting = client.clone();
     let waiting = tokio::spawn(async move { waiting.next(request).await });
     // More than the name and the parameters with their values, twice: the request waits, and a copy is forwarded.
-    until("the request is counted", || {
-        bytes() > 2 * (30 + 100 * (12 + 8))
-    })
-    .await;
+    until("the request is counted", || bytes() > 2 * (30 + 100 * (12 + 8))).await;
     waiting.abort();
     until("the memory is free", || bytes() == 0).await;
 
-    let _all = shared
-        .request_memory
-        .reserve((LIMIT_MB << 20) as usize)
-        .unwrap();
+    let _all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
     let refused = client.next(ids(name)).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     let reply = redis(&cluster, "INCR id:orders").await;
@@ -183,10 +154,7 @@ async fn requests_for_ids_that_wait_are_counted_at_every_door() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_caller_is_told_when_to_try_again_and_is_served_once_there_is_room() {
     let (mut cluster, shared) = alone().await;
-    let all = shared
-        .request_memory
-        .reserve((LIMIT_MB << 20) as usize)
-        .unwrap();
+    let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
     let refused = cluster.client(2).next(1).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     let pushback = refused.metadata().get("grpc-retry-pushback-ms");
@@ -203,10 +171,7 @@ async fn a_request_for_a_warm_key_is_answered_however_many_others_wait() {
     let shared = cluster.nodes[&1].context().clone();
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
-    let _all = shared
-        .request_memory
-        .reserve((LIMIT_MB << 20) as usize)
-        .unwrap();
+    let _all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
     client.next(1).await.unwrap();
     client.next_by_stream(1).await.unwrap();
     let cold = client.next(2).await.unwrap_err();
@@ -231,10 +196,7 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
     };
     let failure = ask(0..KEYS).await.failure.expect("more than all may hold");
     assert_eq!(failure.code, Code::ResourceExhausted as i32);
-    assert!(
-        failure.message.contains("fewer keys at a time"),
-        "{failure:?}"
-    );
+    assert!(failure.message.contains("fewer keys at a time"), "{failure:?}");
     for first in (0..KEYS).step_by(10_000) {
         let failure = ask(first..first + 10_000).await.failure;
         assert_eq!(failure, None, "a part of them fits");
@@ -308,8 +270,5 @@ async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     let bytes = shared.metrics.request_bytes.get();
     assert!(bytes > 0 && bytes <= (LIMIT_MB as i64 + 1) << 20, "{bytes}");
     drop(held);
-    until("the memory is free", || {
-        shared.metrics.request_bytes.get() == 0
-    })
-    .await;
+    until("the memory is free", || shared.metrics.request_bytes.get() == 0).await;
 }

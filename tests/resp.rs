@@ -24,10 +24,7 @@ struct Redis {
 
 impl Redis {
     async fn connect(address: SocketAddr) -> Redis {
-        Redis {
-            stream: TcpStream::connect(address).await.expect("a connection"),
-            read: Vec::new(),
-        }
+        Redis { stream: TcpStream::connect(address).await.expect("a connection"), read: Vec::new() }
     }
 
     async fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -63,10 +60,7 @@ impl Redis {
         let length: usize = head[1..].parse().expect("a length");
         let reading = async {
             while self.read.len() < length + 2 {
-                assert_ne!(
-                    self.stream.read_buf(&mut self.read).await.expect("bytes"),
-                    0
-                );
+                assert_ne!(self.stream.read_buf(&mut self.read).await.expect("bytes"), 0);
             }
         };
         in_time("a text", reading).await;
@@ -82,9 +76,8 @@ impl Redis {
             match reply.strip_prefix(':') {
                 Some(number) => Some(number.parse().expect("a number")),
                 None => {
-                    let again = ["-LOADING", "-TRYAGAIN"]
-                        .iter()
-                        .any(|word| reply.starts_with(word));
+                    let again =
+                        ["-LOADING", "-TRYAGAIN"].iter().any(|word| reply.starts_with(word));
                     assert!(again, "{command}: {reply}");
                     None
                 }
@@ -138,10 +131,7 @@ async fn a_pipeline_is_answered_in_its_order_whatever_it_asks() {
         "-ERR key 'nobody' names no namespace; write it as namespace:key, as in INCR book:42"
             .to_owned(),
         ":1".to_owned(),
-        format!(
-            "-ERR namespace 'book' takes ids from 0 to {} as keys, not 'x'",
-            u64::MAX
-        ),
+        format!("-ERR namespace 'book' takes ids from 0 to {} as keys, not 'x'", u64::MAX),
         format!(":{}", first + 12),
         "+PONG".to_owned(),
     ];
@@ -156,19 +146,12 @@ async fn ten_thousand_commands_of_one_write_get_as_many_numbers_without_a_gap() 
     let command = "*2\r\n$4\r\nINCR\r\n$6\r\nbook:1\r\n";
     let (mut reading, mut writing) = redis.stream.into_split();
     let sending = tokio::spawn(async move {
-        writing
-            .write_all(command.repeat(10_000).as_bytes())
-            .await
-            .expect("sent");
+        writing.write_all(command.repeat(10_000).as_bytes()).await.expect("sent");
         writing
     });
-    let expected: String = (1..=10_000)
-        .map(|more| format!(":{}\r\n", last + more))
-        .collect();
+    let expected: String = (1..=10_000).map(|more| format!(":{}\r\n", last + more)).collect();
     let mut replies = vec![0; expected.len()];
-    in_time("all replies", reading.read_exact(&mut replies))
-        .await
-        .expect("replies");
+    in_time("all replies", reading.read_exact(&mut replies)).await.expect("replies");
     assert!(replies == expected.as_bytes(), "some reply is wrong");
     drop(sending.await);
 }
@@ -177,10 +160,8 @@ async fn ten_thousand_commands_of_one_write_get_as_many_numbers_without_a_gap() 
 async fn any_node_answers_and_reads_tell_what_was_handed_out() {
     let cluster = start(3, |_| {}).await;
     let leader = cluster.leader().await;
-    let (mut here, mut there) = (
-        redis(&cluster, leader).await,
-        redis(&cluster, other_than(leader)).await,
-    );
+    let (mut here, mut there) =
+        (redis(&cluster, leader).await, redis(&cluster, other_than(leader)).await);
     let one = here.number("INCR chat:room").await;
     let two = there.number("INCR chat:room").await;
     assert!(two > one, "{two} after {one}");
@@ -189,15 +170,9 @@ async fn any_node_answers_and_reads_tell_what_was_handed_out() {
     assert_eq!(there.ask("GET chat:empty").await, "$-1");
     assert_eq!(there.ask("TYPE chat:room").await, "+string");
     assert_eq!(there.ask("TYPE chat:empty").await, "+none");
-    assert_eq!(
-        there.ask("EXISTS chat:room chat:empty chat:room").await,
-        ":2"
-    );
+    assert_eq!(there.ask("EXISTS chat:room chat:empty chat:room").await, ":2");
     assert_eq!(there.ask("MGET chat:room chat:empty").await, "*2");
-    assert_eq!(
-        there.line().await.unwrap(),
-        format!("${}", two.to_string().len())
-    );
+    assert_eq!(there.line().await.unwrap(), format!("${}", two.to_string().len()));
     assert_eq!(there.line().await.unwrap(), two.to_string());
     assert_eq!(there.line().await.unwrap(), "$-1");
 }
@@ -216,10 +191,7 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("MULTI", "there are no transactions"),
         ("CONFIG GET save", "settings are those of `ratchet start`"),
         ("LPUSH book:1 5", "-ERR unknown command 'LPUSH'"),
-        (
-            "INCR",
-            "-ERR wrong number of arguments for 'incr'; see COMMAND DOCS incr",
-        ),
+        ("INCR", "-ERR wrong number of arguments for 'incr'; see COMMAND DOCS incr"),
         ("INCR book:1 5", "wrong number of arguments"),
         (
             "INCRBY book:1 0",
@@ -227,25 +199,13 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ),
         ("INCRBY book:1 -1", "the increment is -1"),
         ("INCRBY book:1 1001", "the increment is 1001"),
-        (
-            "INCRBY book:1 9223372036854775808",
-            "the increment is 9223372036854775808",
-        ),
-        (
-            "INCRBY book:1 ten",
-            "-ERR value is not an integer or out of range: the increment is ten",
-        ),
+        ("INCRBY book:1 9223372036854775808", "the increment is 9223372036854775808"),
+        ("INCRBY book:1 ten", "-ERR value is not an integer or out of range: the increment is ten"),
         ("INCR book:-1", "takes ids from 0 to"),
         ("INCR book:", "takes ids from 0 to"),
         ("INCR chat:", "the key is empty"),
-        (
-            "INCR no_such:1",
-            "create it with: ratchet namespace create no_such",
-        ),
-        (
-            "GET no_such:1",
-            "create it with: ratchet namespace create no_such",
-        ),
+        ("INCR no_such:1", "create it with: ratchet namespace create no_such"),
+        ("GET no_such:1", "create it with: ratchet namespace create no_such"),
         ("GET book", "names no namespace"),
         ("SELECT 1", "-ERR DB index is out of range"),
         ("AUTH secret", "there are no passwords"),
@@ -258,18 +218,12 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("COMMAND GETKEYS", "-ERR unknown subcommand 'GETKEYS'"),
     ] {
         let reply = redis.ask(command).await;
-        assert!(
-            reply.starts_with('-') && reply.contains(says),
-            "{command}: {reply}"
-        );
+        assert!(reply.starts_with('-') && reply.contains(says), "{command}: {reply}");
     }
     let name = "x".repeat(300);
     let reply = redis.ask(&format!("CLIENT SETNAME {name}")).await;
     assert!(reply.contains("give at most 256 bytes"), "{reply}");
-    assert!(
-        redis.number("INCR book:1").await < most as u64,
-        "the connection still serves"
-    );
+    assert!(redis.number("INCR book:1").await < most as u64, "the connection still serves");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,23 +234,13 @@ async fn numbers_that_are_used_up_are_refused_one_by_one() {
         max: Some(3),
         ..CreateNamespaceRequest::default()
     };
-    cluster
-        .client(1)
-        .admin
-        .create_namespace(short)
-        .await
-        .expect("created");
+    cluster.client(1).admin.create_namespace(short).await.expect("created");
     let mut redis = redis(&cluster, 1).await;
     redis.number("INCR short:1").await;
-    redis
-        .send("INCRBY short:1 2\r\nINCR short:1\r\nINCR short:2\r\n")
-        .await;
+    redis.send("INCRBY short:1 2\r\nINCR short:1\r\nINCR short:2\r\n").await;
     assert_eq!(redis.line().await.unwrap(), ":3");
     let refused = redis.line().await.unwrap();
-    assert!(
-        refused.contains("max 3 of namespace \"short\""),
-        "{refused}"
-    );
+    assert!(refused.contains("max 3 of namespace \"short\""), "{refused}");
     assert_eq!(redis.line().await.unwrap(), ":1");
 }
 
@@ -315,10 +259,7 @@ async fn a_client_finds_out_what_it_talks_to_in_both_versions_of_the_protocol() 
     assert!(redis.ask("CLIENT ID").await.starts_with(':'));
     let info = redis.ask_for_text("INFO").await;
     for line in ["redis_version:7.0.0", "role:master", "ratchet_node:1"] {
-        assert!(
-            info.lines().any(|found| found == line),
-            "{line} is not in {info}"
-        );
+        assert!(info.lines().any(|found| found == line), "{line} is not in {info}");
     }
     assert_eq!(redis.ask("COMMAND COUNT").await, ":20");
     // RESP3: maps, and another null.
@@ -339,10 +280,7 @@ async fn bytes_that_are_no_command_are_named_and_end_the_connection_and_no_other
     let mut other = redis(&cluster, 1).await;
     let number = other.number("INCR book:1").await;
     for (bytes, says) in [
-        (
-            &b"*1\r\n$1000000000\r\n"[..],
-            "1000000000 bytes are too many",
-        ),
+        (&b"*1\r\n$1000000000\r\n"[..], "1000000000 bytes are too many"),
         (b"*1000000000\r\n", "1000000000 arguments are too many"),
         (b"*1\r\n:1\r\n", "expected '$'"),
         (b"*2\r\n$4\r\nINCR\r\n$-5\r\n", "'-5' is no number of bytes"),
@@ -354,10 +292,7 @@ async fn bytes_that_are_no_command_are_named_and_end_the_connection_and_no_other
         let first = redis.line().await.unwrap();
         assert!(first.starts_with(':'), "{first}");
         let refused = redis.line().await.unwrap();
-        assert!(
-            refused.starts_with("-ERR Protocol error") && refused.contains(says),
-            "{refused}"
-        );
+        assert!(refused.starts_with("-ERR Protocol error") && refused.contains(says), "{refused}");
         assert_eq!(redis.line().await, None, "{says}");
     }
     assert_eq!(other.number("INCR book:1").await, number + 1);
@@ -373,22 +308,14 @@ async fn a_client_that_does_not_read_is_not_read_either_and_one_that_does_nothin
         // Much more than both ends' buffers hold.
         while deaf.stream.write_all(command.as_bytes()).await.is_ok() {}
     });
-    sent.await
-        .expect("the node closes the connection of a client that does not read");
+    sent.await.expect("the node closes the connection of a client that does not read");
     let half = redis(&cluster, 1).await;
     let _silent = redis(&cluster, 1).await;
     let mut half = half;
     half.send("*2\r\n$4\r\nINCR\r\n").await;
     assert_eq!(half.line().await, None, "half a command, then silence");
-    until("places are free again", || {
-        metrics.client_connections.of(Door::redis).get() <= 1
-    })
-    .await;
-    assert_eq!(
-        metrics.request_bytes.get(),
-        0,
-        "nothing is held for those who left"
-    );
+    until("places are free again", || metrics.client_connections.of(Door::redis).get() <= 1).await;
+    assert_eq!(metrics.request_bytes.get(), 0, "nothing is held for those who left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -412,18 +339,14 @@ async fn a_node_that_stops_refuses_with_what_clients_try_again_after() {
     // Once the connection is closed, sending fails.
     let _ = tokio::time::timeout(Duration::from_secs(20), asking).await;
     assert!(last.starts_with("-LOADING") || last.is_empty(), "{last}");
-    in_time("the end of the node", stopping)
-        .await
-        .expect("stopped");
+    in_time("the end of the node", stopping).await.expect("stopped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_over_http_takes_no_number_whatever_its_body_holds() {
     let cluster = start(1, |_| {}).await;
     let mut browser = redis(&cluster, 1).await;
-    browser
-        .send("POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR book:42\r\n")
-        .await;
+    browser.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR book:42\r\n").await;
     let refused = browser.line().await.expect("an answer");
     assert!(refused.starts_with("-ERR"), "{refused}");
     assert_eq!(browser.line().await, None, "the connection is closed");
@@ -452,12 +375,7 @@ async fn a_gapless_key_counts_as_a_redis_client_expects_through_any_node() {
             assert_eq!(redis.line().await, expected);
         }
         redis.send("GET invoice:7\r\n").await;
-        assert!(
-            redis
-                .line()
-                .await
-                .is_some_and(|length| length.starts_with('$'))
-        );
+        assert!(redis.line().await.is_some_and(|length| length.starts_with('$')));
         assert_eq!(redis.line().await, Some((last + 6).to_string()));
     }
 }

@@ -80,10 +80,7 @@ async fn a_client_outlives_every_server_that_it_was_given() {
     // The given one, and another founder.
     for gone in [given, other_than(given)] {
         cluster.crash(gone).await;
-        let number = client
-            .next("book", 1)
-            .await
-            .expect("from those that are left");
+        let number = client.next("book", 1).await.expect("from those that are left");
         assert!(number > last);
         last = number;
     }
@@ -210,8 +207,7 @@ async fn cluster_back(cluster: &Processes, nodes: &[u64]) -> Instant {
 
 /// In each of a few rounds the leader `fails`. Answers how much later the client is back than the cluster.
 async fn lateness(
-    fails: impl Fn(&mut Processes, u64),
-    comes_back: impl Fn(&mut Processes, u64),
+    fails: impl Fn(&mut Processes, u64), comes_back: impl Fn(&mut Processes, u64),
 ) -> Vec<Duration> {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;

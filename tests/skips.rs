@@ -59,10 +59,7 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
         let many = next_many([7, 1_000], [5, 1]);
         let deadline = Instant::now() + PATIENCE;
         let asking = std::pin::pin!(shared.serve(many, Origin::Client, deadline));
-        assert!(
-            futures::poll!(asking).is_pending(),
-            "the second key is cold"
-        );
+        assert!(futures::poll!(asking).is_pending(), "the second key is cold");
     }
     assert_eq!(shared.metrics.skipped(SkipCause::cancelled), 5);
 }
@@ -95,13 +92,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let other = other_than(leader);
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
     let first = cluster.client(next).next_at_last(7).await;
-    let skipped = cluster.nodes[&next]
-        .context()
-        .metrics
-        .skipped(SkipCause::leader_change);
-    assert!(
-        skipped >= first - 1 - used,
-        "{skipped} counted, {first} follows {used}"
-    );
+    let skipped = cluster.nodes[&next].context().metrics.skipped(SkipCause::leader_change);
+    assert!(skipped >= first - 1 - used, "{skipped} counted, {first} follows {used}");
     assert!(skipped <= COUNT + 20_000, "{skipped}");
 }

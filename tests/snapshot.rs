@@ -50,10 +50,7 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     cluster.start_node(4).await;
     applied_all(&cluster, 4, leader).await;
     let learner = cluster.nodes[&4].context().group.clone();
-    assert!(
-        learner.purged_index() >= Some(purged),
-        "node 4 did not catch up by snapshot"
-    );
+    assert!(learner.purged_index() >= Some(purged), "node 4 did not catch up by snapshot");
     let in_memory = || learner.view().recent_records().len() >= 200;
     until("what came with the snapshot is in memory", in_memory).await;
     // It holds what the others hold: as a leader it hands out the next numbers.

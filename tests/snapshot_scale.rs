@@ -24,9 +24,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// What the system says that this process has written, in bytes.
 fn written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").expect("an account of this process");
-    let line = io
-        .lines()
-        .find_map(|line| line.strip_prefix("write_bytes: "));
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
     line.expect("a figure").parse().expect("a figure")
 }
 
@@ -56,9 +54,7 @@ impl Callers {
                     let answer = client.try_next(namespace, id(caller), 1).await;
                     answer.expect("an answer, snapshot or not");
                     let micros = asked.elapsed().as_micros() as u64;
-                    took.lock().expect("a histogram")[kind]
-                        .record(micros)
-                        .expect("in range");
+                    took.lock().expect("a histogram")[kind].record(micros).expect("in range");
                 }
             });
         }
@@ -92,10 +88,7 @@ async fn add(cluster: &mut Cluster, to: &mut Client, id: u64) -> Duration {
     to.add_node(id, peer_address).await.expect("it is added");
     let group = cluster.nodes[&id].context().group.clone();
     while group.nodes().iter().all(|node| node.applied_index < goal) {
-        assert!(
-            started.elapsed() < Duration::from_secs(600),
-            "no snapshot came"
-        );
+        assert!(started.elapsed() < Duration::from_secs(600), "no snapshot came");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     started.elapsed()
@@ -123,11 +116,7 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
         step: Some(1),
         ..CreateNamespaceRequest::default()
     };
-    client
-        .admin
-        .create_namespace(one)
-        .await
-        .expect("a namespace");
+    client.admin.create_namespace(one).await.expect("a namespace");
     for node in [2, 3] {
         let took = add(&mut cluster, &mut client, node).await;
         println!("node {node}, empty, had all after {took:.1?}");
@@ -147,10 +136,7 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     let (callers, before) = (Callers::start(&client), written());
     let took = add(&mut cluster, &mut client, 4).await;
     callers.finish("while one is sent").await;
-    println!(
-        "while one is sent: {} MB written",
-        (written() - before) >> 20
-    );
+    println!("while one is sent: {} MB written", (written() - before) >> 20);
     let metrics = &cluster.nodes[&1].context().metrics;
     println!(
         "node 4, empty, had all after {took:.1?}: a snapshot of {} MB in {:.1} s",

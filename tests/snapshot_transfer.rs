@@ -18,11 +18,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(
-        &mut machine,
-        [lift(0), create(1, "book"), bumps(2, 0..9_000)],
-    )
-    .await;
+    apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..9_000)]).await;
     let mut builder = machine.get_snapshot_builder().await;
     // The snapshot does not hold what is applied after its builder was made.
     apply(&mut machine, [create(3, "late")]).await;
@@ -46,11 +42,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     // A snapshot that is whole and never installed leaves nothing behind either.
     drop(arrive(&replica, &parts).unwrap());
     assert!(replica.view().namespaces().by_name("old").is_some());
-    assert_eq!(
-        count_applied_records(to.path()),
-        6,
-        "something was left behind"
-    );
+    assert_eq!(count_applied_records(to.path()), 6, "something was left behind");
 
     let arrived = arrive(&replica, &parts).unwrap();
     assert_eq!(*arrived.meta(), meta);
@@ -59,11 +51,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     assert_bumped(&replica, 0..9_000);
     assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 2)));
     drop((replica, target));
-    assert_eq!(
-        count_applied_records(to.path()),
-        9_005,
-        "the old table was left"
-    );
+    assert_eq!(count_applied_records(to.path()), 9_005, "the old table was left");
     let target = open(to.path()).unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     assert_bumped(&replica, 0..9_000);
@@ -111,11 +99,7 @@ async fn a_store_with_snapshot_files_of_an_earlier_release_opens_and_removes_the
     }
     let snapshots = dir.path().join("snapshots");
     std::fs::create_dir(&snapshots).unwrap();
-    std::fs::write(
-        snapshots.join("1-1-900.snap"),
-        b"RATCHSNP, and then nothing",
-    )
-    .unwrap();
+    std::fs::write(snapshots.join("1-1-900.snap"), b"RATCHSNP, and then nothing").unwrap();
     let store = open(dir.path()).unwrap();
     assert_bumped(&StateMachine::open(&store, 1).unwrap(), 0..9);
     assert!(!snapshots.exists(), "the old snapshots are still there");
@@ -127,11 +111,7 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(
-        &mut machine,
-        [lift(0), create(1, "late"), bumps(2, 0..9_000)],
-    )
-    .await;
+    apply(&mut machine, [lift(0), create(1, "late"), bumps(2, 0..9_000)]).await;
     let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
     let meta = snapshot.meta.clone();
     let parts = parts_of(snapshot).await.unwrap();
@@ -161,16 +141,9 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     drop((replica, target));
     let target = open(&crashed).unwrap();
     let replica = StateMachine::open(&target, 1).unwrap();
-    assert_eq!(
-        replica.view().section(&section(8_999)).unwrap().max_seq,
-        9_000
-    );
+    assert_eq!(replica.view().section(&section(8_999)).unwrap().max_seq, 9_000);
     drop((replica, target));
-    assert_eq!(
-        count_applied_records(&crashed),
-        9_005,
-        "something was left behind"
-    );
+    assert_eq!(count_applied_records(&crashed), 9_005, "something was left behind");
     std::fs::remove_dir_all(crashed).unwrap();
 }
 

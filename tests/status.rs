@@ -16,18 +16,12 @@ use serde_json::Value;
 
 /// What node `id` says, once it `fits`.
 async fn status_at_last(
-    cluster: &Processes,
-    id: u64,
-    args: &[&str],
-    fits: impl Fn(&Output) -> bool,
+    cluster: &Processes, id: u64, args: &[&str], fits: impl Fn(&Output) -> bool,
 ) -> Output {
     let server = cluster.places[&id].listen.to_string();
     eventually("a status that fits", async || {
         let mut command = ratchet();
-        command
-            .arg("status")
-            .args(args)
-            .env("RATCHET_SERVER", &server);
+        command.arg("status").args(args).env("RATCHET_SERVER", &server);
         let asked = tokio::task::spawn_blocking(move || command.output());
         let output = asked.await.unwrap().unwrap();
         fits(&output).then_some(output)
@@ -71,24 +65,15 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
     let output = status_at_last(&cluster, others[0], &["--json"], exit(7)).await;
     let status = json(&output.stdout);
     let killed = node(&status, others[1]);
-    assert_eq!(
-        (&killed["missing"], &killed["role"]),
-        (&true.into(), &"follower".into())
-    );
+    assert_eq!((&killed["missing"], &killed["role"]), (&true.into(), &"follower".into()));
     assert!(killed["silent_ms"].as_u64() >= Some(300), "{killed}");
     assert_eq!(node(&status, others[0])["missing"], false);
     assert_eq!(json(&output.stderr)["error"]["code"], "VOTER_MISSING");
     let output = status_at_last(&cluster, others[0], &[], exit(7)).await;
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("missing voter") && text.contains(" ago "),
-        "{text}"
-    );
+    assert!(text.contains("missing voter") && text.contains(" ago "), "{text}");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        error.contains(&format!("node {} was not heard for", others[1])),
-        "{error}"
-    );
+    assert!(error.contains(&format!("node {} was not heard for", others[1])), "{error}");
 
     cluster.kill(others[0]);
     let output = status_at_last(&cluster, leader, &["--json"], exit(5)).await;
@@ -100,10 +85,7 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
 
 /// What the leader tells of a node, once it `fits`.
 async fn seen(
-    cluster: &Cluster,
-    leader: u64,
-    id: u64,
-    fits: impl Fn(&NodeStatus) -> bool,
+    cluster: &Cluster, leader: u64, id: u64, fits: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
     eventually("a node whose status fits", async || {
         let status: StatusResponse = cluster.nodes[&leader].context().status();
@@ -118,10 +100,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     cluster.add_learner(leader, 4).await;
-    seen(&cluster, leader, 4, |node| {
-        node.silent_ms.is_some() && !node.unheard_in_term
-    })
-    .await;
+    seen(&cluster, leader, 4, |node| node.silent_ms.is_some() && !node.unheard_in_term).await;
     cluster.crash(4).await;
     let learner = seen(&cluster, leader, 4, |node| node.missing).await;
     assert!(!learner.voter && !learner.unheard_in_term, "{learner:?}");
@@ -134,10 +113,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     // The leader's own promise to itself needs no answer; the others answer.
     let own = seen(&cluster, next, next, |_| true).await;
     assert_eq!((own.silent_ms, own.missing), (None, false));
-    seen(&cluster, next, leader, |node| {
-        !node.missing && !node.unheard_in_term
-    })
-    .await;
+    seen(&cluster, next, leader, |node| !node.missing && !node.unheard_in_term).await;
     // A follower knows nothing of the others.
     let status = cluster.nodes[&leader].context().status();
     assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
@@ -175,10 +151,7 @@ async fn a_watch_goes_on_until_it_is_interrupted_or_nobody_reads() {
     let (watching, mut reader) = watch(&cluster, &[]);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
-    assert!(
-        line.starts_with("cluster test"),
-        "no screen is cleared in a pipe: {line:?}"
-    );
+    assert!(line.starts_with("cluster test"), "no screen is cleared in a pipe: {line:?}");
     drop(reader);
     assert!(watching.ended().await.success());
 }

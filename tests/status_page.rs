@@ -43,9 +43,7 @@ fn load(mut client: Client, key: u64) -> JoinSet<()> {
 async fn until_shown(browser: &Browser, place: &str, text: &str) {
     let what = format!("{text:?} in {place}");
     eventually(&what, async || {
-        let shown = browser
-            .evaluate(&format!("document.querySelector({place:?}).innerText"))
-            .await;
+        let shown = browser.evaluate(&format!("document.querySelector({place:?}).innerText")).await;
         let shown = shown.as_str().unwrap_or_default().replace('\u{a0}', " ");
         shown.contains(text).then_some(())
     })
@@ -65,14 +63,10 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     until_shown(&browser, "#connection", "Live.").await;
     until_shown(&browser, "#hottest-table", "4711").await;
     let drawn = "document.querySelectorAll('.chart path')[0].getAttribute('d').includes('L')";
-    eventually("a line", async || {
-        (browser.evaluate(drawn).await == json!(true)).then_some(())
-    })
-    .await;
-    // Whatever the page loads anew has no mark.
-    browser
-        .evaluate("document.body.dataset.mark = 'kept'")
+    eventually("a line", async || (browser.evaluate(drawn).await == json!(true)).then_some(()))
         .await;
+    // Whatever the page loads anew has no mark.
+    browser.evaluate("document.body.dataset.mark = 'kept'").await;
     browser.picture("status-light").await;
 
     let moved = cluster.client(leader).transfer(next).await;
@@ -83,9 +77,7 @@ async fn in_a_browser_it_follows_the_cluster_through_a_change_of_the_leader() {
     let mark = browser.evaluate("document.body.dataset.mark").await;
     assert_eq!(mark, json!("kept"), "it was not loaded anew");
 
-    browser
-        .evaluate("document.querySelector('#state a').click()")
-        .await;
+    browser.evaluate("document.querySelector('#state a').click()").await;
     let title = format!("test, node {next} - Ratchet");
     eventually("the leader's page", async || {
         (browser.evaluate("document.title").await == json!(title)).then_some(())

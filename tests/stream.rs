@@ -32,10 +32,7 @@ impl Stream {
     async fn open(client: &mut Client) -> Stream {
         let (messages, outgoing) = mpsc::channel(1);
         let stream = client.sequencer.next_many(ReceiverStream::new(outgoing));
-        Stream {
-            answers: stream.await.expect("a stream").into_inner(),
-            messages,
-        }
+        Stream { answers: stream.await.expect("a stream").into_inner(), messages }
     }
 
     async fn ask(&mut self, request: NextManyRequest) -> NextManyResponse {
@@ -82,10 +79,7 @@ async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
         assert_eq!(twice, BTreeSet::from([used + 4, used + 6]), "disjoint");
         let route = first.route.expect("a route for who knows none");
         assert_eq!(route.leader, leader);
-        let known = NextManyRequest {
-            route_version: route.version,
-            ..books(&[9], &[])
-        };
+        let known = NextManyRequest { route_version: route.version, ..books(&[9], &[]) };
         assert_eq!(stream.ask(known).await.route, None);
         used += 7;
     }
@@ -97,34 +91,17 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
     let leader = cluster.leader().await;
     for node in [leader, other_than(leader)] {
         let mut stream = Stream::open(&mut cluster.client(node)).await;
-        let film = NextManyRequest {
-            namespace: "film".into(),
-            ..books(&[1], &[])
-        };
+        let film = NextManyRequest { namespace: "film".into(), ..books(&[1], &[]) };
         stream.refused(film, Code::NotFound, "\"film\"").await;
-        let names = NextManyRequest {
-            names: vec![b"x".to_vec().into()],
-            ..books(&[], &[])
-        };
+        let names = NextManyRequest { names: vec![b"x".to_vec().into()], ..books(&[], &[]) };
         let wrong = Code::InvalidArgument;
-        stream
-            .refused(names.clone(), wrong, "takes keys of kind id")
-            .await;
-        let both = NextManyRequest {
-            ids: vec![1],
-            ..names
-        };
+        stream.refused(names.clone(), wrong, "takes keys of kind id").await;
+        let both = NextManyRequest { ids: vec![1], ..names };
         stream.refused(both, wrong, "1 ids and 1 names").await;
         stream.refused(books(&[], &[]), wrong, "0 keys").await;
-        stream
-            .refused(books(&[1; 65_537], &[]), wrong, "65537 keys")
-            .await;
-        stream
-            .refused(books(&[1, 2], &[1]), wrong, "2 keys and 1 counts")
-            .await;
-        stream
-            .refused(books(&[1, 2], &[1, 0]), wrong, "count is 0")
-            .await;
+        stream.refused(books(&[1; 65_537], &[]), wrong, "65537 keys").await;
+        stream.refused(books(&[1, 2], &[1]), wrong, "2 keys and 1 counts").await;
+        stream.refused(books(&[1, 2], &[1, 0]), wrong, "count is 0").await;
         let many = books(&[1, 2], &[1, 1_000_001]);
         stream.refused(many, wrong, "count is 1000001").await;
         let good = stream.ask(books(&[1, 2], &[])).await;
@@ -154,17 +131,10 @@ async fn a_key_whose_numbers_are_used_up_fails_alone() {
     let answer = stream.ask(ask([2, 2])).await;
     assert_eq!((answer.firsts, answer.failure), (vec![0, 2], None));
     let exhausted = answer.exhausted.expect("one key failed");
-    assert_eq!(
-        (&exhausted.places[..], &exhausted.left[..]),
-        (&[0][..], &[1][..])
-    );
+    assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[0][..], &[1][..]));
     let failure = exhausted.failure.expect("why");
     assert_eq!(failure.code, i32::from(Code::OutOfRange));
-    assert!(
-        failure.message.contains("below max 5"),
-        "{}",
-        failure.message
-    );
+    assert!(failure.message.contains("below max 5"), "{}", failure.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,17 +177,11 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
     const KEYS: usize = 1_000;
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
-    let Stream {
-        messages,
-        mut answers,
-    } = Stream::open(&mut cluster.client(leader)).await;
+    let Stream { messages, mut answers } = Stream::open(&mut cluster.client(leader)).await;
     let keys: Vec<u64> = (0..KEYS as u64).collect();
     let sender = tokio::spawn(async move {
         for id in 0..MESSAGES {
-            let request = NextManyRequest {
-                id,
-                ..books(&keys, &[])
-            };
+            let request = NextManyRequest { id, ..books(&keys, &[]) };
             messages.send(request).await.expect("the stream lives");
         }
     });
@@ -235,10 +199,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
     };
     let answered = in_time("a sender that is held back", answered).await;
     let messages_answered = answered / KEYS as u64;
-    assert!(
-        messages_answered < MESSAGES / 10,
-        "{messages_answered} answers in memory"
-    );
+    assert!(messages_answered < MESSAGES / 10, "{messages_answered} answers in memory");
     assert!(!sender.is_finished());
     for _ in 0..MESSAGES {
         let answer = answers.next().await.expect("an answer").expect("no error");
@@ -260,10 +221,7 @@ async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
     let answer = stream.ask(books(&keys, &[])).await;
     assert!(answer.firsts.iter().all(|first| *first == 1));
     let entries = metrics.bump_entries.get() - before;
-    assert!(
-        entries <= 10,
-        "{entries} log entries for 1000 keys in one message"
-    );
+    assert!(entries <= 10, "{entries} log entries for 1000 keys in one message");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -281,10 +239,7 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
     for _ in 0..STREAMS {
         let (mut client, ids) = (cluster.client(follower).patient(PATIENCE), ids.clone());
         streams.spawn(async move {
-            let Stream {
-                messages,
-                mut answers,
-            } = Stream::open(&mut client).await;
+            let Stream { messages, mut answers } = Stream::open(&mut client).await;
             let sending = tokio::spawn(async move {
                 for _ in 0..MESSAGES {
                     messages.send(books(&ids, &[])).await.expect("it lives");
@@ -387,16 +342,10 @@ async fn many_new_keys_leave_others_their_turn() {
         .map(|ids| books(&ids.iter().map(|id| id + ALL).collect::<Vec<_>>(), &[]))
         .collect();
     let count = small.len();
-    let sent = cluster
-        .client(1)
-        .sequencer
-        .next_many(tokio_stream::iter(small))
-        .await;
+    let sent = cluster.client(1).sequencer.next_many(tokio_stream::iter(small)).await;
     let answers: Vec<_> = sent.expect("a stream").into_inner().collect().await;
     assert!(
-        answers
-            .iter()
-            .all(|answer| answer.as_ref().is_ok_and(|answer| answer.failure.is_none()))
+        answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.failure.is_none()))
     );
     assert_eq!(answers.len(), count);
     turns.assert_left_to_others(ALL, "small messages");
@@ -408,17 +357,12 @@ async fn a_key_that_comes_again_far_behind_in_its_message_gets_greater_numbers()
     let mut stream = Stream::open(&mut cluster.client(1)).await;
     // New keys, which wait; then keys with numbers.
     for round in 0..2 {
-        let ids: Vec<u64> = (0..8 * KEYS_AT_ONCE as u64)
-            .map(|n| 1_000 + n % 3_000)
-            .collect();
+        let ids: Vec<u64> = (0..8 * KEYS_AT_ONCE as u64).map(|n| 1_000 + n % 3_000).collect();
         let answer = stream.ask(books(&ids, &[])).await;
         let mut last = std::collections::HashMap::new();
         for (id, first) in ids.iter().zip(&answer.firsts) {
             let before = last.insert(*id, *first).unwrap_or(0);
-            assert!(
-                *first > before,
-                "round {round}, key {id}: {first} after {before}"
-            );
+            assert!(*first > before, "round {round}, key {id}: {first} after {before}");
         }
     }
 }

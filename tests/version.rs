@@ -79,16 +79,10 @@ fn a_worktree_shares_the_branches_of_its_repository() {
     ]);
     let git = dir.path().join(".git/worktrees/w");
     let tree = TempDir::new().unwrap();
-    write(
-        &tree.path().join(".git"),
-        &format!("gitdir: {}\n", git.display()),
-    );
+    write(&tree.path().join(".git"), &format!("gitdir: {}\n", git.display()));
     let (hash, watched) = found(tree.path()).unwrap();
     assert_eq!(hash, HASH);
-    assert!(
-        watched[0].ends_with("/.git/worktrees/w/HEAD"),
-        "{watched:?}"
-    );
+    assert!(watched[0].ends_with("/.git/worktrees/w/HEAD"), "{watched:?}");
     assert!(watched[1].ends_with("/.git/refs/heads/w"), "{watched:?}");
 }
 
@@ -99,10 +93,7 @@ fn a_directory_that_is_no_checkout_has_no_commit() {
     assert_eq!(found(unborn.path()), None);
     let other = checkout(&[
         ("HEAD", "ref: refs/heads/.invalid\n"),
-        (
-            "refs/heads",
-            "this repository keeps its branches in another format\n",
-        ),
+        ("refs/heads", "this repository keeps its branches in another format\n"),
     ]);
     assert_eq!(found(other.path()), None);
     // Unpacked inside another project's checkout.

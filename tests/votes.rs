@@ -106,23 +106,16 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     let term = cluster.client(leader).status().await.unwrap().term;
     let request = VoteRequest::<Types>::new(
         Vote::new(term + 1, other),
-        Some(LogId::new(
-            Vote::new(term, 1).leader_id.to_committed(),
-            1_000,
-        )),
+        Some(LogId::new(Vote::new(term, 1).leader_id.to_committed(), 1_000)),
     );
     let payload = codec::encode(&request).unwrap();
     let asking = async move {
         let transport = GrpcTransport::default();
         loop {
-            let message = RaftMessage {
-                header: Some(header.clone()),
-                payload: payload.clone().into(),
-            };
+            let message =
+                RaftMessage { header: Some(header.clone()), payload: payload.clone().into() };
             let timeout = Duration::from_millis(50);
-            let reply = transport
-                .raft(&member.peer_address, RaftRpc::Vote, message, timeout)
-                .await;
+            let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, timeout).await;
             if let Ok(reply) = reply {
                 let answer: VoteResponse<Types> = codec::decode(&reply.payload).unwrap();
                 if answer.vote_granted {
@@ -139,11 +132,7 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     let asking = tokio::spawn(asking);
     cluster.start_node(restarted).await;
     let granted = in_time("a granted vote", asking).await.unwrap();
-    assert!(
-        granted - promised >= LEASE,
-        "granted after {:?}",
-        granted - promised
-    );
+    assert!(granted - promised >= LEASE, "granted after {:?}", granted - promised);
 }
 
 /// A node that votes for the first time in its life has promised nothing.

@@ -41,11 +41,7 @@ async fn take_of_each(client: &mut Client) -> Vec<u64> {
 
 /// What each key's next number is once [`take_of_each`] has answered `firsts`.
 fn next_of_each(firsts: &[u64]) -> Vec<u64> {
-    firsts
-        .iter()
-        .zip(1..)
-        .map(|(first, count)| first + count)
-        .collect()
+    firsts.iter().zip(1..).map(|(first, count)| first + count).collect()
 }
 
 /// The keys with sections of their own go on with their next numbers. In shared sections, neighbours may have risen
@@ -61,9 +57,7 @@ fn assert_no_gap_in_own_sections(firsts: &[u64], expected: &[u64]) {
 
 fn first_touches(metrics: &Metrics) -> u64 {
     let from = [FirstTouch::memory, FirstTouch::disk, FirstTouch::bump];
-    from.iter()
-        .map(|from| metrics.first_touches.get(*from))
-        .sum()
+    from.iter().map(|from| metrics.first_touches.get(*from)).sum()
 }
 
 fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
@@ -112,10 +106,7 @@ async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() 
         let (touched, bumps) = (first_touches(metrics), metrics.bumps.get());
         let firsts = take_of_each(&mut cluster.client(leader)).await;
         assert_eq!(firsts, expected);
-        assert_eq!(
-            (first_touches(metrics), metrics.bumps.get()),
-            (touched, bumps)
-        );
+        assert_eq!((first_touches(metrics), metrics.bumps.get()), (touched, bumps));
         expected = next_of_each(&firsts);
     }
     let handovers = |node| metrics(&cluster, node).handovers.get(HandoverEnd::memory);
@@ -137,10 +128,7 @@ async fn assert_a_transfer_gives_the_numbers_back(change: impl Fn(&mut Config)) 
     let metrics = metrics(&cluster, leader);
     let touched = first_touches(metrics);
     let firsts = take_of_each(&mut cluster.client(leader)).await;
-    assert!(
-        first_touches(metrics) >= touched + 200,
-        "it begins with an empty memory"
-    );
+    assert!(first_touches(metrics) >= touched + 200, "it begins with an empty memory");
     assert_no_gap_in_own_sections(&firsts, &expected);
 }
 
@@ -178,10 +166,7 @@ async fn an_heir_that_holds_no_memory_any_more_begins_above_what_was_used() {
     let (cluster, _) = cluster_in_use(|_| {}).await;
     let leader = cluster.leader().await;
     let heir = other_than(leader);
-    let digest = MemoryDigest {
-        parts: 3,
-        checksum: 7,
-    };
+    let digest = MemoryDigest { parts: 3, checksum: 7 };
     // As if the heir had been restarted since.
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
@@ -190,10 +175,7 @@ async fn an_heir_that_holds_no_memory_any_more_begins_above_what_was_used() {
     assert_eq!(bequeathed, Outcome::Bequeathed);
     lose_the_leader_to(&cluster, heir).await;
     let number = cluster.client(heir).next_at_last(1).await;
-    assert!(
-        number > STEP,
-        "{number}: the old term may have used its chunk to the end"
-    );
+    assert!(number > STEP, "{number}: the old term may have used its chunk to the end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,11 +186,7 @@ async fn a_memory_that_was_sent_and_not_bequeathed_is_not_inherited() {
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
     // An empty memory. If it were inherited, each key would begin anew.
-    let header = MemoryHeader {
-        term,
-        seed: 1,
-        format: MEMORY_FORMAT,
-    };
+    let header = MemoryHeader { term, seed: 1, format: MEMORY_FORMAT };
     let sent = group.send_memory(term, heir, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").parts, 0);
     lose_the_leader_to(&cluster, heir).await;

@@ -95,10 +95,7 @@ async fn keys_that_come_twice_in_the_next_leaders_first_message_get_their_number
         let mut last = std::collections::HashMap::new();
         for (id, first) in ids.iter().zip(firsts) {
             let before = last.insert(id, first);
-            assert!(
-                before.is_none_or(|before| first == before + 1),
-                "{id}: {before:?}, {first}"
-            );
+            assert!(before.is_none_or(|before| first == before + 1), "{id}: {before:?}, {first}");
         }
     }
 }

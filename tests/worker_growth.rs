@@ -82,8 +82,6 @@ async fn nodes_whose_callers_wait_lease_further_worker_ids_and_their_ids_stay_in
     assert_eq!(held, BTreeMap::from(expected));
     // The others are for makers that have none.
     for _ in 0..3 {
-        any.lease_worker("orders", "app")
-            .await
-            .expect("a worker id");
+        any.lease_worker("orders", "app").await.expect("a worker id");
     }
 }

@@ -44,10 +44,7 @@ async fn create_orders(client: &Client, format: &str) {
 }
 
 fn held(lease: &WorkerLease) -> HeldWorker {
-    HeldWorker {
-        worker: lease.worker,
-        token: lease.token,
-    }
+    HeldWorker { worker: lease.worker, token: lease.token }
 }
 
 fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>, code: Code, says: &[&str]) {
@@ -60,9 +57,7 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>, code: Code, says
 
 /// Leases worker ids until `fits`, and answers that lease.
 async fn lease_that(
-    client: &Client,
-    holder: &str,
-    fits: impl Fn(&WorkerLease) -> bool,
+    client: &Client, holder: &str, fits: impl Fn(&WorkerLease) -> bool,
 ) -> WorkerLease {
     eventually("a lease that fits", async || {
         let lease = client.lease_worker("orders", holder).await.ok()?;
@@ -80,18 +75,11 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
     create_orders(&client, TWO_WORKERS).await;
     let first = client.lease_worker("orders", "a").await.expect("a lease");
     let other = client.lease_worker("orders", "b").await.expect("a lease");
-    assert_eq!(
-        BTreeSet::from([first.worker, other.worker]),
-        BTreeSet::from([0, 1])
-    );
+    assert_eq!(BTreeSet::from([first.worker, other.worker]), BTreeSet::from([0, 1]));
     assert_eq!(first.format, TWO_WORKERS);
     assert!(first.from_ms < first.ceiling_ms && first.ceiling_ms <= first.now_ms + AHEAD_MS);
     let says = ["all 2 worker ids", "\"orders\"", "may be free in"];
-    assert_refused(
-        client.lease_worker("orders", "c").await,
-        Code::ResourceExhausted,
-        &says,
-    );
+    assert_refused(client.lease_worker("orders", "c").await, Code::ResourceExhausted, &says);
 
     cluster.kill(leader);
     // The holder goes on with its lease, at another leader.
@@ -100,10 +88,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
         renewed.ok()
     });
     let renewed = renewed.await;
-    assert_eq!(
-        (renewed.token, renewed.from_ms),
-        (first.token, first.from_ms)
-    );
+    assert_eq!((renewed.token, renewed.from_ms), (first.token, first.from_ms));
     assert!(renewed.ceiling_ms >= first.ceiling_ms);
     // It gives it back, and the next holder is above what it used.
     let used_ms = renewed.now_ms;
@@ -111,10 +96,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
     assert!(released.await.expect("released"));
     let next = lease_that(&client, "c", |lease| lease.worker == first.worker).await;
     assert!(next.token > first.token);
-    assert_eq!(
-        next.from_ms,
-        used_ms.clamp(first.from_ms, renewed.ceiling_ms)
-    );
+    assert_eq!(next.from_ms, used_ms.clamp(first.from_ms, renewed.ceiling_ms));
     // The first holder has lost it.
     let says = ["worker id", "was lost", "lease a worker id again"];
     assert_refused(
@@ -149,41 +131,24 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
         }
     });
     let leases: Vec<_> = leases.buffer_unordered(256).collect().await;
-    let leases: Vec<_> = leases
-        .into_iter()
-        .map(|lease| lease.expect("a lease"))
-        .collect();
+    let leases: Vec<_> = leases.into_iter().map(|lease| lease.expect("a lease")).collect();
     let workers: BTreeSet<u32> = leases.iter().map(|lease| lease.worker).collect();
     assert_eq!(workers, (0..WORKERS_MAX).collect());
     let says = ["all 1024 worker ids", "\"orders\"", " s"];
     let refused = client.lease_worker("orders", "one more").await;
     assert_refused(refused, Code::ResourceExhausted, &says);
 
-    let list = client
-        .list_workers("orders".to_owned())
-        .await
-        .expect("a list");
+    let list = client.list_workers("orders".to_owned()).await.expect("a list");
     assert_eq!((list.workers.len(), list.workers_max), (1_024, 1_024));
     let last = &list.workers[1_023];
     let lease = leases.iter().find(|lease| lease.worker == 1_023);
     let lease = lease.expect("it is leased");
     assert_eq!(last.worker, 1_023);
-    assert_eq!(
-        (last.from_ms, last.ceiling_ms),
-        (lease.from_ms, lease.ceiling_ms)
-    );
+    assert_eq!((last.from_ms, last.ceiling_ms), (lease.from_ms, lease.ceiling_ms));
 
     // One is given back unused, and the one who was refused gets it.
-    assert!(
-        client
-            .release_worker("orders", held(lease), 0)
-            .await
-            .expect("an answer")
-    );
-    let given = client
-        .lease_worker("orders", "one more")
-        .await
-        .expect("a lease");
+    assert!(client.release_worker("orders", held(lease), 0).await.expect("an answer"));
+    let given = client.lease_worker("orders", "one more").await.expect("a lease");
     assert_eq!((given.worker, given.from_ms), (1_023, lease.from_ms));
     assert!(given.token > lease.token);
 
@@ -196,9 +161,7 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     assert_eq!(shown["workers"][1_023]["holder"], "one more");
     // Many asks share an entry.
-    let page = http_get(cluster.places[&1].metrics_listen, "/metrics")
-        .await
-        .body;
+    let page = http_get(cluster.places[&1].metrics_listen, "/metrics").await.body;
     let count = |name: &str| {
         let line = page.lines().find_map(|line| line.strip_prefix(name));
         let line = line.unwrap_or_else(|| panic!("{name} is not in:\n{page}"));
@@ -217,40 +180,23 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
     let client = client_of(&cluster, 1);
     create_orders(&client, "snowflake").await;
     for holder in ["a", "b"] {
-        let lease = client
-            .lease_worker("orders", holder)
-            .await
-            .expect("a lease");
-        assert!(
-            client
-                .release_worker("orders", held(&lease), 0)
-                .await
-                .expect("an answer")
-        );
+        let lease = client.lease_worker("orders", holder).await.expect("a lease");
+        assert!(client.release_worker("orders", held(&lease), 0).await.expect("an answer"));
     }
     let again = client.lease_worker("orders", "b").await.expect("a lease");
     assert_eq!(again.worker, 1);
 
     let deleted = client.delete_namespace("orders".into(), "orders".into(), false);
     let deleted = deleted.await.expect("deleted");
-    assert_eq!(
-        (deleted.floor, deleted.ids_after_ms),
-        (None, Some(again.ceiling_ms))
-    );
+    assert_eq!((deleted.floor, deleted.ids_after_ms), (None, Some(again.ceiling_ms)));
     create_orders(&client, "snowflake").await;
     let refused = client.renew_worker("orders", "b", held(&again)).await;
     assert_refused(refused, Code::FailedPrecondition, &["was lost"]);
     let later = client.lease_worker("orders", "b").await.expect("a lease");
-    assert!(
-        later.from_ms >= again.ceiling_ms,
-        "{later:?} after {again:?}"
-    );
+    assert!(later.from_ms >= again.ceiling_ms, "{later:?} after {again:?}");
     assert!(later.token > again.token);
     // The old lease is not the new one's, whatever the worker id.
-    let stale = HeldWorker {
-        worker: later.worker,
-        token: again.token,
-    };
+    let stale = HeldWorker { worker: later.worker, token: again.token };
     let released = client.release_worker("orders", stale, 0).await;
     assert!(!released.expect("an answer"));
 
@@ -268,10 +214,7 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
     let cluster = Processes::start(1, &UNHURRIED).await;
     let client = client_of(&cluster, 1);
     create_orders(&client, "snowflake").await;
-    let orders = client
-        .get_namespace("orders".into())
-        .await
-        .expect("it is there");
+    let orders = client.get_namespace("orders".into()).await.expect("it is there");
     let full = "bits epoch=1288834974657 zero:1=0 time-ms:41 worker:10 sequence:12";
     assert_eq!(orders.format.as_deref(), Some(full));
 
@@ -280,48 +223,19 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
         async move { client.lease_worker(namespace, &holder).await }
     };
     let (no, bad) = (Code::FailedPrecondition, Code::InvalidArgument);
-    assert_refused(
-        lease("nothing", "a".into()).await,
-        Code::NotFound,
-        &["\"nothing\""],
-    );
-    assert_refused(
-        lease("book", "a".into()).await,
-        no,
-        &["\"book\"", "plain numbers", "--format"],
-    );
+    assert_refused(lease("nothing", "a".into()).await, Code::NotFound, &["\"nothing\""]);
+    assert_refused(lease("book", "a".into()).await, no, &["\"book\"", "plain numbers", "--format"]);
     assert_refused(lease("orders", String::new()).await, bad, &["0 characters"]);
-    assert_refused(
-        lease("orders", "x".repeat(65)).await,
-        bad,
-        &["65 characters", "1 to 64"],
-    );
-    assert_refused(
-        lease("orders", "a\nb".into()).await,
-        bad,
-        &["'\\n'", "one line"],
-    );
-    let far = HeldWorker {
-        worker: 1_024,
-        token: 1,
-    };
+    assert_refused(lease("orders", "x".repeat(65)).await, bad, &["65 characters", "1 to 64"]);
+    assert_refused(lease("orders", "a\nb".into()).await, bad, &["'\\n'", "one line"]);
+    let far = HeldWorker { worker: 1_024, token: 1 };
     let refused = client.renew_worker("orders", "a", far).await;
     assert_refused(refused, bad, &["worker is 1024", "0 to 1023"]);
-    let never = HeldWorker {
-        worker: 1_023,
-        token: 1,
-    };
-    assert_refused(
-        client.renew_worker("orders", "a", never).await,
-        no,
-        &["was lost"],
-    );
+    let never = HeldWorker { worker: 1_023, token: 1 };
+    assert_refused(client.renew_worker("orders", "a", never).await, no, &["was lost"]);
 
     // Ids are not numbers: each way to take or raise one is refused, and reading goes on.
-    let says = [
-        "\"orders\" hands out ids of format snowflake",
-        "ratchet id next orders",
-    ];
+    let says = ["\"orders\" hands out ids of format snowflake", "ratchet id next orders"];
     assert_refused(client.next("orders", 42).await, no, &says);
     assert_refused(client.next_range("orders", 42, 3).await, no, &says);
     assert_refused(client.next_once("orders", 42, 1, "x").await, no, &says);
@@ -337,21 +251,9 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
         change(&mut request);
         client.create_namespace(request)
     };
-    assert_refused(
-        create(|r| r.gapless = true).await,
-        bad,
-        &["gapless is true"],
-    );
-    assert_refused(
-        create(|r| r.section_size = Some(2)).await,
-        bad,
-        &["section_size is 2"],
-    );
-    assert_refused(
-        create(|r| r.increment = Some(5)).await,
-        bad,
-        &["increment is 5"],
-    );
+    assert_refused(create(|r| r.gapless = true).await, bad, &["gapless is true"]);
+    assert_refused(create(|r| r.section_size = Some(2)).await, bad, &["section_size is 2"]);
+    assert_refused(create(|r| r.increment = Some(5)).await, bad, &["increment is 5"]);
     let future = create(|r| r.format = Some("snowflake epoch=2090-01-01".to_owned()));
     assert_refused(future.await, bad, &["2090-01-01"]);
     let unknown = create(|r| r.format = Some("snowfall".to_owned()));
@@ -388,9 +290,8 @@ async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
         cluster.client(leader).next(key).await.expect("a number");
     }
     let group = cluster.nodes[&leader].context().group.clone();
-    let purged = eventually("the log is purged", async || {
-        group.purged_index().filter(|index| *index > 100)
-    });
+    let purged =
+        eventually("the log is purged", async || group.purged_index().filter(|index| *index > 100));
     let purged = purged.await;
     cluster.start_node(4).await;
     let learner = cluster.nodes[&4].context().group.clone();
@@ -399,15 +300,9 @@ async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
     cluster.client(1).promote_node(4).await.expect("promoted");
     cluster.client(1).transfer(4).await.expect("handed over");
     let client = client_at(cluster.address(4));
-    let list = client
-        .list_workers("orders".to_owned())
-        .await
-        .expect("a list");
+    let list = client.list_workers("orders".to_owned()).await.expect("a list");
     let kept = &list.workers[0];
-    assert_eq!(
-        (list.workers.len(), kept.ceiling_ms, &kept.holder[..]),
-        (1, lease.ceiling_ms, "a")
-    );
+    assert_eq!((list.workers.len(), kept.ceiling_ms, &kept.holder[..]), (1, lease.ceiling_ms, "a"));
     let renewed = client.renew_worker("orders", "a", held(&lease)).await;
     assert_eq!(renewed.expect("renewed").from_ms, lease.from_ms);
 }

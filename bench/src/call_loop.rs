@@ -24,11 +24,7 @@ const IN_FLIGHT_MAX: usize = 100_000;
 
 /// Asks for one number, and records the outcome. False if the request failed.
 async fn call(
-    caller: &mut Caller,
-    key: u64,
-    worker: usize,
-    since: Instant,
-    recorder: &Recorder,
+    caller: &mut Caller, key: u64, worker: usize, since: Instant, recorder: &Recorder,
 ) -> bool {
     let floor = recorder.floor(key);
     let answer = caller.call(recorder.load.id(key)).await;
@@ -64,10 +60,7 @@ fn due(started: Instant, n: u64, rate: u64) -> Instant {
 
 /// Sends `rate` requests a second, however slow the answers are. Blocks its thread.
 pub fn open_loop(
-    callers: &[Caller],
-    rate: u64,
-    recorder: &Arc<Recorder>,
-    handle: &tokio::runtime::Handle,
+    callers: &[Caller], rate: u64, recorder: &Arc<Recorder>, handle: &tokio::runtime::Handle,
 ) {
     let mut rng = SmallRng::seed_from_u64(recorder.load.seed);
     let (started, in_flight) = (Instant::now(), Arc::new(AtomicUsize::new(0)));

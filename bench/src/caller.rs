@@ -55,9 +55,7 @@ async fn next(connection: &Connection, key: u64) -> Result<u64, String> {
     let link = connection.link();
     let request = NextRequest {
         namespace: NAMESPACE.to_owned(),
-        key: Some(api::Key {
-            kind: Some(Kind::Id(key)),
-        }),
+        key: Some(api::Key { kind: Some(Kind::Id(key)) }),
         count: None,
         route_version: link.route_version,
         members_version: None,
@@ -114,25 +112,17 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
         Protocol::Etcd => {
             let channels = target.channels(load.connections).await?;
             let callers = channels.into_iter().map(|c| Caller::Etcd(Etcd::new(c)));
-            callers
-                .flat_map(|caller| each(caller, load.in_flight))
-                .collect()
+            callers.flat_map(|caller| each(caller, load.in_flight)).collect()
         }
         Protocol::TsOracle => {
             let channels = target.channels(load.connections).await?;
-            let callers = channels
-                .into_iter()
-                .map(|c| Caller::TsOracle(TsOracle::new(c)));
-            callers
-                .flat_map(|caller| each(caller, load.in_flight))
-                .collect()
+            let callers = channels.into_iter().map(|c| Caller::TsOracle(TsOracle::new(c)));
+            callers.flat_map(|caller| each(caller, load.in_flight)).collect()
         }
         Protocol::Ratchet(Door::Unary | Door::Stream) | Protocol::Ids => {
             let connections = target.connections(load.connections)?;
             let callers = connections.into_iter().map(Caller::Unary);
-            callers
-                .flat_map(|caller| each(caller, load.in_flight))
-                .collect()
+            callers.flat_map(|caller| each(caller, load.in_flight)).collect()
         }
     })
 }

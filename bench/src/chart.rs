@@ -52,10 +52,7 @@ impl Chart<'_> {
     }
 
     fn draw<Y>(
-        &self,
-        svg: &mut String,
-        scale: Y,
-        lines: Vec<Line>,
+        &self, svg: &mut String, scale: Y, lines: Vec<Line>,
     ) -> Result<(), Box<dyn std::error::Error>>
     where
         Y: AsRangedCoord<Value = f64>,
@@ -70,18 +67,8 @@ impl Chart<'_> {
             .x_label_area_size(36)
             .y_label_area_size(88)
             .build_cartesian_2d(x_range, scale)?;
-        chart
-            .configure_mesh()
-            .x_desc(x_desc)
-            .y_desc(self.y)
-            .light_line_style(WHITE)
-            .draw()?;
-        for Line {
-            label,
-            colour,
-            points,
-        } in lines
-        {
+        chart.configure_mesh().x_desc(x_desc).y_desc(self.y).light_line_style(WHITE).draw()?;
+        for Line { label, colour, points } in lines {
             let drawn = chart.draw_series(LineSeries::new(points, &colour))?;
             if let Some(label) = label {
                 drawn

@@ -51,24 +51,13 @@ impl Process {
     /// # Errors
     /// If the log cannot be created, or `setpriv` or the program cannot be started.
     pub fn start(
-        directory: &Directory,
-        name: &str,
-        command: &Command,
-        piped: bool,
+        directory: &Directory, name: &str, command: &Command, piped: bool,
     ) -> Result<Process, Error> {
         let log = directory.place(&format!("{name}.log"));
         let mut command = mortal(command, &log, piped).map_err(|error| {
-            Error::other(format!(
-                "cannot start {name}: its log {}: {error}",
-                log.display()
-            ))
+            Error::other(format!("cannot start {name}: its log {}: {error}", log.display()))
         })?;
-        Ok(Process {
-            name: name.to_owned(),
-            child: spawn(name, &mut command)?,
-            command,
-            log,
-        })
+        Ok(Process { name: name.to_owned(), child: spawn(name, &mut command)?, command, log })
     }
 
     /// Starts the program again, with the same arguments and environment. It must have ended.
@@ -97,10 +86,9 @@ impl Process {
             Ok(()) => Ok(()),
             // It has ended by itself, which is as good.
             Err(_) if self.has_ended() => Ok(()),
-            Err(error) => Err(Error::other(format!(
-                "cannot send SIGTERM to {}: {error}",
-                self.name
-            ))),
+            Err(error) => {
+                Err(Error::other(format!("cannot send SIGTERM to {}: {error}", self.name)))
+            }
         }
     }
 
@@ -140,10 +128,7 @@ impl Process {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
-        Error::other(format!(
-            "{} {fails}; the end of its log:\n{last}",
-            self.name
-        ))
+        Error::other(format!("{} {fails}; the end of its log:\n{last}", self.name))
     }
 }
 
@@ -181,9 +166,7 @@ fn mortal(command: &Command, log: &Path, piped: bool) -> std::io::Result<Command
 }
 
 fn spawn(name: &str, command: &mut Command) -> Result<Child, Error> {
-    command
-        .spawn()
-        .map_err(|error| Error::other(format!("cannot start {name}: setpriv: {error}")))
+    command.spawn().map_err(|error| Error::other(format!("cannot start {name}: setpriv: {error}")))
 }
 
 /// The path of this program.
@@ -231,10 +214,7 @@ pub fn cpu_nanos(process: u32) -> Option<u64> {
     for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
         // The time of a thread that has just ended is lost: a few microseconds.
         let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
-        let on_cpu = stat
-            .split(' ')
-            .next()
-            .and_then(|nanos| nanos.parse::<u64>().ok());
+        let on_cpu = stat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
         total += on_cpu.unwrap_or(0);
     }
     Some(total)

@@ -48,10 +48,7 @@ fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
 /// # Errors
 /// If an address is not of the form "host:port".
 pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
-    Ok(Client::builder()
-        .servers(servers)
-        .timeout(timeout)
-        .build()?)
+    Ok(Client::builder().servers(servers).timeout(timeout).build()?)
 }
 
 /// Starts a cluster of `nodes` nodes on this machine.
@@ -59,18 +56,14 @@ pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
 /// # Errors
 /// If there is no such program, or if a node does not start or answer; with the end of its log.
 pub async fn start(
-    directory: &Directory,
-    name: &'static str,
-    nodes: u64,
-    options: &ClusterOptions,
+    directory: &Directory, name: &'static str, nodes: u64, options: &ClusterOptions,
 ) -> Result<Target, Error> {
     let program = program(options.binary.as_deref())?;
     let ports = free_ports(PORTS * nodes as usize)?;
     let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
     let (ports, _) = ports.as_chunks::<PORTS>();
-    let founders: Vec<String> = (ports.iter().zip(1..))
-        .map(|([_, peer, ..], id)| format!("{id}={peer}"))
-        .collect();
+    let founders: Vec<String> =
+        (ports.iter().zip(1..)).map(|([_, peer, ..], id)| format!("{id}={peer}")).collect();
     let mut servers = Vec::new();
     for ([client, peer, metrics, http, redis], id) in ports.iter().zip(1..) {
         let data = directory.place(&format!("{name}-{id}"));
@@ -99,15 +92,9 @@ pub async fn start(
             ..Server::new(id, client.clone())
         });
     }
-    let addresses: Vec<String> = servers
-        .iter()
-        .map(|server| server.address.clone())
-        .collect();
+    let addresses: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
     let found = found(&addresses, Some(options)).await;
-    let leader = match (
-        found,
-        servers.first().and_then(|server| server.process.as_ref()),
-    ) {
+    let leader = match (found, servers.first().and_then(|server| server.process.as_ref())) {
         (Ok(leader), _) => leader,
         (Err(_), Some(process)) => return Err(process.complaint("does not answer")),
         (Err(error), None) => return Err(error),

@@ -123,9 +123,7 @@ fn oldest(follow_leader: bool) -> u64 {
 pub async fn connect(server: &str) -> Result<Channel, Error> {
     let connected = endpoint(server)?.connect().await;
     connected.map_err(|error| {
-        Error::other(format!(
-            "cannot connect to {server}: {error}; is it running?"
-        ))
+        Error::other(format!("cannot connect to {server}: {error}; is it running?"))
     })
 }
 
@@ -141,10 +139,7 @@ fn endpoint(server: &str) -> Result<Endpoint, Error> {
 
 /// True if a code means that a server is gone, or finds no leader.
 fn is_absence(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
-    )
+    matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
 }
 
 #[cfg(test)]
@@ -156,11 +151,7 @@ mod tests {
     }
 
     fn route(version: u64, address: &str) -> Route {
-        Route {
-            version,
-            address: address.to_owned(),
-            ..Route::default()
-        }
+        Route { version, address: address.to_owned(), ..Route::default() }
     }
 
     #[tokio::test]
@@ -179,11 +170,7 @@ mod tests {
         assert!(connection.is_at(&second), "the server answers");
         connection.failed(&second, Code::Unavailable);
         assert_eq!(connection.0.lock().server, "a:1");
-        assert_eq!(
-            connection.link().route_version,
-            0,
-            "it asks who leads again"
-        );
+        assert_eq!(connection.link().route_version, 0, "it asks who leads again");
     }
 
     #[tokio::test]

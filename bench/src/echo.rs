@@ -72,9 +72,7 @@ pub async fn serve() -> Result<(), Error> {
 pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let mut command = Command::new(this_program()?);
     let mut process = Process::start(directory, "echo", command.arg("echo"), true)?;
-    let lines = process
-        .output()
-        .map(|output| BufReader::new(output).lines());
+    let lines = process.output().map(|output| BufReader::new(output).lines());
     // It prints both lines as soon as it listens.
     let mut lines = lines.into_iter().flatten();
     let mut address = || match lines.next() {
@@ -82,11 +80,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
         _ => Err(process.complaint("does not answer")),
     };
     let (grpc, http) = (address()?, address()?);
-    let server = Server {
-        http: Some(http),
-        process: Some(process),
-        ..Server::new(1, grpc)
-    };
+    let server = Server { http: Some(http), process: Some(process), ..Server::new(1, grpc) };
     Ok(Target::new("echo", vec![server], 1))
 }
 
@@ -97,33 +91,21 @@ impl Sequencer for Echo {
     type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
     async fn next(&self, _request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        Ok(Response::new(NextResponse {
-            first: 1,
-            last: 1,
-            increment: 1,
-            route: None,
-        }))
+        Ok(Response::new(NextResponse { first: 1, last: 1, increment: 1, route: None }))
     }
 
     async fn next_many(
-        &self,
-        requests: Request<Streaming<NextManyRequest>>,
+        &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let answers = requests.into_inner().map(|request| {
             let NextManyRequest { id, ids, .. } = request?;
-            Ok(NextManyResponse {
-                id,
-                firsts: ids,
-                increment: 1,
-                ..NextManyResponse::default()
-            })
+            Ok(NextManyResponse { id, firsts: ids, increment: 1, ..NextManyResponse::default() })
         });
         Ok(Response::new(answers.boxed()))
     }
 
     async fn current(
-        &self,
-        _request: Request<CurrentRequest>,
+        &self, _request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
@@ -133,22 +115,19 @@ impl Sequencer for Echo {
     }
 
     async fn raise_many(
-        &self,
-        _: Request<RaiseManyRequest>,
+        &self, _: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
 
     async fn raise_sections(
-        &self,
-        _: Request<RaiseSectionsRequest>,
+        &self, _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
 
     async fn current_many(
-        &self,
-        _: Request<CurrentManyRequest>,
+        &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
@@ -156,8 +135,7 @@ impl Sequencer for Echo {
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
 
     async fn export(
-        &self,
-        _: Request<ExportRequest>,
+        &self, _: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("the echo has no sequences"))
     }
@@ -165,8 +143,7 @@ impl Sequencer for Echo {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self,
-        _request: Request<WatchRouteRequest>,
+        &self, _request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         Err(Status::unimplemented("the echo has no leader"))
     }

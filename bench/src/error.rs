@@ -14,26 +14,17 @@ pub struct Error {
 impl Error {
     /// A failure during the run: exit code 1.
     pub fn other(message: impl Into<String>) -> Self {
-        Error {
-            exit: 1,
-            message: message.into(),
-        }
+        Error { exit: 1, message: message.into() }
     }
 
     /// Options that cannot be carried out: exit code 78.
     pub fn config(message: impl Into<String>) -> Self {
-        Error {
-            exit: 78,
-            message: message.into(),
-        }
+        Error { exit: 78, message: message.into() }
     }
 
     /// The error with where it happened before its text.
     pub fn within(self, place: &str) -> Self {
-        Error {
-            message: format!("{place}: {}", self.message),
-            ..self
-        }
+        Error { message: format!("{place}: {}", self.message), ..self }
     }
 
     /// Prints the error, and returns the exit code.

@@ -17,13 +17,8 @@ pub fn allow(count: u64) -> Result<(), Error> {
             maximum.unwrap_or(0)
         )));
     }
-    let wanted = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let wanted = Rlimit { current: maximum, maximum };
     setrlimit(Resource::Nofile, wanted).map_err(|error| {
-        Error::other(format!(
-            "cannot raise the limit on open files to {maximum:?}: {error}"
-        ))
+        Error::other(format!("cannot raise the limit on open files to {maximum:?}: {error}"))
     })
 }

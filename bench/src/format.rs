@@ -28,11 +28,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) {
-        (values[middle - 1] + upper) / 2.0
-    } else {
-        upper
-    })
+    Some(if values.len().is_multiple_of(2) { (values[middle - 1] + upper) / 2.0 } else { upper })
 }
 
 #[cfg(test)]

@@ -44,11 +44,7 @@ impl HttpConnection {
         let stream = connected.await.map_err(|error| failed(error.to_string()))?;
         let greeted = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = greeted.map_err(|error| failed(error.to_string()))?;
-        Ok(HttpConnection {
-            address: address.to_owned(),
-            sender,
-            connection,
-        })
+        Ok(HttpConnection { address: address.to_owned(), sender, connection })
     }
 
     /// Takes the next number of a key.

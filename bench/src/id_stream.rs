@@ -22,18 +22,11 @@ use ratchet_client::api::{NextIdsRequest, NextIdsResponse, ids_client::IdsClient
 
 /// Starts one worker for each of `connections`. If `is_checked`, its ids must grow.
 pub fn start(
-    connections: Vec<Connection>,
-    is_checked: bool,
-    recorder: &Arc<Recorder>,
+    connections: Vec<Connection>, is_checked: bool, recorder: &Arc<Recorder>,
     workers: &mut JoinSet<()>,
 ) {
     for (place, connection) in connections.into_iter().enumerate() {
-        let caller = Caller {
-            recorder: recorder.clone(),
-            place,
-            is_checked,
-            last: 0,
-        };
+        let caller = Caller { recorder: recorder.clone(), place, is_checked, last: 0 };
         workers.spawn(caller.ask(connection));
     }
 }
@@ -106,10 +99,7 @@ impl Caller {
             return self.recorder.abort(why.to_owned());
         };
         if ids.len() != asked {
-            let why = format!(
-                "an answer with {} ids, and {asked} were asked for",
-                ids.len()
-            );
+            let why = format!("an answer with {} ids, and {asked} were asked for", ids.len());
             return self.recorder.abort(why);
         }
         // What lies between the ends would cost the callers as much as the server.

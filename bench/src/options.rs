@@ -201,8 +201,6 @@ impl ClusterOptions {
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.5..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!(
-            "{text} is not a number of seconds from 0.5 to 86400"
-        )),
+        _ => Err(format!("{text} is not a number of seconds from 0.5 to 86400")),
     }
 }

@@ -17,8 +17,7 @@ pub struct Printed {
 /// # Errors
 /// Those of `report`; if the run is interrupted; if standard output cannot be written.
 pub async fn print(
-    json: bool,
-    report: impl Future<Output = Result<Printed, Error>>,
+    json: bool, report: impl Future<Output = Result<Printed, Error>>,
 ) -> Result<(), Error> {
     let interrupt = tokio::signal::unix::SignalKind::interrupt();
     let mut interrupt = tokio::signal::unix::signal(interrupt)

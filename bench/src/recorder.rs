@@ -50,10 +50,7 @@ pub struct Receipt {
 impl Records {
     /// No records.
     pub fn new() -> Records {
-        Records {
-            latencies: histogram(),
-            receipts: Vec::new(),
-        }
+        Records { latencies: histogram(), receipts: Vec::new() }
     }
 
     /// How many numbers were received.
@@ -162,11 +159,7 @@ mod tests {
         let recorder = Recorder::new(&load, true);
         recorder.check(1, recorder.floor(1), 7);
         recorder.check(1, 0, 5);
-        assert_eq!(
-            *recorder.aborted.lock(),
-            None,
-            "requested before 7 was received"
-        );
+        assert_eq!(*recorder.aborted.lock(), None, "requested before 7 was received");
         recorder.check(1, recorder.floor(1), 7);
         let aborted = recorder.aborted.lock().clone();
         assert_eq!(aborted.as_deref(), Some("DISORDER: key 1 got 7 after 7"));

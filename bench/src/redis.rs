@@ -33,10 +33,7 @@ impl Redis {
         let key = format!("{NAMESPACE}:{key}");
         let command = format!("*2\r\n$4\r\nINCR\r\n${}\r\n{key}\r\n", key.len());
         let line = self.ask(&command).await?;
-        let number = line
-            .trim_end()
-            .strip_prefix(':')
-            .and_then(|n| n.parse().ok());
+        let number = line.trim_end().strip_prefix(':').and_then(|n| n.parse().ok());
         number.ok_or(line)
     }
 

@@ -59,10 +59,7 @@ pub fn tell(round: u32, rounds: u32, name: &str, result: &RoundResult) {
 /// If the target cannot be reached, answers no request, hands out a number that does not grow, or falls
 /// too far behind an open loop.
 pub async fn drive(
-    target: &Target,
-    load: &Load,
-    slice: Duration,
-    mut progress: impl FnMut(&RoundResult),
+    target: &Target, load: &Load, slice: Duration, mut progress: impl FnMut(&RoundResult),
 ) -> Result<RoundResult, Error> {
     let workers = Workers::start(target, load).await?;
     let warm_up = (slice / 10).min(Duration::from_secs(1));

@@ -19,10 +19,7 @@ pub struct Side {
 impl Side {
     /// A side without results.
     pub fn new(name: &'static str) -> Side {
-        Side {
-            name,
-            rounds: Vec::new(),
-        }
+        Side { name, rounds: Vec::new() }
     }
 
     /// The median of `of` over the rounds; 0 if there is none.
@@ -109,11 +106,7 @@ fn percentile(round: &RoundResult, quantile: f64) -> f64 {
 type Measure = (&'static str, &'static str, fn(&RoundResult) -> f64);
 
 const MEASURES: [Measure; 4] = [
-    (
-        "ratio_throughput",
-        "numbers/s",
-        RoundResult::numbers_per_second,
-    ),
+    ("ratio_throughput", "numbers/s", RoundResult::numbers_per_second),
     ("ratio_p50", "p50", |round| percentile(round, 0.5)),
     ("ratio_p99", "p99", |round| percentile(round, 0.99)),
     ("ratio_p999", "p99.9", |round| percentile(round, 0.999)),
@@ -140,17 +133,8 @@ impl Sides {
 
     /// The results as a table, with the first errors and the ratios below it.
     pub fn to_text(&self) -> String {
-        let head = [
-            "",
-            "NUMBERS/S",
-            "P50",
-            "P90",
-            "P99",
-            "P99.9",
-            "MAX",
-            "SERVER CPU/NUMBER",
-            "ERRORS",
-        ];
+        let head =
+            ["", "NUMBERS/S", "P50", "P90", "P99", "P99.9", "MAX", "SERVER CPU/NUMBER", "ERRORS"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(self.0.iter().map(Side::row));
         let mut text = table(&rows);
@@ -163,10 +147,8 @@ impl Sides {
             let rounds = first.rounds.len();
             let ratios = MEASURES
                 .map(|(_, name, of)| format!("{name} {:.2}", self.ratio(of).unwrap_or(f64::NAN)));
-            text += &format!(
-                "\nratio, median of {rounds} alternating rounds: {}",
-                ratios.join("  ")
-            );
+            text +=
+                &format!("\nratio, median of {rounds} alternating rounds: {}", ratios.join("  "));
         }
         text
     }

@@ -103,10 +103,7 @@ impl Window<'_> {
     /// Opens a stream, and uses it until the run ends or the connection moves to another server. Then no message
     /// is in flight.
     async fn use_stream(
-        &mut self,
-        connection: &Connection,
-        link: &Link,
-        ticks: &Notify,
+        &mut self, connection: &Connection, link: &Link, ticks: &Notify,
     ) -> Result<(), Status> {
         let (messages, outgoing) = mpsc::channel(self.sent.len());
         let mut answers: Streaming<NextManyResponse> = SequencerClient::new(link.channel.clone())
@@ -146,9 +143,7 @@ impl Window<'_> {
 
     /// Sends the messages that are due, as far as the window allows.
     async fn fill(
-        &mut self,
-        messages: &mpsc::Sender<NextManyRequest>,
-        route_version: u64,
+        &mut self, messages: &mpsc::Sender<NextManyRequest>, route_version: u64,
     ) -> Result<(), Status> {
         while let Some(&id) = self.free.last() {
             let now = Instant::now();

@@ -31,14 +31,7 @@ pub struct Server {
 impl Server {
     /// A server that runs elsewhere, and is known to have one door.
     pub fn new(id: u64, address: String) -> Server {
-        Server {
-            id,
-            address,
-            http: None,
-            redis: None,
-            metrics: None,
-            process: None,
-        }
+        Server { id, address, http: None, redis: None, metrics: None, process: None }
     }
 
     /// Where it is asked through `door`; `None` if it does not have that one.

@@ -51,9 +51,7 @@ pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(),
         .max_decoding_message_size(16 << 20)
         .next_many(ReceiverStream::new(outgoing))
         .await;
-    let mut answers = answers
-        .map_err(|status| failed(status.message()))?
-        .into_inner();
+    let mut answers = answers.map_err(|status| failed(status.message()))?.into_inner();
     let mut left: VecDeque<u64> = (0..(keys.end - keys.start).div_ceil(MESSAGE_KEYS)).collect();
     let mut in_flight = 0;
     let mut failures = 0;
@@ -73,10 +71,7 @@ pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(),
             let sent = messages.send(message).await;
             sent.map_err(|_| failed("the stream ended"))?;
         }
-        let answer = answers
-            .next()
-            .await
-            .ok_or_else(|| failed("the stream ended"))?;
+        let answer = answers.next().await.ok_or_else(|| failed("the stream ended"))?;
         let answer = answer.map_err(|status| failed(status.message()))?;
         in_flight -= 1;
         if let Some(failure) = answer.failure {

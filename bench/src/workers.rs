@@ -93,11 +93,7 @@ async fn start(target: &Target, recorder: &Arc<Recorder>) -> Result<JoinSet<()>,
     let load = &recorder.load;
     let mut workers = JoinSet::new();
     if target.protocol == Protocol::Ratchet(Door::Stream) {
-        stream::start(
-            target.connections(load.connections)?,
-            recorder,
-            &mut workers,
-        );
+        stream::start(target.connections(load.connections)?, recorder, &mut workers);
         return Ok(workers);
     }
     if target.protocol == Protocol::Ids {

@@ -32,11 +32,7 @@ fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
     let dir = TempDir::new().unwrap();
     let plot = dir.path().join("latency.svg");
     let args = ["--against", "echo", "--seconds", "2", "--json", "--plot"];
-    let output = bench(
-        dir.path(),
-        "run",
-        &[&args[..], &[plot.to_str().unwrap()]].concat(),
-    );
+    let output = bench(dir.path(), "run", &[&args[..], &[plot.to_str().unwrap()]].concat());
     let report = report(&output);
     for field in ["ratio_throughput", "ratio_p50", "ratio_p99", "ratio_p999"] {
         let ratio = report[field].as_f64().expect(field);
@@ -51,10 +47,7 @@ fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
         assert_eq!(side["rounds"].as_array().unwrap().len(), 5);
     }
     let svg = std::fs::read_to_string(&plot).expect("a plot");
-    assert!(
-        svg.starts_with("<svg") && svg.contains("p99.9"),
-        "{svg:.100}"
-    );
+    assert!(svg.starts_with("<svg") && svg.contains("p99.9"), "{svg:.100}");
     std::fs::remove_file(&plot).unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     assert_eq!(processes_of(dir.path()), BTreeSet::new());
@@ -77,10 +70,7 @@ fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
     let report = report(&bench(dir.path(), "run", &[&few[..], &batch].concat()));
     let of = |field| report["ratchet"][field].as_f64().unwrap();
     let each = of("numbers_per_second") / of("requests_per_second");
-    assert!(
-        (99.0..=101.0).contains(&each),
-        "{each} numbers in each message"
-    );
+    assert!((99.0..=101.0).contains(&each), "{each} numbers in each message");
 }
 
 #[test]
@@ -118,12 +108,7 @@ async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [listen, peer_listen] = ports.map(|port| port.local_addr().unwrap().to_string());
     let started = Command::new(node())
-        .args([
-            "start",
-            "--metrics-listen=off",
-            "--http-listen=off",
-            "--resp-listen=off",
-        ])
+        .args(["start", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
         .args(["--listen", &listen])
         .args(["--peer-listen", &peer_listen, "--data-dir"])
         .arg(dir.path().join("data"))
@@ -147,11 +132,7 @@ fn when_the_benchmark_is_killed_every_process_that_it_started_ends() {
     let until = |enough: &dyn Fn(usize) -> bool| {
         let started = Instant::now();
         while !enough(processes_of(dir.path()).len()) {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{:?}",
-                processes_of(dir.path())
-            );
+            assert!(started.elapsed() < PATIENCE, "{:?}", processes_of(dir.path()));
             // Starting and ending processes cause no event, so look again and again.
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -176,14 +157,7 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     refused(&["--batch", "10"], "--door stream");
     refused(&["--server", "a:1", "--fence", "quorum"], "--fence");
     refused(&["--server", "a:1", "--against", "quorum"], "--server");
-    let echo = [
-        "--door",
-        "client",
-        "--against",
-        "echo",
-        "--against-door",
-        "client",
-    ];
+    let echo = ["--door", "client", "--against", "echo", "--against-door", "client"];
     refused(&echo, "--against-door unary");
     let redis = ["--nodes", "1", "--door", "redis", "--against", "echo"];
     refused(&redis, "door redis of echo is not known");
@@ -195,8 +169,5 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
         command.args(args).output().unwrap()
     };
     let text = String::from_utf8_lossy(&missing.stderr);
-    assert!(
-        text.contains("setpriv") || text.contains("redis-server"),
-        "{text}"
-    );
+    assert!(text.contains("setpriv") || text.contains("redis-server"), "{text}");
 }

@@ -10,17 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A short load with few keys.
-const SHORT: [&str; 9] = [
-    "--keys",
-    "50",
-    "--tasks",
-    "8",
-    "--at",
-    "2",
-    "--seconds",
-    "4.5",
-    "--json",
-];
+const SHORT: [&str; 9] =
+    ["--keys", "50", "--tasks", "8", "--at", "2", "--seconds", "4.5", "--json"];
 const CLIENT: [&str; 2] = ["--door", "client"];
 
 fn number(value: &Value, field: &str) -> f64 {
@@ -49,11 +40,7 @@ fn check_event(event: &Value) {
     let last: u64 = last.iter().filter_map(Value::as_u64).sum();
     assert!(last > 0, "numbers flow at the end of the load");
     let leaders = leaders(event);
-    assert_eq!(
-        number(event, "leader_changes") as usize,
-        leaders.len() - 1,
-        "{leaders:?}"
-    );
+    assert_eq!(number(event, "leader_changes") as usize, leaders.len() - 1, "{leaders:?}");
     assert!(leaders.len() > 1, "{leaders:?}");
     assert_ne!(leaders[0], leaders[1]);
 }

@@ -77,8 +77,5 @@ fn idle_connections_that_are_not_possible_are_refused_with_the_reason() {
         .unwrap();
     let error: Value = serde_json::from_slice(&output.stderr).expect("JSON");
     let text = error["error"]["message"].as_str().unwrap();
-    assert!(
-        text.contains("may open 500 files") && text.contains("ulimit"),
-        "{text}"
-    );
+    assert!(text.contains("may open 500 files") && text.contains("ulimit"), "{text}");
 }

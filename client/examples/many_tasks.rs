@@ -8,9 +8,7 @@ use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = std::env::args()
-        .nth(1)
-        .unwrap_or("127.0.0.1:7600".to_owned());
+    let server = std::env::args().nth(1).unwrap_or("127.0.0.1:7600".to_owned());
     let client = Client::builder().servers([server]).build()?;
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {

@@ -6,9 +6,7 @@ use std::net::IpAddr;
 /// machine.
 pub fn is_address(text: &str) -> bool {
     let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
-    let unbracketed = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let unbracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let ip: Option<IpAddr> = unbracketed.unwrap_or(host).parse().ok();
     is_host_and_port(text) && !ip.is_some_and(|ip| ip.is_unspecified())
 }

@@ -13,9 +13,7 @@ impl Client {
     /// # Errors
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
     pub async fn current(
-        &self,
-        namespace: &str,
-        key: impl Into<Key>,
+        &self, namespace: &str, key: impl Into<Key>,
     ) -> Result<Option<u64>, Error> {
         let request = v1::CurrentRequest {
             namespace: namespace.to_owned(),
@@ -42,11 +40,9 @@ impl Client {
     /// [`Error::Server`] if no server answers in time.
     pub async fn list_namespaces(&self) -> Result<Vec<v1::Namespace>, Error> {
         self.pool()
-            .call(
-                false,
-                v1::ListNamespacesRequest {},
-                async |channel, request| AdminClient::new(channel).list_namespaces(request).await,
-            )
+            .call(false, v1::ListNamespacesRequest {}, async |channel, request| {
+                AdminClient::new(channel).list_namespaces(request).await
+            })
             .await
             .map(|all: v1::ListNamespacesResponse| all.namespaces)
     }

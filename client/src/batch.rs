@@ -55,9 +55,7 @@ impl Batch {
     /// Makes a batch of requests for keys of one namespace and one kind, and fills `message` with their
     /// keys and counts.
     pub fn new(
-        requests: Vec<PendingRequest>,
-        marks: &HighWaterMarks,
-        message: &mut NextManyRequest,
+        requests: Vec<PendingRequest>, marks: &HighWaterMarks, message: &mut NextManyRequest,
     ) -> Batch {
         let namespace = requests.first().map(|first| first.namespace);
         let namespace = namespace.unwrap_or_default();
@@ -104,12 +102,7 @@ impl Batch {
             message.counts.clear();
         }
         drop(ranges);
-        Batch {
-            namespace,
-            requests,
-            places,
-            floors,
-        }
+        Batch { namespace, requests, places, floors }
     }
 
     /// The namespace of all keys.
@@ -129,12 +122,8 @@ impl Batch {
 
     /// Answers the requests from the answer to their message.
     pub fn complete(
-        self,
-        answer: NextManyResponse,
-        server: &str,
-        namespaces: &Namespaces,
-        marks: &mut HighWaterMarks,
-        now: Instant,
+        self, answer: NextManyResponse, server: &str, namespaces: &Namespaces,
+        marks: &mut HighWaterMarks, now: Instant,
     ) -> Leftover {
         if let Some(failure) = answer.failure {
             return self.fail_all(failure.into_status(), server, now);
@@ -159,10 +148,9 @@ impl Batch {
             {
                 if is_shared && request.count <= left {
                     // Enough is left for this request. Only the leader knows for how many of the others.
-                    leftover.retry.push(PendingRequest {
-                        coalesce: Coalesce::IntoBatch,
-                        ..request
-                    });
+                    leftover
+                        .retry
+                        .push(PendingRequest { coalesce: Coalesce::IntoBatch, ..request });
                 } else {
                     let status = exhausted.status(request.count, left);
                     request.answer(Err(Error::status(server, &status)));
@@ -172,10 +160,9 @@ impl Batch {
             if let Some((status, is_shared)) = refused.get(&place) {
                 if *is_shared && status.code() == Code::InvalidArgument {
                     // The range of all is too large; this request alone may not be.
-                    leftover.retry.push(PendingRequest {
-                        coalesce: Coalesce::IntoBatch,
-                        ..request
-                    });
+                    leftover
+                        .retry
+                        .push(PendingRequest { coalesce: Coalesce::IntoBatch, ..request });
                 } else {
                     request.answer(Err(Error::status(server, status)));
                 }
@@ -204,9 +191,7 @@ impl Batch {
         let is_shared = self.sharing();
         let places = told.places.into_iter().zip(told.left);
         ExhaustedPlaces {
-            places: places
-                .map(|(place, left)| (place, (left, is_shared(place))))
-                .collect(),
+            places: places.map(|(place, left)| (place, (left, is_shared(place)))).collect(),
             failure: told.failure.map(Failure::into_status),
         }
     }
@@ -243,27 +228,18 @@ impl Batch {
     pub fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
         let is_shared = self.requests.len() > 1;
         match status.code() {
-            Code::Unavailable => Leftover {
-                retry: self.requests,
-                server_failure: Some(status),
-            },
+            Code::Unavailable => Leftover { retry: self.requests, server_failure: Some(status) },
             // The message had the time of its most urgent request; the others may have time left.
             Code::DeadlineExceeded => {
                 let (expired, retry) = (self.requests.into_iter())
                     .partition(|request| request.deadline <= now + EXPIRY_MARGIN);
                 fail_requests(expired, server, &status);
-                Leftover {
-                    retry,
-                    server_failure: Some(status),
-                }
+                Leftover { retry, server_failure: Some(status) }
             }
             // At least one request is wrong. Sent alone, each learns whether it is the one.
             Code::InvalidArgument if is_shared => Leftover {
                 retry: (self.requests.into_iter())
-                    .map(|request| PendingRequest {
-                        coalesce: Coalesce::Never,
-                        ..request
-                    })
+                    .map(|request| PendingRequest { coalesce: Coalesce::Never, ..request })
                     .collect(),
                 server_failure: None,
             },
@@ -292,11 +268,7 @@ impl Batch {
 /// The `count` numbers from `first` on. Saturates, so that no answer of a server overflows.
 fn range(first: u64, count: u64, increment: u64) -> Numbers {
     let span = count.saturating_sub(1).saturating_mul(increment);
-    Numbers {
-        first,
-        last: first.saturating_add(span),
-        increment,
-    }
+    Numbers { first, last: first.saturating_add(span), increment }
 }
 
 /// The places of a batch whose keys have fewer numbers left than were asked for.
@@ -312,10 +284,7 @@ impl ExhaustedPlaces {
         let failure = self.failure.as_ref();
         let code = failure.map_or(Code::OutOfRange, Status::code);
         let text = failure.map_or("the numbers of the namespace are used up", Status::message);
-        Status::new(
-            code,
-            format!("count is {count}, and {left} numbers are left: {text}"),
-        )
+        Status::new(code, format!("count is {count}, and {left} numbers are left: {text}"))
     }
 }
 

@@ -40,10 +40,7 @@ impl BatchStream {
     /// Opens a stream to `server` for up to `messages_max` messages in flight. Also returns its events,
     /// tagged with its id; the last one is [`StreamEvent::Ended`].
     pub fn open(
-        id: u64,
-        server: Arc<str>,
-        channel: Channel,
-        messages_max: usize,
+        id: u64, server: Arc<str>, channel: Channel, messages_max: usize,
     ) -> (BatchStream, BoxStream<'static, (u64, StreamEvent)>) {
         let (messages, outgoing) = mpsc::channel(messages_max);
         let opening = async move {
@@ -56,11 +53,7 @@ impl BatchStream {
         let heard = heard.map(|heard| heard.unwrap_or_else(StreamEvent::Ended));
         let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
         let heard = heard.chain(stream::iter([end]));
-        let stream = BatchStream {
-            id,
-            server,
-            messages,
-        };
+        let stream = BatchStream { id, server, messages };
         (stream, heard.map(move |heard| (id, heard)).boxed())
     }
 }

@@ -40,11 +40,7 @@ pub struct Builder {
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder {
-            servers: vec![SERVER.to_owned()],
-            timeout: TIMEOUT,
-            follow_leader: true,
-        }
+        Builder { servers: vec![SERVER.to_owned()], timeout: TIMEOUT, follow_leader: true }
     }
 }
 

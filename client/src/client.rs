@@ -50,18 +50,14 @@ impl fmt::Debug for Client {
 
 impl Client {
     pub(crate) fn new(
-        servers: &[String],
-        timeout: Duration,
-        follow_leader: bool,
+        servers: &[String], timeout: Duration, follow_leader: bool,
     ) -> Result<Self, Error> {
         let inner = Inner {
             servers: Arc::new(ServerPool::new(servers, timeout, follow_leader)?),
             namespaces: Namespaces::default(),
             dispatcher: OnceLock::new(),
         };
-        Ok(Client {
-            inner: Arc::new(inner),
-        })
+        Ok(Client { inner: Arc::new(inner) })
     }
 
     /// The known servers, "host:port": the voters, once an answer has listed them, and the servers that the
@@ -88,10 +84,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub async fn next_range(
-        &self,
-        namespace: &str,
-        key: impl Into<Key>,
-        count: u64,
+        &self, namespace: &str, key: impl Into<Key>, count: u64,
     ) -> Result<Numbers, Error> {
         let (reply, answer) = oneshot::channel();
         let request = PendingRequest {

@@ -185,13 +185,8 @@ impl Dispatcher {
         }
         self.due = self.due.into_iter().chain([until]).min();
         self.silence_due.get_or_insert(now + SILENCE_MAX);
-        let in_flight = InFlight {
-            stream: stream.id,
-            server: stream.server.clone(),
-            batch,
-            sent: now,
-            until,
-        };
+        let in_flight =
+            InFlight { stream: stream.id, server: stream.server.clone(), batch, sent: now, until };
         self.in_flight.insert(self.last_id, in_flight);
     }
 
@@ -243,10 +238,8 @@ impl Dispatcher {
             self.learn(&route, now);
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
-        let Leftover {
-            retry,
-            server_failure,
-        } = (in_flight.batch).complete(answer, &server, namespaces, marks, now);
+        let Leftover { retry, server_failure } =
+            (in_flight.batch).complete(answer, &server, namespaces, marks, now);
         match server_failure {
             Some(status) if is_current => self.server_failed(&server, status),
             Some(status) => self.last_failure = Some((server, status)),

@@ -51,9 +51,7 @@ impl Client {
             }
             let channel = self.pool().channel(&server)?;
             let mut sequencer = SequencerClient::new(channel);
-            let request = v1::ExportRequest {
-                namespace: namespace.to_owned(),
-            };
+            let request = v1::ExportRequest { namespace: namespace.to_owned() };
             match sequencer.export(request).await {
                 Ok(messages) => {
                     return Ok(Export {

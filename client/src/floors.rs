@@ -26,10 +26,7 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time. The floor may then be raised
     /// or not.
     pub async fn raise(
-        &self,
-        namespace: &str,
-        key: impl Into<Key>,
-        at_least: u64,
+        &self, namespace: &str, key: impl Into<Key>, at_least: u64,
     ) -> Result<Raised, Error> {
         let request = v1::RaiseRequest {
             namespace: namespace.to_owned(),
@@ -41,10 +38,7 @@ impl Client {
         let ask = async |channel, request| SequencerClient::new(channel).raise(request).await;
         let answer: v1::RaiseResponse = self.pool().call(false, request, ask).await?;
         self.learn(answer.route);
-        Ok(Raised {
-            floor: answer.floor,
-            is_higher: answer.raised,
-        })
+        Ok(Raised { floor: answer.floor, is_higher: answer.raised })
     }
 
     /// Raises the floors of up to 65 536 keys of one kind, each to its number. Answers the floors in force, in their
@@ -54,9 +48,7 @@ impl Client {
     /// As [`Client::raise`]; [`Error::Invalid`] if there are keys of both kinds. If the request is refused because of a
     /// key, nothing was raised, and the text names its place from 0.
     pub async fn raise_many(
-        &self,
-        namespace: &str,
-        floors: impl IntoIterator<Item = (Key, u64)>,
+        &self, namespace: &str, floors: impl IntoIterator<Item = (Key, u64)>,
     ) -> Result<Vec<u64>, Error> {
         let (keys, at_least): (Vec<Key>, Vec<u64>) = floors.into_iter().unzip();
         let (ids, names) = of_one_kind(keys)?;
@@ -81,9 +73,7 @@ impl Client {
     /// As [`Client::raise_many`]; also if the ids of the namespace do not share sections, or a server is of a release that
     /// raises none.
     pub async fn raise_sections(
-        &self,
-        namespace: &str,
-        floors: impl IntoIterator<Item = (u64, u64)>,
+        &self, namespace: &str, floors: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<Vec<u64>, Error> {
         let (ids, at_least) = floors.into_iter().unzip();
         let request = v1::RaiseSectionsRequest {
@@ -105,9 +95,7 @@ impl Client {
     /// # Errors
     /// As [`Client::current`]; [`Error::Invalid`] if there are keys of both kinds.
     pub async fn current_many(
-        &self,
-        namespace: &str,
-        keys: impl IntoIterator<Item = Key>,
+        &self, namespace: &str, keys: impl IntoIterator<Item = Key>,
     ) -> Result<Vec<Option<u64>>, Error> {
         let (ids, names) = of_one_kind(keys)?;
         let request = v1::CurrentManyRequest {

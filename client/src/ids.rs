@@ -63,12 +63,7 @@ impl Client {
         let (source, keeper) = IdSource::new(format.clone(), 1, lessor).map_err(unfit)?;
         source.granted(granted(&lease)).map_err(unfit)?;
         tokio::spawn(keeper);
-        Ok(Ids {
-            source,
-            format: Arc::new(format),
-            fixed,
-            timeout: self.pool().timeout(),
-        })
+        Ok(Ids { source, format: Arc::new(format), fixed, timeout: self.pool().timeout() })
     }
 
     /// Ids of a namespace that has a format, made by a node, as the format writes them. [`Client::ids`] makes them here,
@@ -79,11 +74,7 @@ impl Client {
     /// [`Error::Invalid`] if a parameter is given twice. [`Error::Server`] if the cluster refuses the request or does not
     /// answer in time. Ids may be lost; they are never made again.
     pub async fn next_ids(
-        &self,
-        namespace: &str,
-        key: Option<Key>,
-        count: u32,
-        parameters: &[(&str, u64)],
+        &self, namespace: &str, key: Option<Key>, count: u32, parameters: &[(&str, u64)],
     ) -> Result<Vec<String>, Error> {
         let mut given = HashMap::new();
         for (name, value) in parameters {
@@ -158,10 +149,7 @@ impl Ids {
     pub fn with(&self, parameters: &[(&str, u64)]) -> Result<Ids, Error> {
         let fixed = self.format.fixed(parameters, None);
         let fixed = fixed.map_err(|error| Error::Invalid(error.to_string()))?;
-        Ok(Ids {
-            fixed: Ok(fixed),
-            ..self.clone()
-        })
+        Ok(Ids { fixed: Ok(fixed), ..self.clone() })
     }
 
     /// The next id. It waits if the ids of the present time are used up, or the lease has to be renewed first.
@@ -252,11 +240,7 @@ impl Ids {
 
 /// An error that no server reported.
 fn local(code: Code, message: String) -> Error {
-    Error::Server {
-        server: "this client".to_owned(),
-        code,
-        message,
-    }
+    Error::Server { server: "this client".to_owned(), code, message }
 }
 
 /// Leases from a cluster, and the clocks of this process.
@@ -317,10 +301,7 @@ impl Lessor for Cluster {
 
     async fn release(&self, held: HeldWorker, used_ms: u64) {
         let held = as_message(held);
-        let released = self
-            .client
-            .release_worker(&self.namespace, held, used_ms)
-            .await;
+        let released = self.client.release_worker(&self.namespace, held, used_ms).await;
         if let Err(error) = released {
             tracing::debug!(%error, "a worker id was not given back; it is free once its ceiling has passed");
         }

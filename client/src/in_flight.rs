@@ -43,9 +43,8 @@ impl InFlightBatches {
 
     /// Takes out the batches for which `wanted` is true, oldest first.
     pub fn take(&mut self, wanted: impl Fn(&InFlight) -> bool) -> Vec<InFlight> {
-        let (taken, rest) = std::mem::take(&mut self.0)
-            .into_iter()
-            .partition(|(_, in_flight)| wanted(in_flight));
+        let (taken, rest) =
+            std::mem::take(&mut self.0).into_iter().partition(|(_, in_flight)| wanted(in_flight));
         self.0 = rest;
         BTreeMap::into_values(taken).collect()
     }

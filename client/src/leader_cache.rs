@@ -66,12 +66,7 @@ mod tests {
     use super::*;
 
     fn route(version: u64, address: &str) -> v1::Route {
-        v1::Route {
-            version,
-            leader: 1,
-            address: address.to_owned(),
-            ..v1::Route::default()
-        }
+        v1::Route { version, leader: 1, address: address.to_owned(), ..v1::Route::default() }
     }
 
     fn leader(known: &LeaderCache) -> Option<&str> {

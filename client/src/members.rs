@@ -25,12 +25,7 @@ impl Members {
     pub fn new(given: &[String]) -> Members {
         let given: Vec<Arc<str>> = given.iter().map(|server| server.as_str().into()).collect();
         debug_assert!(!given.is_empty(), "at least one server is given");
-        Members {
-            all: given.clone(),
-            given,
-            version: 0,
-            current: 0,
-        }
+        Members { all: given.clone(), given, version: 0, current: 0 }
     }
 
     /// The version of the known membership, to send with a request; 0 for none.
@@ -154,17 +149,11 @@ mod tests {
     #[test]
     fn a_membership_without_a_usable_address_changes_nothing() {
         let mut servers = Members::new(&["a:1".to_owned()]);
-        for (version, list) in [
-            (1, vec![]),
-            (2, vec!["", "b", "b:0", "0.0.0.0:1", "[::]:1"]),
-        ] {
+        for (version, list) in [(1, vec![]), (2, vec!["", "b", "b:0", "0.0.0.0:1", "[::]:1"])] {
             assert!(!servers.learn(&told(version, &list)));
             assert_eq!(known(&servers), BTreeSet::from(["a:1"]));
         }
-        servers.learn(&told(
-            3,
-            &["a:70000", "b c:1", ":1", "[::1]:7600", "node-2:7600"],
-        ));
+        servers.learn(&told(3, &["a:70000", "b c:1", ":1", "[::1]:7600", "node-2:7600"]));
         let all = BTreeSet::from(["[::1]:7600", "node-2:7600", "a:1"]);
         assert_eq!(known(&servers), all);
     }

@@ -18,10 +18,7 @@ impl IntoIterator for Numbers {
     type IntoIter = NumbersIter;
 
     fn into_iter(self) -> NumbersIter {
-        NumbersIter {
-            next: (self.first <= self.last).then_some(self.first),
-            numbers: self,
-        }
+        NumbersIter { next: (self.first <= self.last).then_some(self.first), numbers: self }
     }
 }
 
@@ -45,10 +42,7 @@ impl Iterator for NumbersIter {
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = |next| (self.numbers.last - next) / self.numbers.increment.max(1) + 1;
         let left = self.next.map_or(0, left);
-        (
-            usize::try_from(left).unwrap_or(usize::MAX),
-            usize::try_from(left).ok(),
-        )
+        (usize::try_from(left).unwrap_or(usize::MAX), usize::try_from(left).ok())
     }
 }
 
@@ -58,11 +52,7 @@ mod tests {
 
     #[test]
     fn a_range_is_iterated_in_steps_of_its_increment_up_to_its_end() {
-        let numbers = |first, last, increment| Numbers {
-            first,
-            last,
-            increment,
-        };
+        let numbers = |first, last, increment| Numbers { first, last, increment };
         let all: Vec<u64> = numbers(10, 40, 10).into_iter().collect();
         assert_eq!(all, [10, 20, 30, 40]);
         assert_eq!(numbers(7, 7, 5).into_iter().size_hint(), (1, Some(1)));

@@ -24,11 +24,7 @@ impl Client {
     /// As [`Client::next`]. [`Code::AlreadyExists`](crate::Code::AlreadyExists) if the id was used for another key or
     /// count of the namespace.
     pub async fn next_once(
-        &self,
-        namespace: &str,
-        key: impl Into<Key>,
-        count: u64,
-        request_id: impl AsRef<[u8]>,
+        &self, namespace: &str, key: impl Into<Key>, count: u64, request_id: impl AsRef<[u8]>,
     ) -> Result<Numbers, Error> {
         let request = v1::NextRequest {
             namespace: namespace.to_owned(),
@@ -49,10 +45,6 @@ impl Client {
         if let Some(route) = &answer.route {
             self.pool().learn(route);
         }
-        Ok(Numbers {
-            first: answer.first,
-            last: answer.last,
-            increment: answer.increment,
-        })
+        Ok(Numbers { first: answer.first, last: answer.last, increment: answer.increment })
     }
 }

@@ -72,8 +72,7 @@ impl RequestQueues {
             let first = queue.front().map(|request| request.deadline);
             next = next.into_iter().chain(first).min();
         }
-        self.turns
-            .retain(|turn| self.queues.get(turn).is_some_and(|queue| !queue.is_empty()));
+        self.turns.retain(|turn| self.queues.get(turn).is_some_and(|queue| !queue.is_empty()));
         self.check();
         (expired, next)
     }
@@ -91,10 +90,7 @@ impl RequestQueues {
     fn check(&self) {
         debug_assert_eq!(
             self.turns.len(),
-            self.queues
-                .values()
-                .filter(|queue| !queue.is_empty())
-                .count(),
+            self.queues.values().filter(|queue| !queue.is_empty()).count(),
             "turns and queues that are not empty"
         );
     }
@@ -102,10 +98,7 @@ impl RequestQueues {
 
 /// How many requests from the front of a queue go into one batch; at least 1, if there is one.
 fn batch_len(queue: &VecDeque<PendingRequest>) -> usize {
-    if queue
-        .front()
-        .is_some_and(|first| first.coalesce == Coalesce::Never)
-    {
+    if queue.front().is_some_and(|first| first.coalesce == Coalesce::Never) {
         return 1;
     }
     let mut bytes = 0;

@@ -40,8 +40,7 @@ impl RouteWatches {
         let routes = opening.try_flatten_stream().map(Result::ok);
         let routes = routes.take_while(|route| std::future::ready(route.is_some()));
         let routes = routes.chain(stream::iter([None]));
-        self.routes
-            .push(routes.map(move |route| (server.clone(), route)).boxed());
+        self.routes.push(routes.map(move |route| (server.clone(), route)).boxed());
     }
 
     /// The next route that a server reports; `None` if no server is watched.

@@ -136,9 +136,7 @@ impl Segment {
 
 impl Prefetcher {
     async fn fetch(&self) -> Result<(), Error> {
-        let asked = self
-            .client
-            .next_range(&self.namespace, self.key.clone(), self.size);
+        let asked = self.client.next_range(&self.namespace, self.key.clone(), self.size);
         let numbers = asked.await?;
         self.buffer.lock().add(numbers);
         Ok(())
@@ -151,11 +149,7 @@ mod tests {
 
     #[test]
     fn a_buffer_hands_out_one_segment_after_the_other_and_reports_when_it_is_low() {
-        let numbers = |first, last| Numbers {
-            first,
-            last,
-            increment: 10,
-        };
+        let numbers = |first, last| Numbers { first, last, increment: 10 };
         let mut buffer = DoubleBuffer::default();
         assert!(buffer.is_low(4));
         assert_eq!(buffer.take(), None);

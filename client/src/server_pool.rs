@@ -30,9 +30,7 @@ impl ServerPool {
     /// # Errors
     /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port".
     pub fn new(
-        given: &[String],
-        timeout: Duration,
-        follow_leader: bool,
+        given: &[String], timeout: Duration, follow_leader: bool,
     ) -> Result<ServerPool, Error> {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));

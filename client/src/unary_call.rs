@@ -17,10 +17,7 @@ impl ServerPool {
     /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none
     /// answers in time.
     pub async fn call<Q, A, F>(
-        &self,
-        changes: bool,
-        request: Q,
-        ask: impl Fn(Channel, Request<Q>) -> F,
+        &self, changes: bool, request: Q, ask: impl Fn(Channel, Request<Q>) -> F,
     ) -> Result<A, Error>
     where
         Q: Clone,

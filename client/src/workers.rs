@@ -15,9 +15,7 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time. Whether a worker id was leased is
     /// then unknown, and it is safe to ask again: nobody uses a lease that nobody was told of.
     pub async fn lease_worker(
-        &self,
-        namespace: &str,
-        holder: &str,
+        &self, namespace: &str, holder: &str,
     ) -> Result<v1::WorkerLease, Error> {
         let request = v1::LeaseWorkerRequest {
             namespace: namespace.to_owned(),
@@ -36,10 +34,7 @@ impl Client {
     /// further id may be made under it. Others as [`Client::lease_worker`]; the lease is then good up to the ceiling that
     /// is known.
     pub async fn renew_worker(
-        &self,
-        namespace: &str,
-        holder: &str,
-        held: v1::HeldWorker,
+        &self, namespace: &str, holder: &str, held: v1::HeldWorker,
     ) -> Result<v1::WorkerLease, Error> {
         let request = v1::LeaseWorkerRequest {
             namespace: namespace.to_owned(),
@@ -51,15 +46,11 @@ impl Client {
     }
 
     async fn ask_for_worker(
-        &self,
-        changes: bool,
-        request: v1::LeaseWorkerRequest,
+        &self, changes: bool, request: v1::LeaseWorkerRequest,
     ) -> Result<v1::WorkerLease, Error> {
-        let asking = self
-            .pool()
-            .call(changes, request, async |channel, request| {
-                IdsClient::new(channel).lease_worker(request).await
-            });
+        let asking = self.pool().call(changes, request, async |channel, request| {
+            IdsClient::new(channel).lease_worker(request).await
+        });
         asking.await
     }
 
@@ -70,16 +61,10 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time. The worker id is then free once
     /// its ceiling has passed.
     pub async fn release_worker(
-        &self,
-        namespace: &str,
-        held: v1::HeldWorker,
-        used_ms: u64,
+        &self, namespace: &str, held: v1::HeldWorker, used_ms: u64,
     ) -> Result<bool, Error> {
-        let request = v1::ReleaseWorkerRequest {
-            namespace: namespace.to_owned(),
-            held: Some(held),
-            used_ms,
-        };
+        let request =
+            v1::ReleaseWorkerRequest { namespace: namespace.to_owned(), held: Some(held), used_ms };
         // Carried out twice, it does the same.
         let releasing = self.pool().call(false, request, async |channel, request| {
             IdsClient::new(channel).release_worker(request).await

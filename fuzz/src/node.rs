@@ -64,17 +64,10 @@ impl FuzzedNode {
         let node = runtime.block_on(async {
             let node = Node::start(config, seams, addresses).await.expect("a node");
             let leading = create_names(node.context());
-            tokio::time::timeout(START_TIME_MAX, leading)
-                .await
-                .expect("the node leads");
+            tokio::time::timeout(START_TIME_MAX, leading).await.expect("the node leads");
             node
         });
-        FuzzedNode {
-            runtime,
-            context: node.context().clone(),
-            _node: node,
-            _dir: dir,
-        }
+        FuzzedNode { runtime, context: node.context().clone(), _node: node, _dir: dir }
     }
 
     /// What the node's doors use.

@@ -42,10 +42,7 @@ pub fn reply(bytes: &[u8], version: Version) -> Result<(Reply<'_>, &[u8]), Strin
 fn nested(bytes: &[u8], version: Version, depth: usize) -> Result<(Reply<'_>, &[u8]), String> {
     let bad = |why: &str| {
         let shown = &bytes[..bytes.len().min(80)];
-        Err(format!(
-            "{why}, in {version:?}, at '{}'",
-            shown.escape_ascii()
-        ))
+        Err(format!("{why}, in {version:?}, at '{}'", shown.escape_ascii()))
     };
     if depth == 0 {
         return bad("replies lie too deep in one another");
@@ -100,10 +97,7 @@ fn nested(bytes: &[u8], version: Version, depth: usize) -> Result<(Reply<'_>, &[
 }
 
 fn several(
-    mut rest: &[u8],
-    count: usize,
-    version: Version,
-    depth: usize,
+    mut rest: &[u8], count: usize, version: Version, depth: usize,
 ) -> Result<(Vec<Reply<'_>>, &[u8]), String> {
     let mut items = Vec::new();
     for _ in 0..count {

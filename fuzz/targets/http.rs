@@ -84,21 +84,12 @@ impl Asked {
             let (head, body) = answered.into_parts();
             let kind = head.headers.get(header::CONTENT_TYPE).cloned();
             // Server-sent events do not end.
-            let is_endless = kind
-                .as_ref()
-                .is_some_and(|kind| kind == "text/event-stream");
+            let is_endless = kind.as_ref().is_some_and(|kind| kind == "text/event-stream");
             let body = match is_endless {
                 true => Vec::new(),
-                false => to_bytes(body, usize::MAX)
-                    .await
-                    .expect("a body from memory")
-                    .to_vec(),
+                false => to_bytes(body, usize::MAX).await.expect("a body from memory").to_vec(),
             };
-            Answer {
-                status: head.status,
-                kind,
-                body,
-            }
+            Answer { status: head.status, kind, body }
         })
     }
 
@@ -145,10 +136,7 @@ fn check(asked: &Asked) {
     }
     let to = format!("{} {}: {status}", asked.method, asked.uri);
     assert!(status != StatusCode::INTERNAL_SERVER_ERROR, "{to}");
-    assert!(
-        status != StatusCode::GATEWAY_TIMEOUT || asked.is_timed(),
-        "{to}"
-    );
+    assert!(status != StatusCode::GATEWAY_TIMEOUT || asked.is_timed(), "{to}");
     if asked.method == Method::HEAD && answer.body.is_empty() {
         return;
     }
@@ -172,23 +160,14 @@ fn check(asked: &Asked) {
     let as_strings = !query.split('&').any(|part| part == "numbers=number");
     let is_plain = !query.contains(['%', '+']);
     let path = asked.uri.path();
-    if ["/v1/status", "/v1/members", "/v1/leader"]
-        .iter()
-        .any(|of| path.starts_with(of))
-    {
+    if ["/v1/status", "/v1/members", "/v1/leader"].iter().any(|of| path.starts_with(of)) {
         // Counts and ids, not numbers of sequences.
-    } else if ["/keys", "/explanation", "/gaps"]
-        .iter()
-        .any(|end| path.ends_with(end))
-    {
+    } else if ["/keys", "/explanation", "/gaps"].iter().any(|end| path.ends_with(end)) {
         // A page depends on the rest of the query, and an explanation has counts.
     } else if path.ends_with("/ids:next") && !path.contains("/keys/") {
         // A key may have the name "ids:next".
         let ids = body["ids"].as_array().map_or(&[][..], Vec::as_slice);
-        assert!(
-            !ids.is_empty() && ids.iter().all(Value::is_string),
-            "{to}: {body}"
-        );
+        assert!(!ids.is_empty() && ids.iter().all(Value::is_string), "{to}: {body}");
     } else if asked.method == Method::POST && path != "/v1/namespaces" && is_plain {
         check_ranges(&body, as_strings, &to);
     } else if asked.method == Method::GET {
@@ -200,15 +179,9 @@ fn check_problem(body: &Value, status: StatusCode, to: &str) {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     assert_eq!(body.as_object().map(Map::len), Some(4), "{to}: {body}");
     assert_eq!(body["status"], status.as_u16(), "{to}: {body}");
-    assert!(
-        !text("title").is_empty() && !text("code").is_empty(),
-        "{to}: {body}"
-    );
+    assert!(!text("title").is_empty() && !text("code").is_empty(), "{to}: {body}");
     let detail = text("detail");
-    assert!(
-        (1..=DETAIL_BYTES_MAX).contains(&detail.len()),
-        "{to}: {body}"
-    );
+    assert!((1..=DETAIL_BYTES_MAX).contains(&detail.len()), "{to}: {body}");
 }
 
 /// Ranges are what they say, in the form that was asked for.
@@ -244,19 +217,13 @@ fn check_forms(asked: &Asked, body: &Value, to: &str) {
         let Ok(uri) = uri.parse() else {
             panic!("{to}: {uri} is no URI");
         };
-        let asked = Asked {
-            uri,
-            ..asked.clone()
-        };
+        let asked = Asked { uri, ..asked.clone() };
         let answer = asked.answer();
         let read = serde_json::from_slice(&answer.body);
         read.unwrap_or_else(|error| panic!("{to}: {form}: {error}"))
     };
     let (strings, numbers): (Value, Value) = (ask("string"), ask("number"));
-    assert!(
-        *body == strings || *body == numbers,
-        "{to}: {body} is neither"
-    );
+    assert!(*body == strings || *body == numbers, "{to}: {body} is neither");
     assert_eq!(strings, with_strings(numbers), "{to}");
 }
 
@@ -266,9 +233,7 @@ fn with_strings(value: Value) -> Value {
         Value::Number(number) => Value::String(number.to_string()),
         Value::Array(items) => Value::Array(items.into_iter().map(with_strings).collect()),
         Value::Object(fields) => Value::Object(
-            (fields.into_iter())
-                .map(|(name, value)| (name, with_strings(value)))
-                .collect(),
+            (fields.into_iter()).map(|(name, value)| (name, with_strings(value))).collect(),
         ),
         other => other,
     }

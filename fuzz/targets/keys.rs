@@ -22,10 +22,7 @@ fuzz_target!(|input: &[u8]| {
     let written = match (written_key(input), key) {
         (Ok(written), Some(key)) => {
             assert!(is_name, "the namespace is no name");
-            assert_eq!(
-                (written.namespace.as_bytes(), written.key),
-                (namespace, key)
-            );
+            assert_eq!((written.namespace.as_bytes(), written.key), (namespace, key));
             written
         }
         (Ok(_), None) => panic!("a key without a namespace is accepted"),
@@ -87,8 +84,5 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// A caller can read the reason, and it is short whatever was sent.
 fn check_reason(why: &str) {
     assert!(why.len() <= REASON_BYTES_MAX, "{} bytes: {why}", why.len());
-    assert!(
-        why.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-        "{why:?}"
-    );
+    assert!(why.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{why:?}");
 }

@@ -80,8 +80,5 @@ fn flood(reading: &mut Reading) {
 fn check_reason(malformed: &Malformed) {
     let why = malformed.to_string();
     assert!(why.len() <= 512, "{} bytes: {why}", why.len());
-    assert!(
-        why.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-        "{why:?}"
-    );
+    assert!(why.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{why:?}");
 }

@@ -178,15 +178,11 @@ fn check_error(error: &str) {
     let (word, why) = error.split_once(' ').unwrap_or((error, ""));
     assert!(ERRORS.contains(&word) && !why.is_empty(), "{error}");
     assert!(error.len() <= 512, "{} bytes: {error}", error.len());
-    assert!(
-        error.bytes().all(|byte| matches!(byte, b' '..=b'~')),
-        "{error:?}"
-    );
+    assert!(error.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{error:?}");
 }
 
 fn shown(words: &Words) -> String {
-    let words: Vec<String> = (words.iter())
-        .map(|word| format!("'{}'", word.escape_ascii()))
-        .collect();
+    let words: Vec<String> =
+        (words.iter()).map(|word| format!("'{}'", word.escape_ascii())).collect();
     words.join(" ")
 }

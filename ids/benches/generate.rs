@@ -30,12 +30,7 @@ impl Bench {
         let parameters: Vec<(&str, u64)> = format.parameters().map(|name| (name, 1)).collect();
         let fixed = format.fixed(&parameters, None).expect("all parameters");
         let generator = Generator::new(&format, 5, START_MS, u64::MAX).expect("a worker");
-        Bench {
-            generator,
-            fixed,
-            format,
-            now_ms: START_MS + 1,
-        }
+        Bench { generator, fixed, format, now_ms: START_MS + 1 }
     }
 
     /// Makes up to `count` ids, as one run.

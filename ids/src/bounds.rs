@@ -21,11 +21,7 @@ pub(crate) fn id_max(spec: &Spec) -> u128 {
         TextForm::Groups => spec.unit == Unit::Digits && spec.width() <= NUMBER_DIGITS,
         TextForm::Base32(_) | TextForm::Uuid => false,
     };
-    if is_number {
-        greatest.min(NUMBER_MAX.into())
-    } else {
-        greatest
-    }
+    if is_number { greatest.min(NUMBER_MAX.into()) } else { greatest }
 }
 
 /// How many ids one time has. With a date: how many order numbers a key has.

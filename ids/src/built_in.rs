@@ -28,30 +28,18 @@ const FORMATS: [(&str, &str); 10] = [
         "bits epoch=2015-01-01 offset=+08:00 time-s:32 worker:4 type:10 sequence:14",
     ),
     // Twitter's and Leaf's.
-    (
-        "snowflake",
-        "bits epoch=1288834974657 zero:1=0 time-ms:41 worker:10 sequence:12",
-    ),
+    ("snowflake", "bits epoch=1288834974657 zero:1=0 time-ms:41 worker:10 sequence:12"),
     // The default of Baidu's UidGenerator. It ended on 2024-11-20.
     (
         "uid-generator",
         "bits epoch=2016-05-20 offset=+08:00 zero:1=0 time-s:28 worker:22 sequence:13",
     ),
     // RongCloud's message id, `BD8U-FCOJ-LDC5-L789`. The key is the conversation.
-    (
-        "rongcloud",
-        "bits text=base32 time-ms:42 sequence:12 type:4 key:22",
-    ),
+    ("rongcloud", "bits text=base32 time-ms:42 sequence:12 type:4 key:22"),
     // The same, in the letters that RongCloud's article names.
-    (
-        "rongcloud-article",
-        "bits text=base32-unambiguous time-ms:42 sequence:12 type:4 key:22",
-    ),
+    ("rongcloud-article", "bits text=base32-unambiguous time-ms:42 sequence:12 type:4 key:22"),
     // RFC 9562, version 7, with a counter and a worker in what may be random.
-    (
-        "uuid7",
-        "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 worker:14 random:48",
-    ),
+    ("uuid7", "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 worker:14 random:48"),
 ];
 
 /// Name and text of each format that has a name.

@@ -32,9 +32,7 @@ pub(crate) fn check(spec: &Spec) -> Result<(), InvalidFormat> {
 fn check_kinds(spec: &Spec) -> Result<(), InvalidFormat> {
     let mut names = BTreeSet::new();
     if let Some(twice) = spec.fields.iter().find(|field| !names.insert(&field.name)) {
-        return Err(InvalidFormat::RepeatedField {
-            name: twice.name.clone(),
-        });
+        return Err(InvalidFormat::RepeatedField { name: twice.name.clone() });
     }
     let mut times = spec.fields.iter().filter(|field| field.kind.is_time());
     let time = times.next().ok_or(InvalidFormat::NoTime)?;
@@ -65,9 +63,7 @@ fn check_order(spec: &Spec) -> Result<(), InvalidFormat> {
     let random = at(|kind| kind == Kind::Random);
     if sequence < time {
         let time = time.map_or("", |time| spec.fields[time].name());
-        return Err(InvalidFormat::SequenceBeforeTime {
-            time: time.to_owned(),
-        });
+        return Err(InvalidFormat::SequenceBeforeTime { time: time.to_owned() });
     }
     match random {
         Some(random) if Some(random) < sequence => Err(InvalidFormat::RandomBeforeSequence),
@@ -81,11 +77,9 @@ fn check_step(spec: &Spec) -> Result<(), InvalidFormat> {
         return Err(InvalidFormat::StepWithoutDate { step });
     }
     match spec.field(Kind::Sequence) {
-        Some(sequence) if step > sequence.max() => Err(InvalidFormat::StepTooLarge {
-            step,
-            width: sequence.width,
-            max: sequence.max(),
-        }),
+        Some(sequence) if step > sequence.max() => {
+            Err(InvalidFormat::StepTooLarge { step, width: sequence.width, max: sequence.max() })
+        }
         _ => Ok(()),
     }
 }
@@ -99,18 +93,11 @@ fn check_text(spec: &Spec) -> Result<(), InvalidFormat> {
         TextForm::Base32(_) | TextForm::Uuid => Unit::Bits,
     };
     if other != unit {
-        return Err(InvalidFormat::TextOfUnit {
-            text: text(),
-            unit,
-            other,
-        });
+        return Err(InvalidFormat::TextOfUnit { text: text(), unit, other });
     }
     match spec.text {
         TextForm::Base32(_) if !width.is_multiple_of(BASE32_GROUP_BITS) => {
-            Err(InvalidFormat::Base32Width {
-                text: text(),
-                width,
-            })
+            Err(InvalidFormat::Base32Width { text: text(), width })
         }
         TextForm::Uuid if width != UUID_BITS => Err(InvalidFormat::UuidWidth { width }),
         _ => Ok(()),

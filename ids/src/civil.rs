@@ -77,11 +77,7 @@ impl Date {
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let march_month = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 {
-            march_month + 3
-        } else {
-            march_month - 9
-        };
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
         Date {
             year: era * 400 + year_of_era + i64::from(month <= 2),
             month: month as u8,
@@ -151,9 +147,7 @@ impl Offset {
         let hours = i16::try_from(number(hours, 2)?).ok()?;
         let minutes = i16::try_from(number(minutes, 2)?).ok()?;
         let total = hours * 60 + minutes;
-        (minutes < 60 && total <= 18 * 60).then_some(Offset {
-            minutes: sign * total,
-        })
+        (minutes < 60 && total <= 18 * 60).then_some(Offset { minutes: sign * total })
     }
 
     /// The offset in milliseconds.
@@ -186,9 +180,7 @@ impl DateTime {
 
     /// When a date begins where the clocks are `offset` ahead, in milliseconds since 1970. Negative if that is before.
     pub(crate) fn midnight_ms(date: Date, offset: Offset) -> i64 {
-        date.days()
-            .saturating_mul(DAY_MS as i64)
-            .saturating_sub(offset.ms())
+        date.days().saturating_mul(DAY_MS as i64).saturating_sub(offset.ms())
     }
 
     /// Its date there.
@@ -281,17 +273,12 @@ mod tests {
 
     #[test]
     fn offsets_are_at_most_18_hours() {
-        for (text, ms) in [
-            ("+08:00", 28_800_000),
-            ("-03:30", -12_600_000),
-            ("+18:00", 64_800_000),
-        ] {
+        for (text, ms) in [("+08:00", 28_800_000), ("-03:30", -12_600_000), ("+18:00", 64_800_000)]
+        {
             let offset = Offset::parse(text).unwrap();
             assert_eq!((offset.ms(), offset.to_string()), (ms, text.to_owned()));
         }
-        for text in [
-            "+18:01", "08:00", "+8:00", "+08:60", "+0800", "", "é8:00", "+1é:0",
-        ] {
+        for text in ["+18:01", "08:00", "+8:00", "+08:60", "+0800", "", "é8:00", "+1é:0"] {
             assert_eq!(Offset::parse(text), None, "{text}");
         }
     }
@@ -300,14 +287,8 @@ mod tests {
     fn a_time_is_written_with_its_offset() {
         let china = Offset::parse("+08:00").unwrap();
         let written = |ms, offset| DateTime::new(ms, offset).to_string();
-        assert_eq!(
-            written(1_568_864_652_366, china),
-            "2019-09-19T11:44:12.366+08:00"
-        );
-        assert_eq!(
-            written(1_568_864_652_366, Offset::default()),
-            "2019-09-19T03:44:12.366Z"
-        );
+        assert_eq!(written(1_568_864_652_366, china), "2019-09-19T11:44:12.366+08:00");
+        assert_eq!(written(1_568_864_652_366, Offset::default()), "2019-09-19T03:44:12.366Z");
         let west = Offset::parse("-01:00").unwrap();
         assert_eq!(written(0, west), "1969-12-31T23:00:00.000-01:00");
         // Far beyond what is written anywhere, but no panic.

@@ -56,11 +56,7 @@ impl Format {
                 Kind::Key | Kind::Parameter | Kind::Constant(_) => {}
             }
         }
-        Ok(Decoded {
-            format: self,
-            id,
-            parts,
-        })
+        Ok(Decoded { format: self, id, parts })
     }
 }
 
@@ -80,10 +76,7 @@ impl<'a> Decoded<'a> {
     /// The fields and their values, the most significant one first.
     pub fn fields(&self) -> impl Iterator<Item = (&'a Field, u64)> {
         let id = self.id;
-        self.format
-            .fields()
-            .iter()
-            .map(move |field| (field, field.of(id)))
+        self.format.fields().iter().map(move |field| (field, field.of(id)))
     }
 
     /// The value of the field with this name.

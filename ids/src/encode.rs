@@ -98,9 +98,7 @@ impl Format {
     /// # Errors
     /// [`EncodeError`] if a parameter is missing, unknown, given twice or too large, or the key is missing or too large.
     pub fn fixed(
-        &self,
-        parameters: &[(&str, u64)],
-        key: Option<u64>,
+        &self, parameters: &[(&str, u64)], key: Option<u64>,
     ) -> Result<Fixed, EncodeError> {
         self.check_parameters(parameters)?;
         let mut fixed = 0;
@@ -132,9 +130,7 @@ impl Format {
                 });
             }
             if parameters[..at].iter().any(|(earlier, _)| earlier == name) {
-                return Err(EncodeError::RepeatedParameter {
-                    name: (*name).to_owned(),
-                });
+                return Err(EncodeError::RepeatedParameter { name: (*name).to_owned() });
             }
         }
         Ok(())
@@ -145,18 +141,12 @@ impl Format {
     /// # Errors
     /// [`EncodeError`] if the time lies outside of the format, or a part does not fit.
     pub fn encode(&self, parts: &Parts, fixed: Fixed) -> Result<u128, EncodeError> {
-        let mut absent = [
-            (Kind::Worker, "worker", parts.worker),
-            (Kind::Random, "random", parts.random),
-        ]
-        .into_iter()
-        .filter(|(kind, ..)| self.field(*kind).is_none());
+        let mut absent =
+            [(Kind::Worker, "worker", parts.worker), (Kind::Random, "random", parts.random)]
+                .into_iter()
+                .filter(|(kind, ..)| self.field(*kind).is_none());
         if let Some((_, name, value)) = absent.find(|(.., value)| *value > 0) {
-            return Err(EncodeError::TooLarge {
-                field: name.to_owned(),
-                value,
-                max: 0,
-            });
+            return Err(EncodeError::TooLarge { field: name.to_owned(), value, max: 0 });
         }
         let mut id = self.constants + fixed.0;
         for field in self.fields() {
@@ -205,8 +195,7 @@ impl Format {
     /// [`EncodeError`] if the time lies outside of the format.
     pub fn number_at(&self, time_ms: u64) -> Result<u64, EncodeError> {
         // The format ends before this product exceeds 2^63 - 1.
-        self.time_value(time_ms)
-            .map(|tick| tick.saturating_mul(self.capacity()))
+        self.time_value(time_ms).map(|tick| tick.saturating_mul(self.capacity()))
     }
 
     /// Of a format of [`Source::Key`](crate::Source::Key): the last number of a key's sequence that belongs to the same

@@ -70,10 +70,7 @@ impl Generator {
     /// # Errors
     /// [`EncodeError`] if the format has no worker, or not so many.
     pub fn new(
-        format: &Format,
-        worker: u64,
-        from_ms: u64,
-        ceiling_ms: u64,
+        format: &Format, worker: u64, from_ms: u64, ceiling_ms: u64,
     ) -> Result<Generator, EncodeError> {
         let field = format.field(Kind::Worker).ok_or(EncodeError::NoWorker)?;
         let base = format.constants + fitting(field, worker)?;
@@ -101,10 +98,7 @@ impl Generator {
         };
         // Nothing is made at the epoch itself.
         let next_tick_ms = generator.unit_after(from_ms);
-        Ok(Generator {
-            next_tick_ms,
-            ..generator
-        })
+        Ok(Generator { next_tick_ms, ..generator })
     }
 
     /// Raises the ceiling. A lower one is ignored: what was leased stays leased.
@@ -230,9 +224,7 @@ impl Run {
     /// As [`Run::ids`], as numbers of 64 bits, which are made faster. `None` if they do not fit.
     #[inline]
     pub fn numbers(
-        &self,
-        fixed: Fixed,
-        mut random: impl FnMut() -> u64,
+        &self, fixed: Fixed, mut random: impl FnMut() -> u64,
     ) -> Option<impl Iterator<Item = u64>> {
         let base = self.base + fixed.0;
         let Random { place, size } = self.random;

@@ -76,11 +76,7 @@ impl Generators {
         for lease in leases.skip_while(|lease| lease.held.worker < lowest) {
             if let Ok(run) = lease.generator.take(at_ms, count_max) {
                 let (first_ms, next_ms) = lease.generator.unit();
-                self.turn = Turn {
-                    first_ms,
-                    next_ms,
-                    worker: lease.held.worker,
-                };
+                self.turn = Turn { first_ms, next_ms, worker: lease.held.worker };
                 lease.used_ns = mono_ns;
                 return Ok(run);
             }
@@ -120,11 +116,7 @@ impl Generators {
 
     /// Adds a lease. One of the same worker id is over, and goes.
     pub fn join(&mut self, held: HeldWorker, generator: Generator, mono_ns: u64) {
-        let joined = Lease {
-            held,
-            generator,
-            used_ns: mono_ns,
-        };
+        let joined = Lease { held, generator, used_ns: mono_ns };
         let place = |lease: &Lease| lease.held.worker;
         match self.leases.binary_search_by_key(&held.worker, place) {
             Ok(at) => self.leases[at] = joined,

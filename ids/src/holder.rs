@@ -83,10 +83,7 @@ impl Holder {
     /// # Errors
     /// [`EncodeError::NoWorker`] if the format has no worker.
     pub fn new(
-        format: Format,
-        workers_max: usize,
-        mono_ns: u64,
-        wall_ms: u64,
+        format: Format, workers_max: usize, mono_ns: u64, wall_ms: u64,
     ) -> Result<Holder, EncodeError> {
         if format.workers_max() == 0 {
             return Err(EncodeError::NoWorker);
@@ -223,11 +220,7 @@ impl Holder {
         let now_ms = self.time.now_ms(mono_ns);
         let is_due = |(_, ceiling_ms): (_, u64)| ceiling_ms.saturating_sub(now_ms) < RENEW_BELOW_MS;
         match self.leases.held().any(is_due) {
-            true => self
-                .leases
-                .held()
-                .map(|(held, _)| Ask::Renew(held))
-                .collect(),
+            true => self.leases.held().map(|(held, _)| Ask::Renew(held)).collect(),
             false => Vec::new(),
         }
     }
@@ -257,11 +250,7 @@ impl Holder {
     /// # Errors
     /// [`EncodeError`] if the format has no such worker. The leases are as they were.
     pub fn granted(
-        &mut self,
-        ask: Ask,
-        asked_ns: u64,
-        mono_ns: u64,
-        grant: Grant,
+        &mut self, ask: Ask, asked_ns: u64, mono_ns: u64, grant: Grant,
     ) -> Result<Observed, EncodeError> {
         if let Ask::Renew(held) = ask {
             self.leases.extend(held, grant.ceiling_ms);

@@ -18,10 +18,7 @@ pub enum InvalidFormat {
         length: usize,
     },
     /// It begins with neither a unit nor the name of a built-in format.
-    #[error(
-        "there is no format {word:?}: begin with bits or digits, or name one of {}",
-        names()
-    )]
+    #[error("there is no format {word:?}: begin with bits or digits, or name one of {}", names())]
     UnknownFormat {
         /// The word.
         word: String,

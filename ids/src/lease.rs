@@ -18,10 +18,7 @@ pub struct Grant {
 impl Grant {
     /// The lease that was granted.
     pub fn held(&self) -> HeldWorker {
-        HeldWorker {
-            worker: self.worker,
-            token: self.token,
-        }
+        HeldWorker { worker: self.worker, token: self.token }
     }
 }
 

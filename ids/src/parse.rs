@@ -54,13 +54,9 @@ fn words(text: &str) -> Result<(&str, Options<'_>, Vec<&str>), InvalidFormat> {
             continue;
         };
         let at = OPTIONS.iter().position(|option| *option == name);
-        let at = at.ok_or_else(|| InvalidFormat::UnknownOption {
-            option: name.to_owned(),
-        })?;
+        let at = at.ok_or_else(|| InvalidFormat::UnknownOption { option: name.to_owned() })?;
         if options[at].replace(value).is_some() {
-            return Err(InvalidFormat::RepeatedOption {
-                option: OPTIONS[at],
-            });
+            return Err(InvalidFormat::RepeatedOption { option: OPTIONS[at] });
         }
     }
     Ok((first, options, fields))
@@ -70,9 +66,7 @@ fn unit(word: &str) -> Result<Unit, InvalidFormat> {
     match word {
         "bits" => Ok(Unit::Bits),
         "digits" => Ok(Unit::Digits),
-        _ => Err(InvalidFormat::UnknownFormat {
-            word: word.to_owned(),
-        }),
+        _ => Err(InvalidFormat::UnknownFormat { word: word.to_owned() }),
     }
 }
 
@@ -88,9 +82,9 @@ fn spec(unit: Unit, options: Options<'_>, words: &[&str]) -> Result<Spec, Invali
     };
     let step = match step {
         None => 1,
-        Some(value) => number(value)
-            .filter(|step| *step > 0)
-            .ok_or_else(|| unreadable("step", value))?,
+        Some(value) => {
+            number(value).filter(|step| *step > 0).ok_or_else(|| unreadable("step", value))?
+        }
     };
     Ok(Spec {
         unit,
@@ -156,9 +150,7 @@ fn fields(unit: Unit, words: &[&str]) -> Result<Vec<Field>, InvalidFormat> {
 
 /// A field, without its place.
 fn field(unit: Unit, word: &str) -> Result<Field, InvalidFormat> {
-    let invalid = || InvalidFormat::InvalidField {
-        word: word.to_owned(),
-    };
+    let invalid = || InvalidFormat::InvalidField { word: word.to_owned() };
     let (name, rest) = word.split_once(':').ok_or_else(invalid)?;
     let (width, value) = match rest.split_once('=') {
         Some((width, value)) => (width, Some(number(value).ok_or_else(invalid)?)),
@@ -176,19 +168,10 @@ fn field(unit: Unit, word: &str) -> Result<Field, InvalidFormat> {
     check_width(&name, kind, width, unit)?;
     let size = unit.power(width) as u64;
     match kind {
-        Kind::Constant(value) if value >= size => Err(InvalidFormat::ConstantTooLarge {
-            name,
-            width,
-            value,
-            max: size - 1,
-        }),
-        _ => Ok(Field {
-            name,
-            kind,
-            width,
-            size,
-            place: 1,
-        }),
+        Kind::Constant(value) if value >= size => {
+            Err(InvalidFormat::ConstantTooLarge { name, width, value, max: size - 1 })
+        }
+        _ => Ok(Field { name, kind, width, size, place: 1 }),
     }
 }
 
@@ -199,12 +182,9 @@ fn check_width(name: &str, kind: Kind, width: u32, unit: Unit) -> Result<(), Inv
             Err(InvalidFormat::DateWidth { width, unit })
         }
         Kind::Sequence if width == 0 => Err(InvalidFormat::NoRoom),
-        _ if width == 0 || width > max => Err(InvalidFormat::Width {
-            name: name.to_owned(),
-            width,
-            max,
-            unit,
-        }),
+        _ if width == 0 || width > max => {
+            Err(InvalidFormat::Width { name: name.to_owned(), width, max, unit })
+        }
         _ => Ok(()),
     }
 }

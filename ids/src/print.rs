@@ -53,10 +53,7 @@ pub(crate) fn group_digits(field: &Field) -> (u32, u32) {
 }
 
 fn write_base32(
-    f: &mut fmt::Formatter<'_>,
-    alphabet: Alphabet,
-    letters: u32,
-    id: u128,
+    f: &mut fmt::Formatter<'_>, alphabet: Alphabet, letters: u32, id: u128,
 ) -> fmt::Result {
     for at in 0..letters {
         if at > 0 && at % 4 == 0 {
@@ -71,10 +68,5 @@ fn write_base32(
 fn write_uuid(f: &mut fmt::Formatter<'_>, id: u128) -> fmt::Result {
     let (low, mid, high) = (id >> 96, id >> 80 & 0xffff, id >> 64 & 0xffff);
     write!(f, "{low:08x}-{mid:04x}-{high:04x}")?;
-    write!(
-        f,
-        "-{:04x}-{:012x}",
-        id >> 48 & 0xffff,
-        id & 0xffff_ffff_ffff
-    )
+    write!(f, "-{:04x}-{:012x}", id >> 48 & 0xffff, id & 0xffff_ffff_ffff)
 }

@@ -20,10 +20,7 @@ pub(crate) fn read(format: &Format, text: &str) -> Result<u128, DecodeError> {
         return Err(DecodeError::Empty);
     }
     if text.len() > TEXT_BYTES_MAX {
-        return Err(DecodeError::TooLong {
-            length: text.len(),
-            max: TEXT_BYTES_MAX,
-        });
+        return Err(DecodeError::TooLong { length: text.len(), max: TEXT_BYTES_MAX });
     }
     match format.text_form() {
         TextForm::Number => read_number(text, format.id_max),
@@ -55,10 +52,7 @@ fn read_groups(text: &str, fields: &[Field]) -> Result<u128, DecodeError> {
     check_letters(text, |_, letter| letter.is_ascii_digit() || letter == '-')?;
     let groups: Vec<&str> = text.split('-').collect();
     if groups.len() != fields.len() {
-        return Err(DecodeError::Groups {
-            found: groups.len(),
-            expected: fields.len(),
-        });
+        return Err(DecodeError::Groups { found: groups.len(), expected: fields.len() });
     }
     let mut id = 0;
     for (group, field) in groups.into_iter().zip(fields) {
@@ -100,9 +94,7 @@ fn read_uuid(text: &str) -> Result<u128, DecodeError> {
         _ => letter.is_ascii_hexdigit(),
     })?;
     check_length(text, 36)?;
-    Ok(read_letters(text, 4, |letter| {
-        letter.to_digit(16).map(u128::from)
-    }))
+    Ok(read_letters(text, 4, |letter| letter.to_digit(16).map(u128::from)))
 }
 
 fn check_length(text: &str, expected: usize) -> Result<(), DecodeError> {

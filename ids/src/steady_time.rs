@@ -91,10 +91,7 @@ impl Point {
         let ns = self.ns.saturating_add(ns);
         match self.ms.checked_add(ns / MS_NS) {
             Some(ms) => Point { ms, ns: ns % MS_NS },
-            None => Point {
-                ms: u64::MAX,
-                ns: 0,
-            },
+            None => Point { ms: u64::MAX, ns: 0 },
         }
     }
 }
@@ -165,12 +162,7 @@ struct Reference {
 
 impl Reference {
     fn new(mono_ns: u64, wall_ms: u64) -> Reference {
-        Reference {
-            mono_ns,
-            ms: wall_ms,
-            wall: (mono_ns, wall_ms),
-            step_since_ns: None,
-        }
+        Reference { mono_ns, ms: wall_ms, wall: (mono_ns, wall_ms), step_since_ns: None }
     }
 
     fn at(&self, mono_ns: u64) -> u64 {
@@ -208,9 +200,7 @@ impl Reference {
             return Observed::InStep;
         }
         self.set(mono_ns, leader_ms);
-        Observed::Followed {
-            step_ms: difference(leader_ms, now_ms),
-        }
+        Observed::Followed { step_ms: difference(leader_ms, now_ms) }
     }
 }
 

@@ -21,10 +21,7 @@ const FORMS: [(&str, TextForm); 5] = [
     ("number", TextForm::Number),
     ("groups", TextForm::Groups),
     ("base32", TextForm::Base32(Alphabet::Ordered)),
-    (
-        "base32-unambiguous",
-        TextForm::Base32(Alphabet::Unambiguous),
-    ),
+    ("base32-unambiguous", TextForm::Base32(Alphabet::Unambiguous)),
     ("uuid", TextForm::Uuid),
 ];
 

@@ -24,10 +24,7 @@ const REFUSED: [(&str, &str); 54] = [
         "snowflake start=5",
         r#"there is no option "start": the options are epoch, offset, text and step"#,
     ),
-    (
-        "snowflake epoch=1 epoch=1",
-        "the option epoch is given twice: write it once",
-    ),
+    ("snowflake epoch=1 epoch=1", "the option epoch is given twice: write it once"),
     (
         "snowflake epoch=2015-02-29",
         r#"epoch="2015-02-29" cannot be read: write a date such as 2015-01-01, or milliseconds since 1970, up to the year 9999"#,
@@ -56,10 +53,7 @@ const REFUSED: [(&str, &str); 54] = [
         "snowflake text=hex",
         r#"text="hex" cannot be read: write number, groups, base32, base32-unambiguous or uuid"#,
     ),
-    (
-        "yuewen-chapter step=0",
-        r#"step="0" cannot be read: write a number from 1 on"#,
-    ),
+    ("yuewen-chapter step=0", r#"step="0" cannot be read: write a number from 1 on"#),
     (
         "bits time-ms",
         r#""time-ms" is no field: write name:width, or name:width=value for a constant, with a name of a-z, 0-9 and '-' that begins with a letter and has at most 32"#,
@@ -108,14 +102,8 @@ const REFUSED: [(&str, &str); 54] = [
         "bits time-ms:41 key:5 key:5 sequence:1",
         "two fields are named key: name each field differently, and write each kind once",
     ),
-    (
-        "bits time-ms:49 sequence:5",
-        "time-ms:49 is too wide or empty: its width is 1 to 48 bits",
-    ),
-    (
-        "digits time-s:13 sequence:5",
-        "time-s:13 is too wide or empty: its width is 1 to 12 digits",
-    ),
+    ("bits time-ms:49 sequence:5", "time-ms:49 is too wide or empty: its width is 1 to 48 bits"),
+    ("digits time-s:13 sequence:5", "time-s:13 is too wide or empty: its width is 1 to 12 digits"),
     (
         "bits time-ms:41 worker:0 sequence:5",
         "worker:0 is too wide or empty: its width is 1 to 63 bits",
@@ -156,18 +144,9 @@ const REFUSED: [(&str, &str); 54] = [
         "bits time-ms:41 worker:10=3 sequence:12",
         "worker cannot be the constant 3, because it is a kind of field: give the constant another name",
     ),
-    (
-        "bits worker:10 sequence:12",
-        "the format has no time: add time-s, time-ms or date",
-    ),
-    (
-        "digits date:8 time-s:5 sequence:5",
-        "the format has date and time-s: keep one of them",
-    ),
-    (
-        "digits time-ms:8 time-s:5 sequence:5",
-        "the format has time-ms and time-s: keep one of them",
-    ),
+    ("bits worker:10 sequence:12", "the format has no time: add time-s, time-ms or date"),
+    ("digits date:8 time-s:5 sequence:5", "the format has date and time-s: keep one of them"),
+    ("digits time-ms:8 time-s:5 sequence:5", "the format has time-ms and time-s: keep one of them"),
     (
         "bits time-ms:41 worker:10",
         "the format has no sequence, so ids of one time would be equal: add sequence:width",
@@ -188,14 +167,8 @@ const REFUSED: [(&str, &str); 54] = [
         "digits date:8 worker:3 sequence:6",
         "the format has worker and date, so ids would come from two sources: whoever holds a worker id makes the one kind, the leader the other; keep one of the fields",
     ),
-    (
-        "snowflake step=2",
-        "step=2 needs a date: leave it out, or use date:8 in place of the time",
-    ),
-    (
-        "digits step=100 date:8 sequence:2",
-        "step=100 does not fit into sequence:2: choose 1 to 99",
-    ),
+    ("snowflake step=2", "step=2 needs a date: leave it out, or use date:8 in place of the time"),
+    ("digits step=100 date:8 sequence:2", "step=100 does not fit into sequence:2: choose 1 to 99"),
     (
         "snowflake text=groups",
         "text=groups does not go with bits: write the format in digits, or choose another text",
@@ -208,10 +181,7 @@ const REFUSED: [(&str, &str); 54] = [
         "snowflake text=base32",
         "text=base32 needs a multiple of 20 bits, for groups of four letters of 5 bits: the fields have 64",
     ),
-    (
-        "snowflake text=uuid",
-        "text=uuid needs 128 bits: the fields have 64",
-    ),
+    ("snowflake text=uuid", "text=uuid needs 128 bits: the fields have 64"),
     (
         "bits time-s:16 worker:10 sequence:12",
         "ids of this format would end less than a day after its epoch: make the time wider, or the other fields narrower where a number must stay within 2^63 - 1",

@@ -13,100 +13,83 @@ struct Written {
 fn own_format() -> impl Strategy<Value = Written> {
     let source = prop_oneof![Just("worker"), Just("key"), Just(""), Just("date")];
     let others = prop::collection::vec((any::<bool>(), 1_u32..12, any::<u64>()), 0..4);
-    let places = [
-        any::<Index>(),
-        any::<Index>(),
-        any::<Index>(),
-        any::<Index>(),
-    ];
+    let places = [any::<Index>(), any::<Index>(), any::<Index>(), any::<Index>()];
     let shape = (any::<bool>(), any::<bool>(), any::<bool>(), 1_u32..10);
-    (
-        source,
-        others,
-        places,
-        shape,
-        0_u64..2_000_000_000_000,
-        any::<u8>(),
-    )
-        .prop_map(
-            |(source, others, places, (digits, seconds, random, width), epoch, text)| {
-                let digits = digits || source == "date";
-                let unit = if digits { Unit::Digits } else { Unit::Bits };
-                let width = if digits { width.min(6) } else { width };
-                let mut fields: Vec<String> = others
-                    .iter()
-                    .enumerate()
-                    .map(|(at, (is_constant, width, value))| {
-                        let width = if digits { 1 + width % 3 } else { *width };
-                        let size = if digits {
-                            10_u64.pow(width)
-                        } else {
-                            1 << width
-                        };
-                        match is_constant {
-                            true => format!("constant-{at}:{width}={}", value % size),
-                            false => format!("parameter-{at}:{width}"),
-                        }
-                    })
-                    .collect();
-                if ["worker", "key"].contains(&source) {
-                    let at = places[0].index(fields.len() + 1);
-                    fields.insert(at, format!("{source}:{width}"));
-                }
-                let time = places[1].index(fields.len() + 1);
-                fields.insert(
-                    time,
-                    match (source, seconds, unit) {
-                        ("date", ..) => "date:8".to_owned(),
-                        (_, true, Unit::Bits) => "time-s:32".to_owned(),
-                        (_, true, Unit::Digits) => "time-s:10".to_owned(),
-                        (_, false, Unit::Bits) => "time-ms:41".to_owned(),
-                        (_, false, Unit::Digits) => "time-ms:13".to_owned(),
-                    },
-                );
-                let sequence = time + 1 + places[2].index(fields.len() - time);
-                fields.insert(sequence, format!("sequence:{width}"));
-                if random {
-                    let at = sequence + 1 + places[3].index(fields.len() - sequence);
-                    fields.insert(at, format!("random:{width}"));
-                }
-                let width: u32 = fields
-                    .iter()
-                    .map(|field| {
-                        let width = field.split(':').nth(1).unwrap();
-                        width.split('=').next().unwrap().parse::<u32>().unwrap()
-                    })
-                    .sum();
-                let form = match unit {
-                    Unit::Digits if width > 19 || text % 2 == 0 => "groups",
-                    Unit::Bits if width > 63 || text % 2 == 0 => {
-                        let (multiple, form) = match text % 3 {
-                            0 => (20, "base32"),
-                            1 => (20, "base32-unambiguous"),
-                            _ => (128, "uuid"),
-                        };
-                        let mut missing = width.next_multiple_of(multiple) - width;
-                        for at in 0.. {
-                            if missing == 0 {
-                                break;
-                            }
-                            let part = missing.min(63);
-                            fields.insert(0, format!("pad-{at}:{part}"));
-                            missing -= part;
-                        }
-                        form
+    (source, others, places, shape, 0_u64..2_000_000_000_000, any::<u8>()).prop_map(
+        |(source, others, places, (digits, seconds, random, width), epoch, text)| {
+            let digits = digits || source == "date";
+            let unit = if digits { Unit::Digits } else { Unit::Bits };
+            let width = if digits { width.min(6) } else { width };
+            let mut fields: Vec<String> = others
+                .iter()
+                .enumerate()
+                .map(|(at, (is_constant, width, value))| {
+                    let width = if digits { 1 + width % 3 } else { *width };
+                    let size = if digits { 10_u64.pow(width) } else { 1 << width };
+                    match is_constant {
+                        true => format!("constant-{at}:{width}={}", value % size),
+                        false => format!("parameter-{at}:{width}"),
                     }
-                    _ => "number",
-                };
-                let offset = ["+00:00", "+08:00", "-03:30"][usize::from(text) % 3];
-                let step = if source == "date" { "step=3" } else { "step=1" };
-                let text = format!(
-                    "{unit} epoch={epoch} offset={offset} text={form} {step} {}",
-                    fields.join(" ")
-                );
-                Written { text }
-            },
-        )
+                })
+                .collect();
+            if ["worker", "key"].contains(&source) {
+                let at = places[0].index(fields.len() + 1);
+                fields.insert(at, format!("{source}:{width}"));
+            }
+            let time = places[1].index(fields.len() + 1);
+            fields.insert(
+                time,
+                match (source, seconds, unit) {
+                    ("date", ..) => "date:8".to_owned(),
+                    (_, true, Unit::Bits) => "time-s:32".to_owned(),
+                    (_, true, Unit::Digits) => "time-s:10".to_owned(),
+                    (_, false, Unit::Bits) => "time-ms:41".to_owned(),
+                    (_, false, Unit::Digits) => "time-ms:13".to_owned(),
+                },
+            );
+            let sequence = time + 1 + places[2].index(fields.len() - time);
+            fields.insert(sequence, format!("sequence:{width}"));
+            if random {
+                let at = sequence + 1 + places[3].index(fields.len() - sequence);
+                fields.insert(at, format!("random:{width}"));
+            }
+            let width: u32 = fields
+                .iter()
+                .map(|field| {
+                    let width = field.split(':').nth(1).unwrap();
+                    width.split('=').next().unwrap().parse::<u32>().unwrap()
+                })
+                .sum();
+            let form = match unit {
+                Unit::Digits if width > 19 || text % 2 == 0 => "groups",
+                Unit::Bits if width > 63 || text % 2 == 0 => {
+                    let (multiple, form) = match text % 3 {
+                        0 => (20, "base32"),
+                        1 => (20, "base32-unambiguous"),
+                        _ => (128, "uuid"),
+                    };
+                    let mut missing = width.next_multiple_of(multiple) - width;
+                    for at in 0.. {
+                        if missing == 0 {
+                            break;
+                        }
+                        let part = missing.min(63);
+                        fields.insert(0, format!("pad-{at}:{part}"));
+                        missing -= part;
+                    }
+                    form
+                }
+                _ => "number",
+            };
+            let offset = ["+00:00", "+08:00", "-03:30"][usize::from(text) % 3];
+            let step = if source == "date" { "step=3" } else { "step=1" };
+            let text = format!(
+                "{unit} epoch={epoch} offset={offset} text={form} {step} {}",
+                fields.join(" ")
+            );
+            Written { text }
+        },
+    )
 }
 
 /// A built-in format, or one's own.
@@ -130,10 +113,7 @@ fn chosen(format: &Format, raw: &[u64]) -> (Parts, Fixed, Vec<(String, u64)>) {
         1 => most,
         _ => least + (raw / 8) % (most - least + 1).max(1),
     };
-    let mut parts = Parts {
-        time_ms: within(raw[0], first, last),
-        ..Parts::default()
-    };
+    let mut parts = Parts { time_ms: within(raw[0], first, last), ..Parts::default() };
     let mut key = None;
     let mut own = Vec::new();
     for (field, raw) in format.fields().iter().zip(&raw[1..]) {
@@ -147,10 +127,7 @@ fn chosen(format: &Format, raw: &[u64]) -> (Parts, Fixed, Vec<(String, u64)>) {
             Kind::TimeS | Kind::TimeMs | Kind::Date | Kind::Constant(_) => {}
         }
     }
-    let named: Vec<(&str, u64)> = own
-        .iter()
-        .map(|(name, value)| (name.as_str(), *value))
-        .collect();
+    let named: Vec<(&str, u64)> = own.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let fixed = format.fixed(&named, key).unwrap();
     if let Some(key) = key {
         own.push(("key".to_owned(), key));
@@ -170,22 +147,10 @@ fn raw() -> impl Strategy<Value = Vec<u64>> {
 }
 
 fn check_decoded(
-    format: &Format,
-    decoded: &Decoded<'_>,
-    parts: &Parts,
-    own: &[(String, u64)],
+    format: &Format, decoded: &Decoded<'_>, parts: &Parts, own: &[(String, u64)],
 ) -> Result<(), TestCaseError> {
     let found = decoded.parts();
-    prop_assert_eq!(
-        Parts {
-            time_ms: 0,
-            ..found
-        },
-        Parts {
-            time_ms: 0,
-            ..*parts
-        }
-    );
+    prop_assert_eq!(Parts { time_ms: 0, ..found }, Parts { time_ms: 0, ..*parts });
     if format.source() == Source::Date {
         let [found, asked] = [found.time_ms, parts.time_ms].map(|ms| format.date_time(ms).date());
         prop_assert_eq!(found, asked);

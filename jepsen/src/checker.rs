@@ -126,11 +126,7 @@ pub fn check_order(history: &History) -> Result<(), Box<Violation>> {
 
 fn violation(kind: ViolationKind, first: &Op, second: &Op) -> Box<Violation> {
     let (first, second) = (first.clone(), second.clone());
-    Box::new(Violation {
-        kind,
-        first,
-        second,
-    })
+    Box::new(Violation { kind, first, second })
 }
 
 fn check_key(mut ops: Vec<&Op>) -> Result<(), Box<Violation>> {

@@ -32,11 +32,7 @@ pub struct Client {
 impl Clone for Client {
     /// A client over the same connection; its stream is its own.
     fn clone(&self) -> Self {
-        Client {
-            sequencer: self.sequencer.clone(),
-            stream: None,
-            admin: self.admin.clone(),
-        }
+        Client { sequencer: self.sequencer.clone(), stream: None, admin: self.admin.clone() }
     }
 }
 
@@ -107,10 +103,7 @@ impl Client {
     /// # Errors
     /// The node's, or the connection's.
     pub async fn next_once(
-        &mut self,
-        target: &Target,
-        count: u64,
-        id: &str,
+        &mut self, target: &Target, count: u64, id: &str,
     ) -> Result<Answer, Status> {
         let request = bounded(NextRequest {
             namespace: target.namespace.to_owned(),
@@ -129,9 +122,7 @@ impl Client {
     /// # Errors
     /// The node's, or the connection's.
     pub async fn ask_many(
-        &mut self,
-        targets: &[Target],
-        counts: &[u64],
+        &mut self, targets: &[Target], counts: &[u64],
     ) -> Result<Vec<Answer>, Status> {
         let request = NextManyRequest {
             namespace: targets.first().map_or("", |first| first.namespace).into(),
@@ -152,20 +143,13 @@ impl Client {
         if let Some(exhausted) = answer.exhausted {
             // The other keys have got theirs: what became of the whole is not known.
             let places = exhausted.places;
-            return Err(Status::unknown(format!(
-                "no numbers are left at {places:?}"
-            )));
+            return Err(Status::unknown(format!("no numbers are left at {places:?}")));
         }
         if let Some(refused) = answer.refused.into_iter().next() {
-            return Err(Status::unknown(format!(
-                "no numbers were given at {:?}",
-                refused.places
-            )));
+            return Err(Status::unknown(format!("no numbers were given at {:?}", refused.places)));
         }
         let ranges = answer.firsts.iter().zip(counts);
-        Ok(ranges
-            .map(|(first, count)| (*first, first + (count - 1) * answer.increment))
-            .collect())
+        Ok(ranges.map(|(first, count)| (*first, first + (count - 1) * answer.increment)).collect())
     }
 
     async fn on_stream(&mut self, request: NextManyRequest) -> Result<NextManyResponse, Status> {
@@ -211,8 +195,7 @@ pub(crate) fn channel(address: SocketAddr) -> Channel {
 }
 
 async fn within<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, Status>>,
+    limit: Duration, call: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     tokio::time::timeout(limit, call)
         .await

@@ -52,23 +52,10 @@ impl Clock {
     /// # Errors
     /// The file cannot be written.
     pub fn new(path: PathBuf) -> io::Result<Clock> {
-        let file = File::options()
-            .create(true)
-            .truncate(true)
-            .read(true)
-            .write(true)
-            .open(&path)?;
+        let file =
+            File::options().create(true).truncate(true).read(true).write(true).open(&path)?;
         let [monotonic, boottime] = real();
-        let words = [
-            0,
-            REAL as i64,
-            monotonic,
-            boottime,
-            monotonic,
-            boottime,
-            0,
-            0,
-        ];
+        let words = [0, REAL as i64, monotonic, boottime, monotonic, boottime, 0, 0];
         let mut clock = Clock { path, file, words };
         clock.write()?;
         Ok(clock)
@@ -118,10 +105,7 @@ impl Clock {
     fn write(&mut self) -> io::Result<()> {
         self.words[0] += 1;
         self.file.write_all_at(&self.words[0].to_ne_bytes(), 0)?;
-        let body: Vec<u8> = self.words[1..7]
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .collect();
+        let body: Vec<u8> = self.words[1..7].iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.file.write_all_at(&body, 8)?;
         if self.words[0] == 1 {
             self.file.write_all_at(&[0; 8], 56)?;

@@ -15,11 +15,7 @@ struct Event<'a> {
 fn events(history: &History) -> Vec<Event<'_>> {
     let mut events = Vec::with_capacity(2 * history.ops.len());
     for op in &history.ops {
-        events.push(Event {
-            at: op.invoked_ns,
-            op,
-            returned: false,
-        });
+        events.push(Event { at: op.invoked_ns, op, returned: false });
         if let Some(at) = op.returned_ns {
             let returned = true;
             events.push(Event { at, op, returned });

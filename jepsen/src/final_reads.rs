@@ -50,7 +50,5 @@ fn busiest_targets(recorder: &Recorder) -> Vec<Target> {
     });
     busiest.sort_unstable_by(|one, other| other.cmp(one));
     let busiest = busiest.into_iter().take(KEYS_MAX);
-    busiest
-        .filter_map(|(_, name)| Target::from_name(&name))
-        .collect()
+    busiest.filter_map(|(_, name)| Target::from_name(&name)).collect()
 }

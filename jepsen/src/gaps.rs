@@ -83,11 +83,7 @@ impl Tally {
             });
         }
         let is_quick = op.is_ok() && op.returned() - op.invoked_ns < bound.slow_ns;
-        let burnt_max = if is_quick {
-            &mut self.fenced_max
-        } else {
-            &mut self.burnt_max
-        };
+        let burnt_max = if is_quick { &mut self.fenced_max } else { &mut self.burnt_max };
         *burnt_max += count * bound.attempts_max;
     }
 
@@ -124,16 +120,12 @@ impl Tally {
 /// for each try if it failed, or if it took so long that it was tried more than once. A quick call was tried
 /// again only if a fence failed, and the nodes counted what was taken before that.
 pub fn gaps(
-    history: &History,
-    bound: &GapBound,
-    own_section: impl Fn(&str) -> bool,
+    history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
     let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
     let raised = |op: &&Op| matches!(op.action, Action::Raise { .. });
     // Whoever raises a key wants numbers skipped.
-    let raised: BTreeSet<&str> = (history.ops.iter().filter(raised))
-        .map(|op| &*op.key)
-        .collect();
+    let raised: BTreeSet<&str> = (history.ops.iter().filter(raised)).map(|op| &*op.key).collect();
     let counts = |op: &&Op| own_section(&op.key) && !raised.contains(&*op.key);
     for op in history.ops.iter().filter(counts) {
         match op.action {
@@ -145,6 +137,5 @@ pub fn gaps(
         }
     }
     let gaps = tallies.into_iter();
-    gaps.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?)))
-        .collect()
+    gaps.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?))).collect()
 }

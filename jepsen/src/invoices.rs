@@ -116,12 +116,7 @@ impl Invoices {
                 }
             });
         }
-        Invoices {
-            callers,
-            stop,
-            seen,
-            nodes: nodes.clone(),
-        }
+        Invoices { callers, stop, seen, nodes: nodes.clone() }
     }
 
     /// What they were answered so far.
@@ -162,10 +157,7 @@ impl Invoices {
 }
 
 fn target(id: u64) -> Target {
-    Target {
-        namespace: NAMESPACE,
-        id,
-    }
+    Target { namespace: NAMESPACE, id }
 }
 
 impl Caller {
@@ -208,10 +200,7 @@ impl Caller {
     /// The answer to a request, and the node that gave it, however often it takes. `None` if it was refused, which is a
     /// violation.
     async fn until_answered(
-        &mut self,
-        target: &Target,
-        count: u64,
-        id: &str,
+        &mut self, target: &Target, count: u64, id: &str,
     ) -> Option<(u64, Answer)> {
         loop {
             let (node, address) = {

@@ -7,14 +7,7 @@ use std::{
 };
 
 const INSIDE: &str = "RATCHET_JEPSEN_INSIDE";
-const UNSHARE: [&str; 6] = [
-    "--mount",
-    "--net",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-];
+const UNSHARE: [&str; 6] = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// Whether this process is in namespaces of its own already.
 pub fn is_inside() -> bool {
@@ -47,10 +40,7 @@ pub fn enter() -> String {
         Err(error) => return error.to_string(),
     };
     let mut command = unshare();
-    command
-        .arg(program)
-        .args(env::args_os().skip(1))
-        .env(INSIDE, "1");
+    command.arg(program).args(env::args_os().skip(1)).env(INSIDE, "1");
     command.exec().to_string()
 }
 
@@ -59,9 +49,7 @@ pub fn enter() -> String {
 /// # Errors
 /// `mount` is missing or fails.
 pub fn mount_run() -> io::Result<()> {
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "tmpfs", "/run"])
-        .status()?;
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs", "/run"]).status()?;
     if mounted.success() {
         return Ok(());
     }

@@ -59,11 +59,7 @@ impl Front {
         // Peers that do not answer in time are left out, as in the original.
         let answers = join_all(asked).await.into_iter().flatten().flatten();
         let known = answers.filter_map(|answer| answer.into_inner().last);
-        let own = self
-            .numbers
-            .lock()
-            .get(&name(namespace.to_owned(), key)?)
-            .copied();
+        let own = self.numbers.lock().get(&name(namespace.to_owned(), key)?).copied();
         Ok(known.chain(own).max().unwrap_or(0))
     }
 }
@@ -71,35 +67,23 @@ impl Front {
 #[tonic::async_trait]
 impl Sequencer for Front {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        let NextRequest {
-            namespace,
-            key,
-            count,
-            ..
-        } = request.into_inner();
+        let NextRequest { namespace, key, count, .. } = request.into_inner();
         let highest = self.highest(&namespace, key.clone()).await?;
         let last = highest + count.unwrap_or(1);
         self.numbers.lock().insert(name(namespace, key)?, last);
-        Ok(Response::new(NextResponse {
-            first: highest + 1,
-            last,
-            increment: 1,
-            route: None,
-        }))
+        Ok(Response::new(NextResponse { first: highest + 1, last, increment: 1, route: None }))
     }
 
     type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
     async fn next_many(
-        &self,
-        _: Request<Streaming<NextManyRequest>>,
+        &self, _: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         Err(Status::unimplemented("one key at a time"))
     }
 
     async fn current(
-        &self,
-        request: Request<CurrentRequest>,
+        &self, request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         let CurrentRequest { namespace, key, .. } = request.into_inner();
         let last = Some(self.highest(&namespace, key).await?);
@@ -111,22 +95,19 @@ impl Sequencer for Front {
     }
 
     async fn raise_many(
-        &self,
-        _: Request<RaiseManyRequest>,
+        &self, _: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
 
     async fn raise_sections(
-        &self,
-        _: Request<RaiseSectionsRequest>,
+        &self, _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
 
     async fn current_many(
-        &self,
-        _: Request<CurrentManyRequest>,
+        &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
@@ -134,8 +115,7 @@ impl Sequencer for Front {
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
 
     async fn export(
-        &self,
-        _: Request<ExportRequest>,
+        &self, _: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("nothing is exported"))
     }
@@ -143,8 +123,7 @@ impl Sequencer for Front {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self,
-        _: Request<WatchRouteRequest>,
+        &self, _: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         Err(Status::unimplemented("nobody leads"))
     }
@@ -159,15 +138,13 @@ impl Sequencer for Known {
     type NextManyStream = BoxStream<'static, Result<NextManyResponse, Status>>;
 
     async fn next_many(
-        &self,
-        _: Request<Streaming<NextManyRequest>>,
+        &self, _: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         Err(Status::unimplemented("one key at a time"))
     }
 
     async fn current(
-        &self,
-        request: Request<CurrentRequest>,
+        &self, request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         let CurrentRequest { namespace, key, .. } = request.into_inner();
         let last = self.0.lock().get(&name(namespace, key)?).copied();
@@ -179,22 +156,19 @@ impl Sequencer for Known {
     }
 
     async fn raise_many(
-        &self,
-        _: Request<RaiseManyRequest>,
+        &self, _: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
 
     async fn raise_sections(
-        &self,
-        _: Request<RaiseSectionsRequest>,
+        &self, _: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
 
     async fn current_many(
-        &self,
-        _: Request<CurrentManyRequest>,
+        &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         Err(Status::unimplemented("floors are not raised"))
     }
@@ -202,8 +176,7 @@ impl Sequencer for Known {
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
 
     async fn export(
-        &self,
-        _: Request<ExportRequest>,
+        &self, _: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         Err(Status::unimplemented("nothing is exported"))
     }
@@ -211,8 +184,7 @@ impl Sequencer for Known {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self,
-        _: Request<WatchRouteRequest>,
+        &self, _: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         Err(Status::unimplemented("nobody leads"))
     }
@@ -223,9 +195,7 @@ impl Sequencer for Known {
 /// # Errors
 /// The server cannot listen on an address, or an address of a peer is invalid.
 pub async fn serve(
-    listen: SocketAddr,
-    peer_listen: SocketAddr,
-    peers: Vec<SocketAddr>,
+    listen: SocketAddr, peer_listen: SocketAddr, peers: Vec<SocketAddr>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let numbers = Numbers::default();
     let others = peers.into_iter().filter(|peer| *peer != peer_listen);

@@ -134,12 +134,7 @@ impl Monitor {
 
     /// The leader of the latest term that had one.
     pub fn leader(&self) -> Option<u64> {
-        self.0
-            .lock()
-            .leaderships
-            .values()
-            .next_back()
-            .map(|led| led.node)
+        self.0.lock().leaderships.values().next_back().map(|led| led.node)
     }
 
     /// How often a leader of another term was seen.
@@ -153,10 +148,7 @@ impl Monitor {
     pub fn unclean_changes(&self, handed_over: &BTreeMap<u64, u64>) -> Vec<UncleanChanges> {
         let terms = self.0.lock();
         let (mut unclean, mut before) = (Vec::new(), terms.lowest.unwrap_or(terms.highest));
-        let seen = terms
-            .leaderships
-            .iter()
-            .map(|(term, led)| (*term, led.known_ns));
+        let seen = terms.leaderships.iter().map(|(term, led)| (*term, led.known_ns));
         for (term, to_ns) in seen.chain([(terms.highest, u64::MAX)]) {
             let is_graceful = term == before + 1 && handed_over.contains_key(&before);
             if term > before && !is_graceful {
@@ -222,14 +214,8 @@ mod tests {
     {
         let monitor = Monitor::default();
         assert_eq!(monitor.unclean_changes(&BTreeMap::new()), []);
-        let leaders = [
-            (3, Some(1)),
-            (4, Some(2)),
-            (5, None),
-            (6, Some(1)),
-            (7, Some(3)),
-            (8, None),
-        ];
+        let leaders =
+            [(3, Some(1)), (4, Some(2)), (5, None), (6, Some(1)), (7, Some(3)), (8, None)];
         for (term, leader) in leaders {
             monitor.note(term, leader, 10 * term, 10 * term + 5);
         }
@@ -237,15 +223,10 @@ mod tests {
             let handed_over = handed_over.iter().map(|term| (*term, 10 * term));
             let unclean = monitor.unclean_changes(&handed_over.collect());
             let told = unclean.iter().map(|change| {
-                let UncleanChanges {
-                    from_ns,
-                    to_ns,
-                    count,
-                } = *change;
+                let UncleanChanges { from_ns, to_ns, count } = *change;
                 format!("{count} from {from_ns} to {to_ns}\n")
             });
-            told.collect::<String>()
-                .replace(&u64::MAX.to_string(), "the end")
+            told.collect::<String>().replace(&u64::MAX.to_string(), "the end")
         };
         expect![[r#"
             1 from 0 to 45

@@ -23,10 +23,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(50);
 /// # Errors
 /// The node did not create them within 30 s. The text names its last error.
 pub async fn create(
-    client: &mut Client,
-    product: Product,
-    step: u64,
-    with_ids: bool,
+    client: &mut Client, product: Product, step: u64, with_ids: bool,
 ) -> io::Result<()> {
     let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
     let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
@@ -57,9 +54,7 @@ pub async fn create(
 }
 
 async fn create_one(
-    client: &mut Client,
-    product: Product,
-    namespace: &CreateNamespaceRequest,
+    client: &mut Client, product: Product, namespace: &CreateNamespaceRequest,
 ) -> Result<(), Status> {
     match product {
         // It has no namespaces. It only has to answer.

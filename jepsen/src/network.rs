@@ -43,12 +43,8 @@ pub struct Link {
 
 impl Link {
     /// Nothing gets through.
-    pub const CUT: Link = Link {
-        loss: 1.0,
-        duplicates: 0.0,
-        delay: Duration::ZERO,
-        jitter: Duration::ZERO,
-    };
+    pub const CUT: Link =
+        Link { loss: 1.0, duplicates: 0.0, delay: Duration::ZERO, jitter: Duration::ZERO };
 
     /// A cut of both directions between two ports.
     pub fn cut_both_ways(one: Port, other: Port) -> [(Port, Port, Link); 2] {
@@ -142,9 +138,7 @@ impl Network {
         });
         for port in wire.ports.keys().copied() {
             let wire = wire.clone();
-            thread::Builder::new()
-                .name(format!("port-{port}"))
-                .spawn(move || wire.read(port))?;
+            thread::Builder::new().name(format!("port-{port}")).spawn(move || wire.read(port))?;
         }
         let delayed = wire.clone();
         thread::Builder::new()
@@ -221,9 +215,7 @@ impl Switch {
             } else {
                 let due = Instant::now() + waits;
                 let packet = packet.to_vec();
-                self.delayed
-                    .lock()
-                    .push(Reverse(DelayedPacket { due, to, packet }));
+                self.delayed.lock().push(Reverse(DelayedPacket { due, to, packet }));
                 self.earlier_packet.notify_one();
             }
         }

@@ -118,12 +118,8 @@ pub struct Summary {
 impl Summary {
     /// The figures of a run. `criteria` is what its verdict depended on.
     pub fn new(
-        options: &Options,
-        verdict: &Verdict,
-        history: &History,
-        faults: &[Fault],
-        criteria: Option<&Criteria>,
-        caught_after_s: Option<f64>,
+        options: &Options, verdict: &Verdict, history: &History, faults: &[Fault],
+        criteria: Option<&Criteria>, caught_after_s: Option<f64>,
     ) -> Summary {
         let count = |outcome| {
             let ops = history.ops.iter();

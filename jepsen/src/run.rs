@@ -60,9 +60,7 @@ pub async fn run(options: Options) -> Run {
 
 async fn attempt(options: &Options) -> io::Result<Run> {
     fs::create_dir_all(&options.out)?;
-    let work = tempfile::Builder::new()
-        .prefix("ratchet-jepsen-")
-        .tempdir()?;
+    let work = tempfile::Builder::new().prefix("ratchet-jepsen-").tempdir()?;
     let mut injector = start(options, work.path())?;
     let observed = observe(options, &mut injector).await;
     save_logs(&injector.cluster, &options.out);
@@ -108,9 +106,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
 fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
     let cluster = Cluster::start(options.cluster.clone(), dir)?;
     let members: Vec<Port> = (1..=options.cluster.nodes).collect();
-    let addresses = members
-        .iter()
-        .map(|id| (u64::from(*id), cluster.address(*id)));
+    let addresses = members.iter().map(|id| (u64::from(*id), cluster.address(*id)));
     Ok(Injector {
         next_new_node: options.cluster.nodes + 1,
         nodes: Arc::new(RwLock::new(addresses.collect())),
@@ -166,9 +162,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         });
     }
     let mut watching = JoinSet::new();
-    injector
-        .monitor
-        .watch(&injector.nodes, &injector.recorder, &mut watching);
+    injector.monitor.watch(&injector.nodes, &injector.recorder, &mut watching);
     let config = WorkloadConfig {
         workload: options.workload,
         keys: options.keys,
@@ -204,11 +198,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         faults,
         final_reads,
         invoices: seen.invoices.violations(),
-        ids: seen
-            .ids
-            .as_ref()
-            .map(|ids| ids.findings())
-            .unwrap_or_default(),
+        ids: seen.ids.as_ref().map(|ids| ids.findings()).unwrap_or_default(),
         id_figures: seen.ids.as_ref().map(|ids| ids.figures()),
         caught_after_s,
     })
@@ -258,10 +248,7 @@ fn gapless_callers(options: &Options, injector: &Injector) -> Option<Invoices> {
 /// Injects faults until the time is over. Returns after how many seconds a violation was found, if the run
 /// is to stop at one.
 async fn inject_faults(
-    options: &Options,
-    injector: &mut Injector,
-    faults: &mut Vec<Fault>,
-    seen: &Watched,
+    options: &Options, injector: &mut Injector, faults: &mut Vec<Fault>, seen: &Watched,
 ) -> io::Result<Option<f64>> {
     let began = Instant::now();
     let end = began + Duration::from_secs(options.seconds);
@@ -287,9 +274,7 @@ async fn inject_faults(
 fn is_violated(injector: &Injector, faults: &[Fault]) -> bool {
     faults.last().is_some_and(|fault| fault.violation.is_some())
         || !injector.cluster.panics().is_empty()
-        || injector
-            .recorder
-            .with(|history| checker::check_order(history).is_err())
+        || injector.recorder.with(|history| checker::check_order(history).is_err())
 }
 
 fn print_progress(options: &Options, injector: &Injector, faults: &[Fault], began: Instant) {

@@ -155,10 +155,7 @@ async fn hang_stream(channel: Channel, unused: u64, warm_keys: &[u64]) -> Result
     let opened = client.next_many(ReceiverStream::new(outgoing)).await?;
     let mut answers = opened.into_inner();
     // This message warms the section, and its answer is read. It shows that the stream works.
-    messages
-        .send(message(0, vec![0]))
-        .await
-        .map_err(|_| broke())?;
+    messages.send(message(0, vec![0])).await.map_err(|_| broke())?;
     let answer = answers.next().await.ok_or_else(broke)??;
     if let Some(failure) = answer.failure {
         return Err(Status::new(failure.code.into(), failure.message));
@@ -166,19 +163,12 @@ async fn hang_stream(channel: Channel, unused: u64, warm_keys: &[u64]) -> Result
     // Cold keys come first: they still wait for their ceilings when the answers for the warm keys, which
     // need not wait, fill the window.
     let cold = (unused..unused + COLD_KEYS).map(|section| (1 + section) * SECTION_SIZE);
-    messages
-        .send(message(1, cold.collect()))
-        .await
-        .map_err(|_| broke())?;
+    messages.send(message(1, cold.collect())).await.map_err(|_| broke())?;
     for (id, keys) in (2..).zip(warm_keys) {
         let message = message(id, (0..*keys).collect());
         messages.send(message).await.map_err(|_| broke())?;
     }
-    Ok(Stream {
-        _messages: messages,
-        answers,
-        unread: 1 + warm_keys.len(),
-    })
+    Ok(Stream { _messages: messages, answers, unread: 1 + warm_keys.len() })
 }
 
 fn broke() -> Status {
@@ -186,10 +176,5 @@ fn broke() -> Status {
 }
 
 fn message(id: u64, ids: Vec<u64>) -> NextManyRequest {
-    NextManyRequest {
-        id,
-        namespace: UNREAD.to_owned(),
-        ids,
-        ..NextManyRequest::default()
-    }
+    NextManyRequest { id, namespace: UNREAD.to_owned(), ids, ..NextManyRequest::default() }
 }

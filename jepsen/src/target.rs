@@ -23,10 +23,7 @@ pub struct Target {
 
 impl Target {
     /// A key that no caller asks for and that is in no history. It shows whether a node answers.
-    pub const UNUSED: Target = Target {
-        namespace: OWN,
-        id: u64::MAX,
-    };
+    pub const UNUSED: Target = Target { namespace: OWN, id: u64::MAX };
 
     /// The name in histories: "namespace/id".
     pub fn name(&self) -> String {
@@ -36,17 +33,13 @@ impl Target {
     /// The key of this name in a history; `None` for a namespace that callers do not use.
     pub fn from_name(name: &str) -> Option<Target> {
         let (namespace, id) = name.split_once('/')?;
-        let namespace = [OWN, SHARED]
-            .into_iter()
-            .find(|known| *known == namespace)?;
+        let namespace = [OWN, SHARED].into_iter().find(|known| *known == namespace)?;
         let id = id.parse().ok()?;
         Some(Target { namespace, id })
     }
 
     /// The key as the API takes it.
     pub fn key(&self) -> Option<Key> {
-        Some(Key {
-            kind: Some(Kind::Id(self.id)),
-        })
+        Some(Key { kind: Some(Kind::Id(self.id)) })
     }
 }

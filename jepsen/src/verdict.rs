@@ -78,9 +78,8 @@ impl VerdictKind {
 
     /// The kind that an exit code stands for. Any other code is a harness error.
     pub fn from_exit_code(code: Option<i32>) -> VerdictKind {
-        let found = VerdictKind::ALL
-            .into_iter()
-            .find(|kind| code == Some(i32::from(kind.exit_code())));
+        let found =
+            VerdictKind::ALL.into_iter().find(|kind| code == Some(i32::from(kind.exit_code())));
         found.unwrap_or(VerdictKind::HarnessError)
     }
 
@@ -114,10 +113,7 @@ impl Verdict {
 
     /// Decides on a run.
     pub fn decide(
-        history: &History,
-        faults: &[Fault],
-        final_reads: &[Op],
-        criteria: &Criteria,
+        history: &History, faults: &[Fault], final_reads: &[Op], criteria: &Criteria,
     ) -> Verdict {
         let mut violations: Vec<String> = Vec::new();
         if let Err(violation) = checker::check_order(history) {
@@ -136,11 +132,7 @@ impl Verdict {
             return Verdict::Violation(violations);
         }
         let shortcomings = shortcomings(history, faults, criteria);
-        if shortcomings.is_empty() {
-            Verdict::Pass
-        } else {
-            Verdict::Unknown(shortcomings)
-        }
+        if shortcomings.is_empty() { Verdict::Pass } else { Verdict::Unknown(shortcomings) }
     }
 }
 
@@ -222,19 +214,13 @@ fn wrong_final_reads(history: &History, final_reads: &[Op]) -> Vec<String> {
     let mut wrong = Vec::new();
     let keys: HashSet<&str> = final_reads.iter().map(|read| read.key.as_str()).collect();
     let mut answered: HashMap<&str, Vec<&Op>> = HashMap::new();
-    for op in history
-        .answered()
-        .filter(|op| keys.contains(op.key.as_str()))
-    {
+    for op in history.answered().filter(|op| keys.contains(op.key.as_str())) {
         answered.entry(&op.key).or_default().push(op);
     }
     for read in final_reads {
         if !read.is_ok() {
             let (key, node) = (&read.key, read.node);
-            wrong.push(format!(
-                "the final read of {key} at node {node} failed: {}",
-                read.note
-            ));
+            wrong.push(format!("the final read of {key} at node {node} failed: {}", read.note));
             continue;
         }
         let of_key = answered.get(read.key.as_str()).into_iter().flatten();
@@ -261,11 +247,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     require(answered, criteria.ops_min, "operations were answered");
     let keys = history.keys() as u64;
     require(keys, criteria.keys_min, "keys were answered for");
-    require(
-        criteria.changes,
-        criteria.changes_min,
-        "leader changes were seen",
-    );
+    require(criteria.changes, criteria.changes_min, "leader changes were seen");
     let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
     if injected.is_empty() && criteria.nemesis != Nemesis::None {
         missing.push(format!("{:?} was never injected", criteria.nemesis));
@@ -282,9 +264,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
             missing.push(format!("no operation through {name} was answered"));
         }
     }
-    let allocated = history
-        .answered()
-        .any(|op| matches!(op.action, Action::Next { .. }));
+    let allocated = history.answered().any(|op| matches!(op.action, Action::Next { .. }));
     if !allocated {
         missing.push("no number was handed out".to_owned());
     }

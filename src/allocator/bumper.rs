@@ -34,9 +34,7 @@ pub enum Request {
 
 /// Serves one term's requests until the term is dropped, retired or lost.
 pub async fn run(
-    group: Arc<Group>,
-    memory: Arc<Memory>,
-    lease: Arc<TermLease>,
+    group: Arc<Group>, memory: Arc<Memory>, lease: Arc<TermLease>,
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let mut waiting = Vec::new();
@@ -102,10 +100,7 @@ pub async fn run(
 /// The term is then lost.
 #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
 async fn bump(
-    group: &Group,
-    memory: &Memory,
-    mut places: Vec<Place>,
-    lost: Vec<Lost>,
+    group: &Group, memory: &Memory, mut places: Vec<Place>, lost: Vec<Lost>,
 ) -> Result<Vec<Place>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
     {
@@ -119,11 +114,7 @@ async fn bump(
         return Ok(Vec::new());
     }
     let started = memory.now();
-    let command = Command::Bump {
-        bumps: bumps.clone(),
-        lost,
-        now_ms: memory.wall_ms(),
-    };
+    let command = Command::Bump { bumps: bumps.clone(), lost, now_ms: memory.wall_ms() };
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
             // Nobody waits for it: the term need not end.
@@ -133,9 +124,7 @@ async fn bump(
         outcome => outcome?,
     };
     let Outcome::Bumped(answers) = outcome else {
-        return Err(ProposeError::Refused(format!(
-            "a bump was answered with {outcome:?}"
-        )));
+        return Err(ProposeError::Refused(format!("a bump was answered with {outcome:?}")));
     };
     let took = memory.now().since(started);
     memory.bump_took(took);

@@ -35,10 +35,7 @@ impl ChangedSlots {
         if !len.is_multiple_of(64) {
             words.push((1 << (len % 64)) - 1);
         }
-        ChangedSlots {
-            words,
-            ..ChangedSlots::default()
-        }
+        ChangedSlots { words, ..ChangedSlots::default() }
     }
 
     /// Notes that a slot changed, or is new.
@@ -101,9 +98,7 @@ mod tests {
             let mut changed = ChangedSlots::all(len);
             assert_eq!(pass(&mut changed), (0..len as u32).collect::<Vec<_>>());
             assert!(pass(&mut changed).is_empty());
-            [3, 700, 64, 3]
-                .iter()
-                .for_each(|&number| changed.note(number));
+            [3, 700, 64, 3].iter().for_each(|&number| changed.note(number));
             assert_eq!(pass(&mut changed), [3, 64, 700]);
             assert!(pass(&mut changed).is_empty());
         }
@@ -116,9 +111,7 @@ mod tests {
             let is_new = true;
             assert_eq!(changed.take_next(), Some(ChangedSlot { number, is_new }));
         }
-        [5, 9, 50, 100]
-            .iter()
-            .for_each(|&number| changed.note(number));
+        [5, 9, 50, 100].iter().for_each(|&number| changed.note(number));
         assert_eq!(rest(&mut changed), (10..=100).collect::<Vec<_>>());
         // New slots follow the last one, also where the pass was at its end.
         changed.note(101);

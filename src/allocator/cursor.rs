@@ -24,18 +24,12 @@ pub struct Cursor {
 impl Cursor {
     /// A key that was not asked for in this term: the section gives its first number.
     pub fn new() -> Self {
-        Cursor {
-            next: 1,
-            fast_limit: ASK_SECTION | IN_USE,
-        }
+        Cursor { next: 1, fast_limit: ASK_SECTION | IN_USE }
     }
 
     /// A key whose next number is `next`, if its section has that many.
     pub fn at(next: u64) -> Self {
-        Cursor {
-            next,
-            fast_limit: ASK_SECTION | IN_USE,
-        }
+        Cursor { next, fast_limit: ASK_SECTION | IN_USE }
     }
 
     /// Takes the next `count` (at least 1) numbers. `None` if the section must be asked.
@@ -58,11 +52,7 @@ impl Cursor {
         // Both are at most 2^63 - 1.
         self.next = last + increment;
         self.fast_limit |= IN_USE;
-        Range {
-            first,
-            last,
-            increment,
-        }
+        Range { first, last, increment }
     }
 
     /// The next number, if the section has that many.

@@ -48,10 +48,7 @@ pub struct Fence {
 impl Fence {
     /// The fence of `lease`'s term.
     pub fn new(
-        kind: FenceKind,
-        group: Arc<Group>,
-        lease: Arc<TermLease>,
-        clock: Arc<dyn Clock>,
+        kind: FenceKind, group: Arc<Group>, lease: Arc<TermLease>, clock: Arc<dyn Clock>,
     ) -> Self {
         let rounds = (kind == FenceKind::Quorum).then(|| {
             let (rounds, waiting) = mpsc::unbounded_channel();
@@ -121,8 +118,7 @@ impl Fence {
 /// Runs one confirmation round after the other. An answer that arrives while a round is under way waits
 /// for the next: its numbers were taken after this round's questions were sent.
 async fn confirm_rounds(
-    group: Arc<Group>,
-    lease: Arc<TermLease>,
+    group: Arc<Group>, lease: Arc<TermLease>,
     mut waiting: mpsc::UnboundedReceiver<oneshot::Sender<bool>>,
 ) {
     let mut answers = Vec::new();

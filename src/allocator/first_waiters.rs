@@ -16,9 +16,7 @@ impl FirstWaiters {
 
     /// Lets `act` change a section, and counts what changes by that.
     pub fn watch<R>(
-        &mut self,
-        queued: &mut QueuedSection,
-        act: impl FnOnce(&mut QueuedSection) -> R,
+        &mut self, queued: &mut QueuedSection, act: impl FnOnce(&mut QueuedSection) -> R,
     ) -> R {
         let before = queued.first_waiters();
         let result = act(queued);

@@ -162,10 +162,7 @@ impl Entry {
     /// Who waits for an answer, and the takes of all of them, in their order. A caller that has gone takes nothing.
     fn begin(self) -> (Vec<Waiting>, Vec<Take>) {
         let mut takes = Vec::with_capacity(self.takes);
-        let there = self
-            .calls
-            .into_iter()
-            .filter(|call| !call.reply.is_closed());
+        let there = self.calls.into_iter().filter(|call| !call.reply.is_closed());
         let waiting = there.map(|call| {
             let count = call.takes.len();
             takes.extend(call.takes);
@@ -198,10 +195,7 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     async fn take(
-        &self,
-        calls: Vec<Waiting>,
-        remembering: Remembering,
-        takes: Vec<Take>,
+        &self, calls: Vec<Waiting>, remembering: Remembering, takes: Vec<Take>,
     ) -> Result<(), String> {
         if is_planted(Bug::GaplessAnsweredBeforeCommit) {
             self.answer_before_commit(calls, &takes);
@@ -244,16 +238,11 @@ impl Taker {
 
     #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), takes = takes.len()))]
     async fn propose(
-        &self,
-        remembering: Remembering,
-        takes: Vec<Take>,
+        &self, remembering: Remembering, takes: Vec<Take>,
     ) -> Result<(Vec<Take>, Outcome), ProposeError> {
         let started = self.clock.now();
-        let command = Command::Take {
-            remembering,
-            takes: takes.clone(),
-            now_ms: self.clock.wall_ms(),
-        };
+        let command =
+            Command::Take { remembering, takes: takes.clone(), now_ms: self.clock.wall_ms() };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
         self.metrics.take_seconds.observe(took, 1);
@@ -267,9 +256,7 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     fn answer(
-        &self,
-        calls: Vec<Waiting>,
-        proposed: Result<(Vec<Take>, Outcome), ProposeError>,
+        &self, calls: Vec<Waiting>, proposed: Result<(Vec<Take>, Outcome), ProposeError>,
     ) -> Result<(), String> {
         let (not_taken, why) = match proposed {
             Ok((takes, Outcome::Took(answers))) => {

@@ -26,19 +26,11 @@ impl Term {
     /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
     /// quota, [`NextError::Reused`] and [`NextError::IdsFull`] for the request id.
     pub async fn next_gapless(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-        request: Option<RequestId>,
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, request: Option<RequestId>,
         deadline: Instant,
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
-        let take = Take {
-            section: namespace.section_of(key),
-            count,
-            request,
-        };
+        let take = Take { section: namespace.section_of(key), count, request };
         let mut given = self.take_gapless(vec![take], deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
         let range = self.accept(given)?.map_err(NextError::from)?;
@@ -53,27 +45,17 @@ impl Term {
     /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some
     /// keys were given numbers, which are lost then.
     pub async fn next_many_gapless<'k>(
-        &self,
-        namespace: &Namespace,
-        keys: usize,
-        ask: impl Fn(usize) -> (Key<'k>, u64),
+        &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         deadline: Instant,
     ) -> Result<NextMany, NextError> {
         let _inside = self.enter()?;
-        let mut answer = NextMany {
-            firsts: vec![0; keys],
-            ..NextMany::default()
-        };
+        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
         let mut place = 0;
         while place < keys {
             let until = keys.min(place + CALL_TAKES_MAX);
             let takes = (place..until).map(|place| {
                 let (key, count) = ask(place);
-                Take {
-                    section: namespace.section_of(key),
-                    count,
-                    request: None,
-                }
+                Take { section: namespace.section_of(key), count, request: None }
             });
             let taken = self.take_gapless(takes.collect(), deadline).await;
             let given = taken.map_err(|error| match error {
@@ -96,14 +78,10 @@ impl Term {
 
     /// Has the term's task take numbers, and waits for its answers.
     async fn take_gapless(
-        &self,
-        takes: Vec<Take>,
-        deadline: Instant,
+        &self, takes: Vec<Take>, deadline: Instant,
     ) -> Result<Vec<Given>, NextError> {
         let (reply, answer) = oneshot::channel();
-        self.gapless()
-            .send(Call { takes, reply })
-            .map_err(|_| NextError::NotLeading)?;
+        self.gapless().send(Call { takes, reply }).map_err(|_| NextError::NotLeading)?;
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(Ok(given))) => Ok(given),
             Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),

@@ -74,10 +74,7 @@ impl Delivery {
     /// A delivery of `taken` to a call that asked for `count` numbers.
     pub fn new(taken: Taken, count: u64, metrics: Arc<Metrics>) -> Self {
         let numbers = taken.map_or(0, |_| count);
-        Delivery {
-            taken,
-            held: Held::new(metrics, numbers),
-        }
+        Delivery { taken, held: Held::new(metrics, numbers) }
     }
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
@@ -98,18 +95,11 @@ mod tests {
     #[test]
     fn numbers_that_nobody_answers_with_are_counted_as_skipped() {
         let metrics = Metrics::new();
-        let range = Range {
-            first: 1,
-            last: 5,
-            increment: 1,
-        };
+        let range = Range { first: 1, last: 5, increment: 1 };
         let mut held = Held::new(&*metrics, 2);
         held.add(3);
         assert_eq!(held.release(), 5);
-        assert_eq!(
-            Delivery::new(Ok(range), 5, metrics.clone()).accept(),
-            Ok(range)
-        );
+        assert_eq!(Delivery::new(Ok(range), 5, metrics.clone()).accept(), Ok(range));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
         drop(Held::new(&*metrics, 7));
         drop(Delivery::new(Ok(range), 5, metrics.clone()));

@@ -29,10 +29,6 @@ impl Holding {
 
     /// What a term has of a section that it let go after number `last`.
     pub fn gone(last: u64) -> Self {
-        Holding {
-            ceiling: last,
-            last,
-            granted_at: GrantTime::UNKNOWN,
-        }
+        Holding { ceiling: last, last, granted_at: GrantTime::UNKNOWN }
     }
 }

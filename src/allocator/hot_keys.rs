@@ -72,10 +72,7 @@ struct Counted {
 
 impl Default for HotKeys {
     fn default() -> Self {
-        HotKeys {
-            every: AtomicU64::new(1),
-            sketch: Mutex::default(),
-        }
+        HotKeys { every: AtomicU64::new(1), sketch: Mutex::default() }
     }
 }
 
@@ -93,10 +90,7 @@ impl HotKeys {
     /// got none.
     #[inline]
     pub fn note_many<'k>(
-        &self,
-        namespace: &Namespace,
-        keys: usize,
-        taken: impl Fn(usize) -> Option<(Key<'k>, u64)>,
+        &self, namespace: &Namespace, keys: usize, taken: impl Fn(usize) -> Option<(Key<'k>, u64)>,
     ) {
         let keys = keys as u64;
         let mut place = LEFT_OUT.get();
@@ -109,9 +103,7 @@ impl HotKeys {
     /// Looks whether this call is a sample, and counts it then. Returns how many calls to leave out before the next look.
     #[cold]
     fn look<'k>(
-        &self,
-        namespace: &Namespace,
-        taken: impl FnOnce() -> Option<(Key<'k>, u64)>,
+        &self, namespace: &Namespace, taken: impl FnOnce() -> Option<(Key<'k>, u64)>,
     ) -> u64 {
         // One call in `between` comes here, and one in `every` of all is a sample. Both at random, so that calls that
         // come in turns are all seen.
@@ -266,10 +258,7 @@ mod tests {
     fn where_all_keys_get_the_same_none_stands_out() {
         let hot_keys = after_calls(100_000, |call| call);
         let hottest = hot_keys.hottest(10);
-        assert!(
-            hottest.iter().all(|key| key.per_second < 2_000.0),
-            "{hottest:?}"
-        );
+        assert!(hottest.iter().all(|key| key.per_second < 2_000.0), "{hottest:?}");
     }
 
     #[test]

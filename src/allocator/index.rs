@@ -59,10 +59,7 @@ impl Index {
     /// Adds slot number `number`, whose key is not in the index and has the hash `hash`. `hashes` tells the numbers and
     /// hashes of all slots that are in the index.
     pub fn add<H: Iterator<Item = (u32, u64)>>(
-        &mut self,
-        hash: u64,
-        number: u32,
-        hashes: impl FnOnce() -> H,
+        &mut self, hash: u64, number: u32, hashes: impl FnOnce() -> H,
     ) {
         let slots = self.len.max(number) as usize + 1;
         if slots > self.entries.len() / 8 * 7 {
@@ -113,10 +110,7 @@ impl Index {
         while slots > entries / 8 * 7 {
             entries *= 2;
         }
-        assert!(
-            u32::try_from(entries).is_ok(),
-            "memory ends before 2^32 keys"
-        );
+        assert!(u32::try_from(entries).is_ok(), "memory ends before 2^32 keys");
         // The old entries are not needed, and their memory is free before the new ones take theirs.
         self.entries = Vec::new();
         self.entries = vec![EMPTY; entries];

@@ -52,9 +52,7 @@ impl Inheritance {
     /// # Errors
     /// [`NotInherited::Format`].
     pub fn begin(
-        header: &MemoryHeader,
-        bytes_max: usize,
-        work: BlockingExecutor,
+        header: &MemoryHeader, bytes_max: usize, work: BlockingExecutor,
     ) -> Result<Self, NotInherited> {
         if header.format != MEMORY_FORMAT {
             return Err(NotInherited::Format(header.format));

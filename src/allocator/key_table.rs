@@ -98,11 +98,7 @@ pub struct KeyTable<S> {
 
 impl<S> Default for KeyTable<S> {
     fn default() -> Self {
-        KeyTable {
-            slots: Segments::default(),
-            index: Index::default(),
-            vacant: Vec::new(),
-        }
+        KeyTable { slots: Segments::default(), index: Index::default(), vacant: Vec::new() }
     }
 }
 
@@ -188,15 +184,11 @@ impl<S: Slot> KeyTable<S> {
 
     /// Removes the key of slot number `number`, which has one. The slot is vacant then.
     pub fn remove(&mut self, hasher: &Hasher, number: u32) -> Option<S> {
-        debug_assert!(
-            !self.slots.tracks_changes(),
-            "the receiver would keep the key"
-        );
+        debug_assert!(!self.slots.tracks_changes(), "the receiver would keep the key");
         let hash = hash_of(hasher, self.get(number)?);
         let slots = &self.slots;
-        self.index.remove(hash, number, |other| {
-            slots.get(other).map_or(0, |slot| hash_of(hasher, slot))
-        });
+        self.index
+            .remove(hash, number, |other| slots.get(other).map_or(0, |slot| hash_of(hasher, slot)));
         self.vacant.push(number);
         let slot = self.slots.get_mut(number)?;
         Some(std::mem::replace(slot, S::vacant()))

@@ -38,10 +38,7 @@ pub struct ListedSections {
 /// # Errors
 /// As [`Term::current`].
 pub async fn list_sections(
-    term: &Term,
-    namespace: &Namespace,
-    asked: PageAsked,
-    deadline: Instant,
+    term: &Term, namespace: &Namespace, asked: PageAsked, deadline: Instant,
 ) -> Result<ListedSections, NextError> {
     let memory = term.memory();
     let page = timeout_at(deadline, read_page(memory.view(), asked)).await;
@@ -56,11 +53,8 @@ pub async fn list_sections(
         };
         ListedSection { key, record, held }
     });
-    let listed = ListedSections {
-        sections: sections.collect(),
-        more: page.more,
-        lift: memory.lift(),
-    };
+    let listed =
+        ListedSections { sections: sections.collect(), more: page.more, lift: memory.lift() };
     pass(term, deadline).await.map(|()| listed)
 }
 
@@ -83,10 +77,7 @@ pub struct Explained {
 /// # Errors
 /// As [`Term::current`].
 pub async fn explain(
-    term: &Term,
-    namespace: &Namespace,
-    key: Key<'_>,
-    deadline: Instant,
+    term: &Term, namespace: &Namespace, key: Key<'_>, deadline: Instant,
 ) -> Result<Explained, NextError> {
     let memory = term.memory();
     // If the section is let go meanwhile, the record may be older than that.
@@ -111,10 +102,7 @@ pub async fn explain(
 /// # Errors
 /// As [`Term::current`].
 pub async fn read_books(
-    term: &Term,
-    namespace: &Namespace,
-    days: u32,
-    deadline: Instant,
+    term: &Term, namespace: &Namespace, days: u32, deadline: Instant,
 ) -> Result<Vec<(u32, DayBooks)>, NextError> {
     let memory = term.memory();
     let first = day_of(memory.wall_ms()).saturating_sub(days - 1);

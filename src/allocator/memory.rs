@@ -110,13 +110,8 @@ impl Memory {
     /// The memory of `term`, whose lift has the number `lift` and is applied in `view`. `shards` are empty, or were
     /// inherited from the term before.
     pub fn new(
-        term: u64,
-        lift: u64,
-        shards: Shards,
-        view: AppliedView,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
-        work: BlockingExecutor,
+        term: u64, lift: u64, shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>, work: BlockingExecutor,
     ) -> Memory {
         Memory {
             term,
@@ -250,35 +245,20 @@ impl Memory {
             shard.drop_waiters(place.section);
             return None;
         };
-        let BumpSize {
-            numbers,
-            unused_max,
-            up_to,
-        } = shard.propose_bump(place.section, namespace)?;
+        let BumpSize { numbers, unused_max, up_to } =
+            shard.propose_bump(place.section, namespace)?;
         let step = match numbers {
             // For floors alone.
             0 => 0,
             _ => shard.step(place.section, &namespace.config),
         };
-        Some(Bump {
-            section,
-            raise: Raise {
-                numbers,
-                unused_max,
-                step,
-                up_to,
-            },
-        })
+        Some(Bump { section, raise: Raise { numbers, unused_max, step, up_to } })
     }
 
     /// Takes in the answer to the bump of the section at `place`, and serves the calls that waited for
     /// it, with the namespace as it is now. True if a further bump must be asked for.
     pub fn bump_answered(
-        &self,
-        place: Place,
-        id: &SectionId,
-        answer: Bumped,
-        namespace: &Namespace,
+        &self, place: Place, id: &SectionId, answer: Bumped, namespace: &Namespace,
     ) -> bool {
         let take_in = |shard: &mut Shard| match answer {
             Bumped::Chunk(chunk) => {
@@ -318,10 +298,7 @@ impl Memory {
     /// Lets `take_in` change the section at `place`, and then, if it says so, serves the calls that waited for it, with the
     /// namespace as it is now. True if a bump must be asked for.
     fn serve_at(
-        &self,
-        place: Place,
-        id: &SectionId,
-        namespace: &Namespace,
+        &self, place: Place, id: &SectionId, namespace: &Namespace,
         take_in: impl FnOnce(&mut Shard) -> bool,
     ) -> bool {
         let mut served = Vec::new();
@@ -365,10 +342,7 @@ impl Memory {
         self.abandoned.store(true, Release);
         self.to_settle.notify_one();
         self.room.give_up();
-        let shards = self
-            .shards
-            .each()
-            .map(|mut shard| std::mem::take(&mut *shard));
+        let shards = self.shards.each().map(|mut shard| std::mem::take(&mut *shard));
         let shards: Vec<Shard> = shards.collect();
         self.work.run_detached(move || {
             let shards = shards.into_iter();
@@ -395,9 +369,7 @@ impl Memory {
             Some(namespace.config.progression())
         };
         let shards = self.shards.each();
-        let mut used: Vec<_> = shards
-            .flat_map(|mut shard| shard.close(progression))
-            .collect();
+        let mut used: Vec<_> = shards.flat_map(|mut shard| shard.close(progression)).collect();
         if self.is_abandoned() {
             return None;
         }
@@ -407,11 +379,7 @@ impl Memory {
         });
         let trims = used.into_iter().map(|used| {
             self.metrics.skip(SkipCause::shared_section, used.lost);
-            Trim {
-                section: used.section,
-                used: used.last,
-                lost: used.lost,
-            }
+            Trim { section: used.section, used: used.last, lost: used.lost }
         });
         Some(trims.collect())
     }

@@ -150,10 +150,7 @@ impl Digest {
 
     /// The digest.
     pub fn value(&self) -> MemoryDigest {
-        MemoryDigest {
-            parts: self.parts,
-            checksum: self.crc.clone().finalize(),
-        }
+        MemoryDigest { parts: self.parts, checksum: self.crc.clone().finalize() }
     }
 }
 
@@ -196,11 +193,6 @@ impl WholeSection {
         if floor > ceiling || refill_at > ceiling || ceiling > NUMBER_MAX {
             return Err(DamagedPart("has a section whose limits are out of order"));
         }
-        Ok(Some(Owned {
-            floor,
-            ceiling,
-            refill_at,
-            granted_at: GrantTime::UNKNOWN,
-        }))
+        Ok(Some(Owned { floor, ceiling, refill_at, granted_at: GrantTime::UNKNOWN }))
     }
 }

@@ -112,18 +112,12 @@ impl Drop for MemoryReader {
 }
 
 fn header_of(memory: &Memory) -> MemoryHeader {
-    MemoryHeader {
-        term: memory.term(),
-        seed: memory.shards().seed(),
-        format: MEMORY_FORMAT,
-    }
+    MemoryHeader { term: memory.term(), seed: memory.shards().seed(), format: MEMORY_FORMAT }
 }
 
 /// Some changes, from shard `shard` on, encoded; where to go on; how many there are.
 pub(super) fn read_part(
-    shards: &Shards,
-    tracking: Tracking,
-    mut shard: u32,
+    shards: &Shards, tracking: Tracking, mut shard: u32,
 ) -> Result<(Vec<u8>, u32, usize), CodecError> {
     let (mut part, mut count) = (MemoryPart::new(), 0);
     while shard < SHARDS && count < PART_CHANGES {

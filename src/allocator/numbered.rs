@@ -107,10 +107,7 @@ impl<T: Named> Numbered<T> {
 
     /// Removes number `number`. It is vacant then.
     pub fn remove(&mut self, number: u32) -> Option<T> {
-        debug_assert!(
-            !self.slots.tracks_changes(),
-            "the receiver would keep the thing"
-        );
+        debug_assert!(!self.slots.tracks_changes(), "the receiver would keep the thing");
         let removed = self.slots.get_mut(number)?.take()?;
         let hash = self.hasher.hash_one(removed.name());
         if let Ok(entry) = (self.numbers).find_entry(hash, |&other| other == number) {
@@ -248,10 +245,7 @@ mod tests {
         assert!(things.get_mut(1).is_some() && things.get_mut(3).is_none());
         // Behind the vacant one: the receiver counts as the sender does.
         assert_eq!(things.add(thing(4)), 4);
-        let changed = [
-            (1, false, Some("1".to_owned())),
-            (4, true, Some("4".to_owned())),
-        ];
+        let changed = [(1, false, Some("1".to_owned())), (4, true, Some("4".to_owned()))];
         assert_eq!(pass(&mut things), changed);
         assert!(pass(&mut things).is_empty());
     }

@@ -16,11 +16,7 @@ impl Term {
     /// # Errors
     /// As [`Term::next`]; [`NextError::Reused`] and [`NextError::IdsFull`] for the request id.
     pub async fn next_once(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-        request: &RequestId,
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, request: &RequestId,
         deadline: Instant,
     ) -> Result<Range, NextError> {
         loop {

@@ -70,11 +70,7 @@ impl<K: StoredKey> OwnKeys<K> {
     /// was taken.
     #[inline]
     pub fn take_fast(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: &K::Target,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
     ) -> Option<Range> {
         let number = self.table.find(hash, namespace.id, key)?;
         let slot = self.table.found_mut(number)?;
@@ -84,11 +80,7 @@ impl<K: StoredKey> OwnKeys<K> {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: &K::Target,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
@@ -108,11 +100,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// Moves a key above `floor`, or waits for that. Otherwise as [`OwnKeys::take`].
     pub fn raise(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: &K::Target,
-        floor: Floor,
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
@@ -124,11 +112,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// Adds a key that was not asked for in this term. Returns the number of its slot.
     pub fn insert(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: NamespaceId,
-        key: &K::Target,
+        &mut self, hasher: &Hasher, hash: u64, namespace: NamespaceId, key: &K::Target,
     ) -> u32 {
         let slot = OwnSlot::new(K::store(key), namespace);
         self.table.add(hasher, hash, slot)
@@ -148,11 +132,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`Section::grant`], for the section in slot number `number`.
     pub fn grant(
-        &mut self,
-        number: u32,
-        chunk: Chunk,
-        config: &NamespaceConfig,
-        now: Instant,
+        &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         self.with_section(number, config, |queued, cursor| {
@@ -191,14 +171,10 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`QueuedSection::serve`], for the section in slot number `number`.
     pub fn serve(
-        &mut self,
-        number: u32,
-        config: &NamespaceConfig,
-        served: &mut Vec<Served>,
+        &mut self, number: u32, config: &NamespaceConfig, served: &mut Vec<Served>,
     ) -> bool {
-        let again = self.with_section(number, config, |queued, cursor| {
-            queued.serve(cursor, config, served)
-        });
+        let again = self
+            .with_section(number, config, |queued, cursor| queued.serve(cursor, config, served));
         again.unwrap_or(false)
     }
 
@@ -218,9 +194,8 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`Section::step_within_bounds`], for the section in slot number `number`.
     pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
-        let step = self.with_section(number, config, |queued, _| {
-            queued.section.step_within_bounds(config)
-        });
+        let step = self
+            .with_section(number, config, |queued, _| queued.section.step_within_bounds(config));
         step.unwrap_or(config.step)
     }
 
@@ -246,9 +221,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// The calls that wait, by section.
     pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
-        let OwnKeys {
-            table, expanded, ..
-        } = self;
+        let OwnKeys { table, expanded, .. } = self;
         expanded.into_iter().filter_map(move |(number, queued)| {
             Some((section_id(table.get(number)?), queued.into_waiters()))
         })
@@ -256,19 +229,13 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// What was used of each section that got a chunk, but for namespaces without a known progression.
     pub fn used(
-        &self,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = Used> {
         (self.table.iter()).filter_map(move |(number, slot)| {
             let progression = progression_of(slot.namespace)?;
             let owned = self.owned(number, slot, progression)?;
             let last = owned.current(Some(&slot.cursor), progression);
-            Some(Used {
-                section: section_id(slot),
-                last,
-                lost: 0,
-                has_left: last < owned.ceiling,
-            })
+            Some(Used { section: section_id(slot), last, lost: 0, has_left: last < owned.ceiling })
         })
     }
 
@@ -283,9 +250,7 @@ impl<K: StoredKey> OwnKeys<K> {
     /// Lets `act` work with the section in slot number `number` and its key's cursor. The section is
     /// expanded afterwards if it does not fit its slot.
     fn with_section<R>(
-        &mut self,
-        number: u32,
-        config: &NamespaceConfig,
+        &mut self, number: u32, config: &NamespaceConfig,
         act: impl FnOnce(&mut QueuedSection, &mut Cursor) -> R,
     ) -> Option<R> {
         let slot = self.table.get_mut(number)?;

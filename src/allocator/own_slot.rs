@@ -70,10 +70,7 @@ impl<K: StoredKey> OwnSlot<K> {
     /// it owned of the section: the ceiling, and the number above which a bump is asked for. `None` if the section
     /// is not in the slot.
     pub fn inherited(
-        key: K,
-        namespace: NamespaceId,
-        next: u64,
-        owned: Option<(NonZeroU64, u64)>,
+        key: K, namespace: NamespaceId, next: u64, owned: Option<(NonZeroU64, u64)>,
     ) -> Self {
         let mut slot = OwnSlot::new(key, namespace);
         slot.inherit(next, owned);

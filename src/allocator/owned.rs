@@ -53,9 +53,7 @@ impl Owned {
         };
         cursor.raise_to(lowest);
         let highest = self.ceiling.min(config.max);
-        highest
-            .checked_sub(cursor.next())
-            .map_or(0, |span| span / config.increment + 1)
+        highest.checked_sub(cursor.next()).map_or(0, |span| span / config.increment + 1)
     }
 
     /// The last number that this term knows to be handed out for the key at `cursor`: 0 for none.

@@ -127,9 +127,7 @@ impl Served {
     /// How many numbers a raised floor passed over.
     pub fn passed(&self) -> u64 {
         match self {
-            Served::Floor {
-                raised: Ok(raised), ..
-            } => raised.passed,
+            Served::Floor { raised: Ok(raised), .. } => raised.passed,
             Served::Floor { raised: Err(_), .. } | Served::Numbers { .. } => 0,
         }
     }
@@ -137,11 +135,7 @@ impl Served {
     /// Sends the caller what it gets.
     pub fn tell(self, metrics: &Arc<Metrics>) {
         match self {
-            Served::Numbers {
-                count,
-                taken,
-                reply,
-            } => {
+            Served::Numbers { count, taken, reply } => {
                 let delivery = Delivery::new(taken, count, metrics.clone());
                 // If the caller has gone, the delivery comes back and counts its numbers as skipped.
                 drop(reply.send(delivery));
@@ -258,10 +252,7 @@ impl PendingBump {
     /// Makes `waiters` wait for a further bump, which the caller must ask for.
     pub fn wait_on(&mut self, waiters: Waiters) {
         let asked = self.0.get_or_insert_default();
-        debug_assert!(
-            asked.waiters.is_empty(),
-            "nobody may overtake those who wait"
-        );
+        debug_assert!(asked.waiters.is_empty(), "nobody may overtake those who wait");
         asked.waiters = waiters;
     }
 }

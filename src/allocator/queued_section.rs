@@ -40,19 +40,13 @@ impl Cursors for Cursor {
 impl QueuedSection {
     /// A section that no call waits for.
     pub fn new(section: Section) -> Self {
-        QueuedSection {
-            section,
-            pending: PendingBump::default(),
-        }
+        QueuedSection { section, pending: PendingBump::default() }
     }
 
     /// Takes the next `count` (at least 1) numbers of the key at `cursor`, or waits for them. Also answers
     /// whether a bump must be asked for. `hash` is the key's.
     pub fn take(
-        &mut self,
-        cursor: &mut Cursor,
-        config: &NamespaceConfig,
-        (hash, key): (u64, Key<'_>),
+        &mut self, cursor: &mut Cursor, config: &NamespaceConfig, (hash, key): (u64, Key<'_>),
         count: u64,
     ) -> (Answer, bool) {
         let take = match self.pending.has_waiters() {
@@ -80,11 +74,7 @@ impl QueuedSection {
 
     /// Moves the key at `cursor` above `floor`, or waits for that. Otherwise as [`QueuedSection::take`].
     pub fn raise(
-        &mut self,
-        cursor: &mut Cursor,
-        config: &NamespaceConfig,
-        key: (u64, Key<'_>),
-        floor: Floor,
+        &mut self, cursor: &mut Cursor, config: &NamespaceConfig, key: (u64, Key<'_>), floor: Floor,
     ) -> (RaiseAnswer, bool) {
         // A call that waits was there before: it gets its numbers from below the floor.
         if !self.pending.has_waiters()
@@ -100,10 +90,7 @@ impl QueuedSection {
     /// Moves all keys of the section above `at_least`, or waits for that. `key` is one of them, which need not be there.
     /// Also answers whether a bump must be asked for.
     pub fn raise_section(
-        &mut self,
-        config: &NamespaceConfig,
-        key: (u64, Key<'_>),
-        at_least: u64,
+        &mut self, config: &NamespaceConfig, key: (u64, Key<'_>), at_least: u64,
     ) -> (RaiseAnswer, bool) {
         // As in `raise`.
         if !self.pending.has_waiters()
@@ -116,10 +103,7 @@ impl QueuedSection {
 
     /// Makes a call wait until a floor is raised.
     fn wait_for_floor(
-        &mut self,
-        of: FloorOf,
-        (hash, key): (u64, Key<'_>),
-        floor: Floor,
+        &mut self, of: FloorOf, (hash, key): (u64, Key<'_>), floor: Floor,
     ) -> (RaiseAnswer, bool) {
         let (reply, later) = oneshot::channel();
         let want = Want::Floor { of, floor, reply };
@@ -139,9 +123,7 @@ impl QueuedSection {
     /// By how much the section is to be bumped now: enough for a refill that was asked for, and for all
     /// calls that wait. `None` if nobody wants the bump any more.
     pub fn propose_bump(
-        &mut self,
-        cursors: &mut impl Cursors,
-        namespace: &Namespace,
+        &mut self, cursors: &mut impl Cursors, namespace: &Namespace,
     ) -> Option<BumpSize> {
         let config = &namespace.config;
         let (mut size, waiters) = self.pending.propose()?;
@@ -182,10 +164,7 @@ impl QueuedSection {
     /// Serves the calls that waited for a bump, in their order, and adds them to `served`. True if a
     /// further bump must be asked for.
     pub fn serve(
-        &mut self,
-        cursors: &mut impl Cursors,
-        config: &NamespaceConfig,
-        served: &mut Vec<Served>,
+        &mut self, cursors: &mut impl Cursors, config: &NamespaceConfig, served: &mut Vec<Served>,
     ) -> bool {
         let mut waiters = self.pending.end();
         let mut bump = false;
@@ -248,11 +227,8 @@ impl QueuedSection {
 /// Serves a call that waits, and says what refill the section wants then. Gives back what it wants if it needs a further
 /// bump. `None` if its key is not there.
 fn serve_one(
-    section: &mut Section,
-    cursors: &mut impl Cursors,
-    config: &NamespaceConfig,
-    (hash, key): (u64, Key<'_>),
-    want: Want,
+    section: &mut Section, cursors: &mut impl Cursors, config: &NamespaceConfig,
+    (hash, key): (u64, Key<'_>), want: Want,
 ) -> Option<Result<(Served, Option<BumpSize>), Want>> {
     match want {
         Want::Numbers { count, reply } => {
@@ -263,11 +239,7 @@ fn serve_one(
                 Take::OverQuota { keys_max } => (Err(Shortage::OverQuota { keys_max }), None),
                 Take::TooFew => return Some(Err(Want::Numbers { count, reply })),
             };
-            let served = Served::Numbers {
-                count,
-                taken,
-                reply,
-            };
+            let served = Served::Numbers { count, taken, reply };
             Some(Ok((served, refill)))
         }
         Want::Floor { of, floor, reply } => {

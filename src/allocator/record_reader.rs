@@ -30,9 +30,7 @@ type Read = Vec<(Place, (SectionId, Option<u64>), SectionRecord)>;
 
 /// Serves one term's requests until the term is dropped or lost.
 pub async fn run(
-    memory: Arc<Memory>,
-    lease: Arc<TermLease>,
-    mut requests: mpsc::UnboundedReceiver<Place>,
+    memory: Arc<Memory>, lease: Arc<TermLease>, mut requests: mpsc::UnboundedReceiver<Place>,
     bumper: mpsc::UnboundedSender<Request>,
 ) {
     let mut reads = FuturesUnordered::new();
@@ -74,15 +72,12 @@ pub async fn run(
 async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
     // Keys that are new to the term come this way when the memory is full: they wait until others were let go.
     memory.room().wait().await;
-    let (places, noted): (Vec<_>, Vec<_>) = (places.into_iter())
-        .filter_map(|place| Some((place, memory.begin_read(place)?)))
-        .unzip();
+    let (places, noted): (Vec<_>, Vec<_>) =
+        (places.into_iter()).filter_map(|place| Some((place, memory.begin_read(place)?))).unzip();
     let ids = noted.iter().map(|(id, _)| id.clone()).collect();
     let records = memory.view().read_sections(ids).await?;
     let read = places.into_iter().zip(noted).zip(records);
-    Ok(read
-        .map(|((place, noted), record)| (place, noted, record))
-        .collect())
+    Ok(read.map(|((place, noted), record)| (place, noted, record)).collect())
 }
 
 /// Gives the sections their records, and asks for the bumps that are needed then. Returns the sections whose records must

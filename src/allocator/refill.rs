@@ -69,21 +69,13 @@ impl BumpSize {
     /// Fills the `left` unused numbers up to `unused`, and brings at least one.
     pub fn fill(unused: u64, left: u64) -> BumpSize {
         let numbers = unused.saturating_sub(left).max(1);
-        BumpSize {
-            numbers,
-            unused_max: left.saturating_add(numbers),
-            up_to: 0,
-        }
+        BumpSize { numbers, unused_max: left.saturating_add(numbers), up_to: 0 }
     }
 
     /// Brings what a key needs whose floor is raised to `at_least`, and no step beyond it. `unused_max` is what the
     /// section's keys leave unused then.
     pub fn floor(at_least: u64, unused_max: u64) -> BumpSize {
-        BumpSize {
-            numbers: 0,
-            unused_max,
-            up_to: at_least,
-        }
+        BumpSize { numbers: 0, unused_max, up_to: at_least }
     }
 
     /// The smallest size that is enough for both.

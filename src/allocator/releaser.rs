@@ -59,28 +59,16 @@ pub struct MemoryLimits {
 /// No bound, and no key is let go.
 impl Default for MemoryLimits {
     fn default() -> Self {
-        MemoryLimits {
-            bytes_max: usize::MAX,
-            idle: None,
-        }
+        MemoryLimits { bytes_max: usize::MAX, idle: None }
     }
 }
 
 /// Lets keys of a term go until the term is dropped, closed or lost.
 pub async fn run(
-    group: Arc<Group>,
-    memory: Weak<Memory>,
-    room: Arc<Room>,
-    lease: Arc<TermLease>,
-    limits: MemoryLimits,
-    bumper: mpsc::UnboundedSender<Request>,
+    group: Arc<Group>, memory: Weak<Memory>, room: Arc<Room>, lease: Arc<TermLease>,
+    limits: MemoryLimits, bumper: mpsc::UnboundedSender<Request>,
 ) {
-    let releaser = Releaser {
-        group,
-        lease,
-        limits,
-        bumper,
-    };
+    let releaser = Releaser { group, lease, limits, bumper };
     let mut next_round = limits.idle.map(|idle| Instant::now() + idle);
     loop {
         let due = async {
@@ -143,9 +131,7 @@ impl Releaser {
         let mut rounds_in_vain = 0;
         // The first round takes the marks off.
         while used > sixteenths(max, LET_GO_TO) && rounds_in_vain < 3 {
-            let part = self
-                .release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room)
-                .await?;
+            let part = self.release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room).await?;
             rounds_in_vain = match part.keys {
                 0 => rounds_in_vain + usize::from(part.is_around),
                 _ => 0,
@@ -158,9 +144,7 @@ impl Releaser {
 
     /// Moves the hand on. True if it has come around.
     async fn go_on(&self, memory: &Arc<Memory>) -> ControlFlow<(), bool> {
-        let part = self
-            .release(memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle)
-            .await;
+        let part = self.release(memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle).await;
         match part {
             ControlFlow::Continue(part) => ControlFlow::Continue(part.is_around),
             ControlFlow::Break(()) => ControlFlow::Break(()),
@@ -170,10 +154,7 @@ impl Releaser {
     /// Moves the hand on, and logs what was used of the sections that are let go. Breaks off if the term is closed or
     /// lost.
     async fn release(
-        &self,
-        memory: &Arc<Memory>,
-        sections_max: usize,
-        cause: ReleaseCause,
+        &self, memory: &Arc<Memory>, sections_max: usize, cause: ReleaseCause,
     ) -> ControlFlow<(), Part> {
         // Until the entry is applied, the term cannot end in good order: a successor would not know what was used.
         let Some(_under_way) = memory.begin_background_entry().await else {
@@ -219,10 +200,7 @@ impl Releaser {
         if released.is_empty() || is_planted(Bug::ReleaseNotLogged) {
             return Ok(());
         }
-        let release = Command::Release {
-            released: released.to_vec(),
-            now_ms: memory.wall_ms(),
-        };
+        let release = Command::Release { released: released.to_vec(), now_ms: memory.wall_ms() };
         let all = Outcome::Released(released.len() as u64);
         match self.group.propose(memory.term(), release).await {
             Ok(outcome) if outcome == all => Ok(()),

@@ -80,10 +80,7 @@ pub struct First {
 impl RequestIds {
     /// An empty table.
     pub fn new(limits: RequestIdLimits) -> Self {
-        RequestIds {
-            table: Arc::default(),
-            limits,
-        }
+        RequestIds { table: Arc::default(), limits }
     }
 
     /// How many ids are remembered.
@@ -94,12 +91,7 @@ impl RequestIds {
 
     /// Begins a call at `now`.
     pub fn begin(
-        &self,
-        namespace: NamespaceId,
-        request: &RequestId,
-        key: Key<'_>,
-        count: u64,
-        now: Instant,
+        &self, namespace: NamespaceId, request: &RequestId, key: Key<'_>, count: u64, now: Instant,
     ) -> Begun {
         let mut table = self.table.lock();
         table.forget_old(now, self.limits);
@@ -109,10 +101,7 @@ impl RequestIds {
             hash_map::Entry::Occupied(entry) => {
                 let entry = entry.get();
                 if entry.key.as_key() != key || entry.count != count {
-                    return Begun::Reused {
-                        key: entry.key.clone(),
-                        count: entry.count,
-                    };
+                    return Begun::Reused { key: entry.key.clone(), count: entry.count };
                 }
                 match &entry.state {
                     State::UnderWay(first) => Begun::UnderWay(first.clone()),
@@ -124,11 +113,7 @@ impl RequestIds {
             }
             hash_map::Entry::Vacant(entry) => {
                 let (under_way, ended) = watch::channel(());
-                entry.insert(Entry {
-                    key: key.into(),
-                    count,
-                    state: State::UnderWay(ended),
-                });
+                entry.insert(Entry { key: key.into(), count, state: State::UnderWay(ended) });
                 Begun::First(First {
                     table: self.table.clone(),
                     id: Some(id),
@@ -181,10 +166,7 @@ mod tests {
     use super::*;
 
     fn ids(ids_max: u64) -> RequestIds {
-        RequestIds::new(RequestIdLimits {
-            keep: Duration::from_secs(1),
-            ids_max,
-        })
+        RequestIds::new(RequestIdLimits { keep: Duration::from_secs(1), ids_max })
     }
 
     fn begin(ids: &RequestIds, id: &str, key: u64, count: u64, at_ms: u64) -> Begun {
@@ -200,21 +182,14 @@ mod tests {
         }
     }
 
-    const RANGE: Range = Range {
-        first: 5,
-        last: 6,
-        increment: 1,
-    };
+    const RANGE: Range = Range { first: 5, last: 6, increment: 1 };
 
     #[test]
     fn an_id_answers_its_first_calls_numbers_until_its_time_has_passed() {
         let ids = ids(10);
         let at = Instant::from_nanos(7_000_000);
         first(begin(&ids, "a", 1, 2, 0)).answered(RANGE, at);
-        assert!(matches!(
-            begin(&ids, "a", 1, 2, 1_006),
-            Begun::Answered(RANGE)
-        ));
+        assert!(matches!(begin(&ids, "a", 1, 2, 1_006), Begun::Answered(RANGE)));
         drop(first(begin(&ids, "a", 1, 2, 1_007)));
         assert_eq!(ids.count(), 0);
     }

@@ -93,18 +93,12 @@ impl Section {
     /// A section with the step of its namespace, of which this term owns `owned`: `None` if the term has
     /// not touched it.
     pub fn new(config: &NamespaceConfig, owned: Option<Owned>) -> Self {
-        Section {
-            step: config.step,
-            state: owned.map_or(State::Untouched, State::Open),
-        }
+        Section { step: config.step, state: owned.map_or(State::Untouched, State::Open) }
     }
 
     /// A section with a step of its own, as it was in a term of another node.
     pub fn inherited(step: u64, owned: Option<Owned>) -> Self {
-        Section {
-            step,
-            state: owned.map_or(State::Untouched, State::Open),
-        }
+        Section { step, state: owned.map_or(State::Untouched, State::Open) }
     }
 
     /// How many numbers a bump fills the section up to.
@@ -144,11 +138,7 @@ impl Section {
     /// Adds a chunk that this term was given at `now`, by a bump or otherwise. `bump_time` is how long a
     /// bump takes.
     pub fn grant(
-        &mut self,
-        chunk: Chunk,
-        config: &NamespaceConfig,
-        now: Instant,
-        bump_time: Duration,
+        &mut self, chunk: Chunk, config: &NamespaceConfig, now: Instant, bump_time: Duration,
     ) -> Granted {
         debug_assert!(chunk.old < chunk.new, "a chunk is not empty: {chunk:?}");
         let before = self.owned().copied();
@@ -180,10 +170,7 @@ impl Section {
             refill_at: chunk.new.saturating_sub(margin),
             granted_at: GrantTime::at(now),
         });
-        Granted {
-            keys_must_ask: is_apart,
-            step_change,
-        }
+        Granted { keys_must_ask: is_apart, step_change }
     }
 
     /// Notes that a bump found no number under `max`.
@@ -194,10 +181,7 @@ impl Section {
 
     /// Notes that a bump found the section to be beyond the namespace's quota.
     pub fn exceed_quota(&mut self, keys_max: u64) {
-        debug_assert!(
-            self.owned().is_none(),
-            "a section with numbers has a record"
-        );
+        debug_assert!(self.owned().is_none(), "a section with numbers has a record");
         self.state = State::OverQuota { keys_max };
     }
 
@@ -249,11 +233,7 @@ impl Section {
     fn adapt_step(&mut self, config: &NamespaceConfig, lasted: Duration) -> Option<StepChange> {
         let was = self.step;
         self.step = refill::next_step(was, config.step_bounds(), lasted);
-        (self.step != was).then_some(StepChange {
-            was,
-            step: self.step,
-            lasted,
-        })
+        (self.step != was).then_some(StepChange { was, step: self.step, lasted })
     }
 }
 

@@ -22,10 +22,7 @@ pub struct Segments<S> {
 
 impl<S> Default for Segments<S> {
     fn default() -> Self {
-        Segments {
-            segments: Vec::new(),
-            changed: None,
-        }
+        Segments { segments: Vec::new(), changed: None }
     }
 }
 
@@ -34,9 +31,7 @@ impl<S> Segments<S> {
     #[inline]
     pub fn get(&self, number: u32) -> Option<&S> {
         let number = number as usize;
-        self.segments
-            .get(number / SEGMENT_SLOTS)?
-            .get(number % SEGMENT_SLOTS)
+        self.segments.get(number / SEGMENT_SLOTS)?.get(number % SEGMENT_SLOTS)
     }
 
     /// Slot number `number`, to be changed.
@@ -79,9 +74,7 @@ impl<S> Segments<S> {
     /// How many slots there are.
     pub fn len(&self) -> usize {
         let full = self.segments.len().saturating_sub(1);
-        self.segments
-            .last()
-            .map_or(0, |last| full * SEGMENT_SLOTS + last.len())
+        self.segments.last().map_or(0, |last| full * SEGMENT_SLOTS + last.len())
     }
 
     /// All slots, in order.

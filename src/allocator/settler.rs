@@ -82,10 +82,6 @@ async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()>
         Ok(outcome) => format!("the answer was {outcome:?}"),
         Err(error) => error.to_string(),
     };
-    tracing::info!(
-        term = memory.term(),
-        why,
-        "no more sections are settled in this term"
-    );
+    tracing::info!(term = memory.term(), why, "no more sections are settled in this term");
     ControlFlow::Break(())
 }

@@ -106,11 +106,7 @@ impl Shard {
     /// numbers.
     #[inline(always)]
     pub fn take_fast(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
     ) -> Option<Range> {
         match key {
             Key::Id(id) if namespace.config.shares_sections() => {
@@ -125,11 +121,7 @@ impl Shard {
     /// the section that a bump must be asked for, if one must. `None` if the key was not asked for in this term.
     /// `hash` is the key's.
     pub fn take(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
     ) -> Option<(Answer, Option<SectionPlace>)> {
         Some(match key {
             Key::Id(id) if namespace.config.shares_sections() => {
@@ -149,11 +141,7 @@ impl Shard {
 
     /// Moves a key above `floor`, or waits for that. Otherwise as [`Shard::take`].
     pub fn raise(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
-        floor: Floor,
+        &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         Some(match key {
             Key::Id(id) if namespace.config.shares_sections() => {
@@ -174,12 +162,7 @@ impl Shard {
     /// Moves all keys of the section of an id above `at_least`, or waits for that. `None` if the section was not asked
     /// for in this term. Otherwise as [`Shard::raise`].
     pub fn raise_section(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        at_least: u64,
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64, at_least: u64,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
         let raised = (self.shared).raise_section(hasher, hash, namespace, id, at_least);
@@ -191,10 +174,7 @@ impl Shard {
     ///
     /// [`KeyTable::touch`]: super::key_table::KeyTable::touch
     pub fn touch(
-        &self,
-        namespace: &Namespace,
-        like: Key<'_>,
-        hashes: impl Iterator<Item = u64> + Clone,
+        &self, namespace: &Namespace, like: Key<'_>, hashes: impl Iterator<Item = u64> + Clone,
     ) {
         match like {
             Key::Id(_) if namespace.config.shares_sections() => self.shared.touch(hashes),
@@ -207,11 +187,7 @@ impl Shard {
     /// the section, and nobody waits for it.
     #[cold]
     pub fn insert(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: &Namespace,
-        key: Key<'_>,
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, key: Key<'_>,
     ) -> (SectionPlace, bool) {
         match key {
             Key::Id(id) if namespace.config.shares_sections() => {
@@ -256,9 +232,7 @@ impl Shard {
             self.unsettled = Vec::new();
         }
         self.unsettled_sent = self.unsettled_sent.min(rest);
-        (places.into_iter())
-            .filter_map(|place| self.section_id(place))
-            .collect()
+        (places.into_iter()).filter_map(|place| self.section_id(place)).collect()
     }
 
     /// True if this term has a chunk of the section at `place`.
@@ -310,11 +284,7 @@ impl Shard {
     /// Adds a chunk that the term was given at `now` to the section at `place`. Tells whether the
     /// section's step changed.
     pub fn grant(
-        &mut self,
-        place: SectionPlace,
-        chunk: Chunk,
-        config: &NamespaceConfig,
-        now: Instant,
+        &mut self, place: SectionPlace, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         match place {
@@ -356,10 +326,7 @@ impl Shard {
     /// Serves the calls that waited for a bump of the section at `place`, in their order, and adds them
     /// to `served`. True if a further bump must be asked for.
     pub fn serve(
-        &mut self,
-        hasher: &Hasher,
-        place: SectionPlace,
-        namespace: &Namespace,
+        &mut self, hasher: &Hasher, place: SectionPlace, namespace: &Namespace,
         served: &mut Vec<Served>,
     ) -> bool {
         match place {
@@ -425,20 +392,16 @@ impl Shard {
     /// The calls that wait, by section.
     pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
         let own = self.ids.into_waiters().chain(self.names.into_waiters());
-        own.chain(self.shared.into_waiters())
-            .filter(|(_, waiters)| !waiters.is_empty())
+        own.chain(self.shared.into_waiters()).filter(|(_, waiters)| !waiters.is_empty())
     }
 
     /// Empties the shard and says what was used of each section that got a chunk. This includes sections
     /// that were used to their end: their record then says that nothing is skipped. Sections of a
     /// namespace without a known progression are left out.
     pub fn close(
-        &mut self,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        &mut self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> Vec<Used> {
-        let Shard {
-            ids, names, shared, ..
-        } = std::mem::take(self);
+        let Shard { ids, names, shared, .. } = std::mem::take(self);
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()
     }

@@ -87,15 +87,13 @@ impl Shards {
     /// Begins to track changes, with everything as changed. Ends any other tracking.
     pub fn begin_tracking(&self) -> Tracking {
         let tracking = Tracking(self.trackings.fetch_add(1, Relaxed));
-        self.each()
-            .for_each(|mut shard| shard.begin_tracking(tracking));
+        self.each().for_each(|mut shard| shard.begin_tracking(tracking));
         tracking
     }
 
     /// Ends a tracking, if it is the one in force.
     pub fn end_tracking(&self, tracking: Tracking) {
-        self.each()
-            .for_each(|mut shard| shard.end_tracking(tracking));
+        self.each().for_each(|mut shard| shard.end_tracking(tracking));
     }
 
     /// How much they hold. Takes the lock of each shard for a moment.

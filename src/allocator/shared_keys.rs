@@ -61,11 +61,7 @@ impl SharedKeys {
     /// was taken.
     #[inline]
     pub fn take_fast(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
     ) -> Option<Range> {
         let number = self.keys.find(hash, namespace.id, &id)?;
         let slot = self.keys.found_mut(number)?;
@@ -75,11 +71,7 @@ impl SharedKeys {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let Some(number) = self.keys.find(hash, namespace.id, &id) else {
             return self.take_in_page(hash, namespace, id, count);
@@ -99,11 +91,7 @@ impl SharedKeys {
 
     /// As [`SharedKeys::take`], for a key that has no slot.
     fn take_in_page(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        count: u64,
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let (sections, waiters) = (&mut self.sections, &mut self.first_waiters);
         self.pages.with(namespace, id, |number, cursor| {
@@ -120,11 +108,7 @@ impl SharedKeys {
     /// Adds a key that was not asked for in this term, and its section, if it is the first of its keys.
     /// Returns the number of the section, and whether the term has nothing of it, and nobody waits for it.
     pub fn insert(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64,
     ) -> (u32, bool) {
         let (section, has_nothing) = self.insert_section(namespace, id);
         if let Some(section) = self.sections.get_mut(section) {
@@ -132,12 +116,7 @@ impl SharedKeys {
         }
         let cursor = Cursor::new();
         if !self.pages.insert(namespace, id, &cursor) {
-            let slot = SharedSlot {
-                id,
-                cursor,
-                namespace: namespace.id,
-                section,
-            };
+            let slot = SharedSlot { id, cursor, namespace: namespace.id, section };
             self.keys.add(hasher, hash, slot);
             self.gather(hasher, namespace, id, section);
         }
@@ -169,9 +148,7 @@ impl SharedKeys {
     /// As [`Section::step_within_bounds`], for section number `number`.
     pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
         let section = self.sections.get_mut(number);
-        section.map_or(config.step, |section| {
-            section.queued.section.step_within_bounds(config)
-        })
+        section.map_or(config.step, |section| section.queued.section.step_within_bounds(config))
     }
 
     /// The identifier of section number `number`.
@@ -182,23 +159,13 @@ impl SharedKeys {
     /// As [`QueuedSection::propose_bump`], for section number `number`.
     pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
         let queued = &mut self.sections.get_mut(number)?.queued;
-        let mut cursors = OfNamespace {
-            keys: &mut self.keys,
-            pages: &mut self.pages,
-            namespace,
-        };
-        (self.first_waiters).watch(queued, |queued| {
-            queued.propose_bump(&mut cursors, namespace)
-        })
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        (self.first_waiters).watch(queued, |queued| queued.propose_bump(&mut cursors, namespace))
     }
 
     /// As [`Section::grant`], for section number `number`.
     pub fn grant(
-        &mut self,
-        number: u32,
-        chunk: Chunk,
-        config: &NamespaceConfig,
-        now: Instant,
+        &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
         let section = self.sections.get_mut(number)?;
@@ -242,20 +209,12 @@ impl SharedKeys {
 
     /// As [`QueuedSection::serve`], for section number `number`.
     pub fn serve(
-        &mut self,
-        hasher: &Hasher,
-        number: u32,
-        namespace: &Namespace,
-        served: &mut Vec<Served>,
+        &mut self, hasher: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<Served>,
     ) -> bool {
         let Some(section) = self.sections.get_mut(number) else {
             return false;
         };
-        let mut cursors = OfNamespace {
-            keys: &mut self.keys,
-            pages: &mut self.pages,
-            namespace,
-        };
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
         let (floor, before) = (section.floor(), served.len());
         let bump = (self.first_waiters).watch(&mut section.queued, |queued| {
             queued.serve(&mut cursors, &namespace.config, served)

@@ -75,13 +75,8 @@ impl Term {
     /// The number of its lift is `lift`. What gave the term its chunks, the lift or the inheritance, is applied on
     /// this node.
     pub fn open(
-        group: Arc<Group>,
-        lease: Arc<TermLease>,
-        lift: u64,
-        inheritance: Option<Inheritance>,
-        options: TermOptions,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
+        group: Arc<Group>, lease: Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>,
+        options: TermOptions, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
     ) -> Term {
         let work = group.store().blocking();
         let view = group.view().clone();
@@ -96,9 +91,7 @@ impl Term {
             metrics: metrics.clone(),
             limits: options.request_ids,
         };
-        group
-            .tasks()
-            .spawn("gapless keys", gapless::run(taker, calls));
+        group.tasks().spawn("gapless keys", gapless::run(taker, calls));
         let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
         let memory = Arc::new(memory.bounded(options.memory.bytes_max));
         if memory.unsettled() > 0 {
@@ -108,11 +101,8 @@ impl Term {
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
         group.tasks().spawn("record reader", reading);
-        let settling = settler::run(
-            group.clone(),
-            Arc::downgrade(&memory),
-            memory.to_settle().clone(),
-        );
+        let settling =
+            settler::run(group.clone(), Arc::downgrade(&memory), memory.to_settle().clone());
         group.tasks().spawn("settler", settling);
         let releasing = releaser::run(
             group.clone(),
@@ -163,11 +153,7 @@ impl Term {
     /// room, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
     /// taken before the fence failed are lost, and counted.
     pub async fn next(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        count: u64,
-        deadline: Instant,
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, deadline: Instant,
     ) -> Result<Range, NextError> {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
@@ -177,8 +163,7 @@ impl Term {
         };
         let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
-        self.pass_fence(namespace, held, taken.is_ok().into(), deadline)
-            .await?;
+        self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
         if taken.is_ok() {
             self.hot_keys.note(namespace, key, count);
         }
@@ -197,21 +182,14 @@ impl Term {
     /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, or without room, which
     /// [`NextMany`] names; and that of `may_wait`. Numbers that were taken for some of the keys are then lost, and counted.
     pub async fn next_many<'k, E: From<NextError>>(
-        &self,
-        namespace: &Namespace,
-        keys: usize,
-        ask: impl Fn(usize) -> (Key<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> Result<(), E>,
-        deadline: Instant,
+        &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
     ) -> Result<NextMany, E> {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
-        let mut answer = NextMany {
-            firsts: vec![0; keys],
-            ..NextMany::default()
-        };
+        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
         let mut held = Held::new(self.memory.metrics(), 0);
         let mut waiting = Vec::new();
         let asked = Asked { namespace, ask };
@@ -256,8 +234,7 @@ impl Term {
         answer.memory_full.places.sort_unstable();
         // Not earlier, as in `next`.
         let answered = keys - answer.refused();
-        self.pass_fence(namespace, held, answered as u64, deadline)
-            .await?;
+        self.pass_fence(namespace, held, answered as u64, deadline).await?;
         let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
         self.hot_keys.note_many(namespace, keys, taken);
         Ok(answer)
@@ -372,18 +349,14 @@ impl Term {
     /// Waits for numbers that a bump brings.
     #[cold]
     async fn wait(
-        &self,
-        later: oneshot::Receiver<Delivery>,
-        deadline: Instant,
+        &self, later: oneshot::Receiver<Delivery>, deadline: Instant,
     ) -> Result<Taken, NextError> {
         self.in_time(later, deadline).await.map(Delivery::accept)
     }
 
     /// Waits for what a bump brings.
     async fn in_time<T>(
-        &self,
-        later: oneshot::Receiver<T>,
-        deadline: Instant,
+        &self, later: oneshot::Receiver<T>, deadline: Instant,
     ) -> Result<T, NextError> {
         match tokio::time::timeout_at(deadline, later).await {
             Ok(Ok(brought)) => Ok(brought),
@@ -396,11 +369,7 @@ impl Term {
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
     /// are discarded and counted.
     pub(super) async fn pass_fence(
-        &self,
-        namespace: &Namespace,
-        held: Held<&Metrics>,
-        answers: u64,
-        deadline: Instant,
+        &self, namespace: &Namespace, held: Held<&Metrics>, answers: u64, deadline: Instant,
     ) -> Result<(), NextError> {
         let metrics = self.memory.metrics();
         if self.fence.check(deadline).await {

@@ -38,9 +38,7 @@ pub fn number(word: &str) -> u64 {
 /// Reads a time such as `12ms`.
 pub fn time(word: &str) -> Duration {
     let units = [("ms", 1_000_000), ("us", 1_000), ("s", 1_000_000_000)];
-    let found = units
-        .iter()
-        .find_map(|(unit, nanos)| Some((word.strip_suffix(unit)?, nanos)));
+    let found = units.iter().find_map(|(unit, nanos)| Some((word.strip_suffix(unit)?, nanos)));
     let (value, nanos) = found.unwrap_or_else(|| panic!("{word:?} has no unit: us, ms, s"));
     Duration::from_nanos(number(value) * nanos)
 }

@@ -41,11 +41,8 @@ impl Untold {
     /// All that was noted since the last call.
     pub fn take(&self) -> Vec<Lost> {
         let noted = std::mem::take(&mut *self.noted.lock());
-        let lost = noted.into_iter().map(|((namespace, by), numbers)| Lost {
-            namespace,
-            by,
-            numbers,
-        });
+        let lost =
+            noted.into_iter().map(|((namespace, by), numbers)| Lost { namespace, by, numbers });
         lost.collect()
     }
 }
@@ -62,15 +59,8 @@ mod tests {
         untold.note(book, LostBy::Deadline, 5);
         untold.note(uid, LostBy::Fence, 4);
         untold.note(uid, LostBy::Deadline, 0);
-        let lost = |namespace, by, numbers| Lost {
-            namespace,
-            by,
-            numbers,
-        };
-        assert_eq!(
-            untold.take(),
-            [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]
-        );
+        let lost = |namespace, by, numbers| Lost { namespace, by, numbers };
+        assert_eq!(untold.take(), [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]);
         assert_eq!(untold.take(), []);
         // Two keys are raised by nearly all numbers.
         untold.note(uid, LostBy::Floor, u64::MAX - 1);

@@ -17,9 +17,6 @@ mod tests {
 
     #[test]
     fn a_key_that_waits_holds_some_450_bytes() {
-        assert!(
-            (400..=500).contains(&WAITING_KEY_BYTES),
-            "{WAITING_KEY_BYTES}"
-        );
+        assert!((400..=500).contains(&WAITING_KEY_BYTES), "{WAITING_KEY_BYTES}");
     }
 }

@@ -9,12 +9,7 @@ use ratchet_client::Client;
 #[derive(Debug, Args)]
 pub struct Connection {
     /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
-    #[arg(
-        long,
-        env = "RATCHET_SERVER",
-        default_value = "127.0.0.1:7600",
-        value_delimiter = ','
-    )]
+    #[arg(long, env = "RATCHET_SERVER", default_value = "127.0.0.1:7600", value_delimiter = ',')]
     pub server: Vec<String>,
     /// How long to wait for an answer, in milliseconds
     #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
@@ -40,9 +35,6 @@ impl Connection {
     /// As [`Connection::client`].
     pub fn patient_client(&self, at_least: Duration) -> Result<Client, ratchet_client::Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
-        Client::builder()
-            .servers(&self.server)
-            .timeout(timeout)
-            .build()
+        Client::builder().servers(&self.server).timeout(timeout).build()
     }
 }

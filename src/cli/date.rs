@@ -7,11 +7,7 @@ const DAY_MS: u64 = 86_400_000;
 pub fn date_and_time(ms: u64) -> String {
     let seconds = ms % DAY_MS / 1_000;
     let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!(
-        "{} {hours:02}:{minutes:02}:{:02}",
-        date(ms / DAY_MS),
-        seconds % 60
-    )
+    format!("{} {hours:02}:{minutes:02}:{:02}", date(ms / DAY_MS), seconds % 60)
 }
 
 /// The date of a day, in days since 1970: "2026-03-01".
@@ -24,11 +20,7 @@ pub fn date(day: u64) -> String {
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;
     let of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = era * 400 + year + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{of_month:02}")
 }

@@ -48,11 +48,7 @@ pub struct CommandError {
 impl CommandError {
     /// An error without an exit code of its own.
     pub fn other(message: impl Into<String>) -> Self {
-        CommandError {
-            exit: OTHER,
-            code: "FAILED".to_owned(),
-            message: message.into(),
-        }
+        CommandError { exit: OTHER, code: "FAILED".to_owned(), message: message.into() }
     }
 
     /// What was given is refused, before the cluster is asked.
@@ -90,11 +86,7 @@ impl CommandError {
 
     /// The configuration is not valid.
     pub fn config(message: impl Into<String>) -> Self {
-        CommandError {
-            exit: CONFIG,
-            code: "CONFIGURATION".to_owned(),
-            message: message.into(),
-        }
+        CommandError { exit: CONFIG, code: "CONFIGURATION".to_owned(), message: message.into() }
     }
 
     /// Prints the error to standard error and returns its exit code.
@@ -122,11 +114,7 @@ impl From<Error> for CommandError {
             Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
             _ => (OTHER, Code::Internal.to_string()),
         };
-        CommandError {
-            exit,
-            code,
-            message: error.to_string(),
-        }
+        CommandError { exit, code, message: error.to_string() }
     }
 }
 
@@ -155,11 +143,7 @@ impl From<StartError> for CommandError {
             StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
-        CommandError {
-            exit,
-            code: code.to_owned(),
-            message: error.to_string(),
-        }
+        CommandError { exit, code: code.to_owned(), message: error.to_string() }
     }
 }
 

@@ -60,9 +60,7 @@ impl Export {
         };
         let shown = path.display().to_string();
         let failed = |error: io::Error| cannot_write(&shown, &error);
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut file =
             NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
         let rows = write_rows(header, parts, &mut file, &shown).await?;
@@ -93,9 +91,7 @@ fn parts(parts: Parts) -> impl Stream<Item = Result<Part, CommandError>> {
 /// The ceilings are as of one moment. Each last number is asked for after that moment, so it covers all that was handed out
 /// before, and what came later as well. The lower of the two covers the former and is not above the ceiling of the moment.
 fn exact(
-    client: &Client,
-    namespace: &str,
-    ceilings: impl Stream<Item = Result<Part, CommandError>>,
+    client: &Client, namespace: &str, ceilings: impl Stream<Item = Result<Part, CommandError>>,
 ) -> impl Stream<Item = Result<Part, CommandError>> {
     let last_numbers = move |part: Result<Part, CommandError>| async move {
         let part = part?;
@@ -125,9 +121,7 @@ fn key(exported: &Exported) -> Option<Key> {
 }
 
 async fn write_rows(
-    header: &str,
-    parts: impl Stream<Item = Result<Part, CommandError>>,
-    to: impl Write,
+    header: &str, parts: impl Stream<Item = Result<Part, CommandError>>, to: impl Write,
     shown: &str,
 ) -> Result<u64, CommandError> {
     let mut parts = std::pin::pin!(parts);
@@ -135,8 +129,7 @@ async fn write_rows(
     let mut rows = csv::Writer::from_writer(BufWriter::new(to));
     let mut written = 0;
     let write = |rows: &mut csv::Writer<_>, key: &[u8], number: &[u8]| {
-        rows.write_record([key, number])
-            .map_err(|error| failed(io::Error::other(error)))
+        rows.write_record([key, number]).map_err(|error| failed(io::Error::other(error)))
     };
     write(&mut rows, header.as_bytes(), b"number")?;
     while let Some(part) = parts.next().await {

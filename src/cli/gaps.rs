@@ -30,9 +30,8 @@ impl Gaps {
 
 fn to_json(day: &v1::GapsOfDay) -> Value {
     let skipped = day.skipped.iter();
-    let skipped: Map<String, Value> = skipped
-        .map(|skipped| (skipped.cause.clone(), json!(skipped.numbers)))
-        .collect();
+    let skipped: Map<String, Value> =
+        skipped.map(|skipped| (skipped.cause.clone(), json!(skipped.numbers))).collect();
     json!({"day": date(day.day.into()), "handed_out": day.handed_out, "skipped": skipped})
 }
 
@@ -47,11 +46,7 @@ fn to_table(days: &[v1::GapsOfDay]) -> String {
     let mut rows = vec![head];
     rows.extend(days.iter().map(|day| {
         let mut row = vec![date(day.day.into()), day.handed_out.to_string()];
-        row.extend(
-            day.skipped
-                .iter()
-                .map(|skipped| skipped.numbers.to_string()),
-        );
+        row.extend(day.skipped.iter().map(|skipped| skipped.numbers.to_string()));
         row
     }));
     output::table(&rows)
@@ -63,10 +58,7 @@ mod tests {
 
     #[test]
     fn a_day_is_a_row_and_a_cause_a_column() {
-        let skipped = |cause: &str, numbers| v1::Skipped {
-            cause: cause.to_owned(),
-            numbers,
-        };
+        let skipped = |cause: &str, numbers| v1::Skipped { cause: cause.to_owned(), numbers };
         let days = [v1::GapsOfDay {
             day: 20_513,
             handed_out: 42,

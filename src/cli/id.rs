@@ -98,9 +98,7 @@ impl Next {
     async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let parameters = self.parameters.iter();
-        let parameters: Vec<_> = parameters
-            .map(|(name, value)| (&name[..], *value))
-            .collect();
+        let parameters: Vec<_> = parameters.map(|(name, value)| (&name[..], *value)).collect();
         let key = self.key.as_deref().map(|key| key_of(key, self.name));
         let made = client.next_ids(&self.namespace, key, self.count, &parameters);
         let texts = made.await?;
@@ -117,10 +115,8 @@ fn decode(format: &str, id: &str, json: bool) -> Result<(), CommandError> {
     let format = parsed(format)?;
     let decoded = format.decode(id);
     let decoded = decoded.map_err(|error| CommandError::refused(format!("{id:?}: {error}")))?;
-    let fields: Map<String, Value> = decoded
-        .fields()
-        .map(|(field, value)| (field.name().to_owned(), json!(value)))
-        .collect();
+    let fields: Map<String, Value> =
+        decoded.fields().map(|(field, value)| (field.name().to_owned(), json!(value))).collect();
     let time = decoded.date_time().to_string();
     let value = json!({"time": time, "time_ms": decoded.parts().time_ms, "fields": fields});
     let mut rows = vec![vec!["time".to_owned(), time]];
@@ -157,9 +153,8 @@ fn explain(format: &Format, json: bool) -> Result<(), CommandError> {
 fn formats(json: bool) -> Result<(), CommandError> {
     let all = Format::built_in().map(|(name, text)| json!({"name": name, "format": text}));
     let value = json!({"formats": all.collect::<Vec<_>>()});
-    let rows: Vec<Vec<String>> = Format::built_in()
-        .map(|(name, text)| vec![name.to_owned(), text.to_owned()])
-        .collect();
+    let rows: Vec<Vec<String>> =
+        Format::built_in().map(|(name, text)| vec![name.to_owned(), text.to_owned()]).collect();
     output::result(json, &value, &output::table(&rows))
 }
 

@@ -65,10 +65,7 @@ impl Import {
             true => spool().map_err(|error| cannot_read("standard input", &error))?,
             false => File::open(&self.file).map_err(|error| self.cannot_read(&error))?,
         };
-        let bytes = file
-            .metadata()
-            .map_err(|error| self.cannot_read(&error))?
-            .len();
+        let bytes = file.metadata().map_err(|error| self.cannot_read(&error))?.len();
         let bar = self.bar("checking", bytes);
         let checked = check(&mut file, self.format, &expected, &bar)
             .map_err(|error| self.cannot_read(&error))?;
@@ -103,13 +100,7 @@ impl Import {
         let bar = self.bar("raising", checked.rows);
         rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
         let note = |rows_done| match &beside {
-            Some(path) => progress::write(
-                path,
-                &Progress {
-                    rows_done,
-                    ..record.clone()
-                },
-            ),
+            Some(path) => progress::write(path, &Progress { rows_done, ..record.clone() }),
             None => Ok(()),
         };
         sending.raise(&mut file, done, &bar, note).await?;
@@ -119,9 +110,7 @@ impl Import {
         let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
-        let removed = beside
-            .as_ref()
-            .map_or(Ok(()), |path| progress::remove(path));
+        let removed = beside.as_ref().map_or(Ok(()), |path| progress::remove(path));
         if let Some(lower) = lower {
             return Err(lower.refused(done, beside.as_deref().filter(|_| removed.is_err())));
         }
@@ -154,10 +143,8 @@ impl Import {
     }
 
     fn refused(&self, shown: &[String], all: u64) -> CommandError {
-        let mut text = format!(
-            "{}: {all} rows are wrong, and nothing was raised:",
-            self.file.display()
-        );
+        let mut text =
+            format!("{}: {all} rows are wrong, and nothing was raised:", self.file.display());
         for fault in shown {
             text.push_str("\n  ");
             text.push_str(fault);

@@ -148,9 +148,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => runtime.block_on(command.run()),
-        Err(error) => Err(CommandError::other(format!(
-            "cannot start the async runtime: {error}"
-        ))),
+        Err(error) => Err(CommandError::other(format!("cannot start the async runtime: {error}"))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

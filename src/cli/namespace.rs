@@ -228,9 +228,7 @@ impl Update {
             increment: self.increment,
             start: self.start,
             section_size: self.section_size,
-            key_kind: (self.key_kind)
-                .map_or(v1::KeyKind::Unspecified, Kind::on_the_wire)
-                .into(),
+            key_kind: (self.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
         };
         let client = self.connection.client()?;
         show(&self.connection, client.update_namespace(request).await?)

@@ -92,12 +92,7 @@ impl Node {
 
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let (connection, members) = match self.command {
-            Command::Add {
-                id,
-                peer_address,
-                voter,
-                connection,
-            } => {
+            Command::Add { id, peer_address, voter, connection } => {
                 let client = connection.client()?;
                 let mut members = client.add_node(id, peer_address).await?;
                 if voter {
@@ -105,27 +100,15 @@ impl Node {
                 }
                 (connection, members)
             }
-            Command::Promote {
-                id,
-                force,
-                connection,
-            } => {
+            Command::Promote { id, force, connection } => {
                 let members = connection.client()?.promote_node(id, force).await?;
                 (connection, members)
             }
-            Command::Remove {
-                id,
-                force,
-                connection,
-            } => {
+            Command::Remove { id, force, connection } => {
                 let members = connection.client()?.remove_node(id, force).await?;
                 (connection, members)
             }
-            Command::Update {
-                id,
-                peer_address,
-                connection,
-            } => {
+            Command::Update { id, peer_address, connection } => {
                 let client = connection.client()?;
                 let members = client.update_node(id, peer_address).await?;
                 (connection, members)
@@ -139,15 +122,7 @@ impl Node {
 fn to_text(members: &v1::MembershipResponse) -> String {
     let list = |ids: &[u64]| match ids {
         [] => "none".to_owned(),
-        ids => ids
-            .iter()
-            .map(u64::to_string)
-            .collect::<Vec<_>>()
-            .join(", "),
+        ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     };
-    format!(
-        "voters: {}\nlearners: {}",
-        list(&members.voters),
-        list(&members.learners)
-    )
+    format!("voters: {}\nlearners: {}", list(&members.voters), list(&members.learners))
 }

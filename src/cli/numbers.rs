@@ -58,11 +58,7 @@ impl Next {
             None => client.next_range(namespace, key, count).await?,
             Some(id) => client.next_once(namespace, key, count, id).await?,
         };
-        let Numbers {
-            first,
-            last,
-            increment,
-        } = answer;
+        let Numbers { first, last, increment } = answer;
         let value = json!({"first": first, "last": last, "increment": increment});
         let text = if first == last {
             first.to_string()
@@ -111,10 +107,7 @@ impl Raise {
         let value = json!({"floor": raised.floor, "raised": raised.is_higher});
         let text = match raised.is_higher {
             true => raised.floor.to_string(),
-            false => format!(
-                "{} (unchanged: it was not below {})",
-                raised.floor, self.at_least
-            ),
+            false => format!("{} (unchanged: it was not below {})", raised.floor, self.at_least),
         };
         output::result(self.connection.json, &value, &text)
     }
@@ -125,11 +118,7 @@ mod tests {
     use super::*;
 
     fn key(key: &str, name: bool) -> Key {
-        let args = KeyArgs {
-            namespace: "book".into(),
-            key: key.into(),
-            name,
-        };
+        let args = KeyArgs { namespace: "book".into(), key: key.into(), name };
         args.key()
     }
 

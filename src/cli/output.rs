@@ -23,9 +23,7 @@ pub fn write_if_read(bytes: &[u8]) -> Result<bool, CommandError> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(CommandError::other(format!(
-            "cannot write to standard output: {error}"
-        ))),
+        Err(error) => Err(CommandError::other(format!("cannot write to standard output: {error}"))),
     }
 }
 
@@ -42,11 +40,7 @@ pub fn line(text: &str) -> Result<(), CommandError> {
 /// # Errors
 /// As [`write()`].
 pub fn result(json: bool, value: &Value, text: &str) -> Result<(), CommandError> {
-    if json {
-        line(&value.to_string())
-    } else {
-        line(text)
-    }
+    if json { line(&value.to_string()) } else { line(text) }
 }
 
 /// Lays out a table. Each column is as wide as its widest cell; two spaces separate columns.
@@ -61,9 +55,8 @@ pub fn table(rows: &[Vec<String>]) -> String {
         .iter()
         .map(|row| {
             let cells = row.iter().zip(&widths);
-            let padded: Vec<String> = cells
-                .map(|(cell, &width)| format!("{cell:width$}"))
-                .collect();
+            let padded: Vec<String> =
+                cells.map(|(cell, &width)| format!("{cell:width$}")).collect();
             padded.join("  ").trim_end().to_owned()
         })
         .collect();
@@ -77,11 +70,7 @@ mod tests {
     #[test]
     fn each_column_of_a_table_is_as_wide_as_its_widest_cell() {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect();
-        let text = table(&[
-            row(&["NODE", "ROLE"]),
-            row(&["1", "leader"]),
-            row(&["10", ""]),
-        ]);
+        let text = table(&[row(&["NODE", "ROLE"]), row(&["1", "leader"]), row(&["10", ""])]);
         assert_eq!(text, "NODE  ROLE\n1     leader\n10");
     }
 }

@@ -104,9 +104,7 @@ fn lines_of(namespace: &RaisedNamespace, line: &mut impl FnMut(String)) {
             true => "",
             false => "; whoever held a worker id leases one again",
         };
-        line(format!(
-            "  its ids have times from {ids_after_ms} ms on{leases}"
-        ));
+        line(format!("  its ids have times from {ids_after_ms} ms on{leases}"));
     }
     match (exhausted, ids_after_ms) {
         (0, _) => {}
@@ -115,9 +113,9 @@ fn lines_of(namespace: &RaisedNamespace, line: &mut impl FnMut(String)) {
              --max ..."
         )),
         // A format says which numbers have ids.
-        (_, Some(_)) => line(format!(
-            "  {exhausted} of its keys have no ids left: their format has no more"
-        )),
+        (_, Some(_)) => {
+            line(format!("  {exhausted} of its keys have no ids left: their format has no more"))
+        }
     }
 }
 
@@ -177,15 +175,9 @@ mod tests {
         };
         let text = text_of(&plain);
         assert!(text.contains("namespace update book --max"), "{text}");
-        let dated = RaisedNamespace {
-            ids_after_ms: Some(5),
-            ..plain
-        };
+        let dated = RaisedNamespace { ids_after_ms: Some(5), ..plain };
         let text = text_of(&dated);
-        assert!(
-            text.contains("no ids left") && !text.contains("--max"),
-            "{text}"
-        );
+        assert!(text.contains("no ids left") && !text.contains("--max"), "{text}");
     }
 
     #[test]
@@ -204,11 +196,7 @@ mod tests {
         let expected =
             "namespace chat: 3 sections raised to 501\n  its ids have times from 7 ms on";
         assert!(text.starts_with(expected), "{text}");
-        let with_margin = RaisedNamespace {
-            margin_steps: 2,
-            raised_by: 20,
-            ..chat
-        };
+        let with_margin = RaisedNamespace { margin_steps: 2, raised_by: 20, ..chat };
         let text = text_of(&with_margin);
         assert!(text.contains("margin of 20 (2 steps)"), "{text}");
     }

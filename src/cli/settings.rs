@@ -103,16 +103,10 @@ pub enum LogFormat {
 /// If the file cannot be read, is not TOML, or has an unknown setting or a malformed value.
 pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        CommandError::config(format!(
-            "cannot read the configuration {}: {error}",
-            path.display()
-        ))
+        CommandError::config(format!("cannot read the configuration {}: {error}", path.display()))
     })?;
     toml::from_str(&text).map_err(|error| {
-        CommandError::config(format!(
-            "the configuration {} is not valid: {error}",
-            path.display()
-        ))
+        CommandError::config(format!("the configuration {} is not valid: {error}", path.display()))
     })
 }
 
@@ -128,23 +122,15 @@ mod tests {
     fn a_flag_overrides_the_file_and_the_file_overrides_the_default() {
         let file: Settings =
             toml::from_str("node_id = 2\nlease_ms = 150\nfence = \"quorum\"").unwrap();
-        let flags = Settings {
-            node_id: Some(3),
-            ..Settings::default()
-        };
+        let flags = Settings { node_id: Some(3), ..Settings::default() };
         let config = flags.or(file).config();
-        assert_eq!(
-            (config.node_id, config.lease_ms, config.heartbeat_ms),
-            (3, 150, 50)
-        );
+        assert_eq!((config.node_id, config.lease_ms, config.heartbeat_ms), (3, 150, 50));
         assert_eq!(config.fence, FenceKind::Quorum);
     }
 
     #[test]
     fn an_unknown_setting_in_the_file_is_refused_and_named() {
-        let error = toml::from_str::<Settings>("lease = 5")
-            .unwrap_err()
-            .to_string();
+        let error = toml::from_str::<Settings>("lease = 5").unwrap_err().to_string();
         assert!(error.contains("lease"), "{error}");
     }
 
@@ -167,9 +153,7 @@ mod tests {
         assert_eq!(config.leaf_tags["order"], "leaf:order");
         assert_eq!(config.leaf_tags["a"], "b:1");
         assert_eq!(config.tinyid_tokens["test"], "one two");
-        let hidden = tokens
-            .get_arguments()
-            .filter(|arg| arg.is_hide_env_values_set());
+        let hidden = tokens.get_arguments().filter(|arg| arg.is_hide_env_values_set());
         let hidden: Vec<_> = hidden.map(|arg| arg.get_id().to_string()).collect();
         assert_eq!(hidden, ["tinyid_tokens"]);
     }
@@ -195,9 +179,8 @@ mod tests {
     fn the_defaults_in_the_help_are_the_defaults() {
         let given = defaults_in_help();
         assert!(given.len() > 15, "{given:?}");
-        let flags = given
-            .iter()
-            .map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
+        let flags =
+            given.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
         let command = Settings::augment_args(clap::Command::new("start"));
         let matches = command.get_matches_from(["start".to_owned()].into_iter().chain(flags));
         let settings = Settings::from_arg_matches(&matches).unwrap();
@@ -229,11 +212,8 @@ mod tests {
         let page = include_str!("../../docs/settings.md");
         let lines: Vec<&str> = page.lines().filter(|line| !line.is_empty()).collect();
         let is_section = |pair: &&[&str]| pair[0].starts_with("### ");
-        let sections: Vec<(&str, &str)> = lines
-            .windows(2)
-            .filter(is_section)
-            .map(|pair| (pair[0], pair[1]))
-            .collect();
+        let sections: Vec<(&str, &str)> =
+            lines.windows(2).filter(is_section).map(|pair| (pair[0], pair[1])).collect();
         let command = Settings::augment_args(clap::Command::new("start"));
         let mut expected = BTreeSet::new();
         for arg in command.get_arguments() {

@@ -36,12 +36,7 @@ impl Start {
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         log_to_stderr(settings.log.as_deref(), format)?;
         let config = settings.config();
-        let signals = || {
-            Ok((
-                signal(SignalKind::terminate())?,
-                signal(SignalKind::interrupt())?,
-            ))
-        };
+        let signals = || Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         let signals = signals().map_err(|e: std::io::Error| {
             CommandError::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
         })?;
@@ -54,8 +49,7 @@ impl Start {
 /// # Errors
 /// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(
-    config: Config,
-    (mut terminate, mut interrupt): (Signal, Signal),
+    config: Config, (mut terminate, mut interrupt): (Signal, Signal),
 ) -> Result<(), StartError> {
     let starting = server::start(config, Seams::default());
     let node = tokio::select! {

@@ -80,10 +80,7 @@ impl Status {
         }
         let patience = Duration::from_millis(self.connection.timeout_ms);
         let each = self.connection.server.iter().map(|server| async move {
-            let client = Client::builder()
-                .servers([server])
-                .timeout(patience)
-                .build()?;
+            let client = Client::builder().servers([server]).timeout(patience).build()?;
             client.status().await
         });
         let mut answers: FuturesUnordered<_> = each.collect();
@@ -109,13 +106,9 @@ fn verdict(status: &v1::StatusResponse) -> Result<(), CommandError> {
             None => format!("node {} knows no leader", status.node),
         }));
     }
-    let missing = status
-        .nodes
-        .iter()
-        .filter(|node| node.voter && node.missing);
-    let missing: Vec<String> = missing
-        .map(|node| format!("node {} was not heard {}", node.id, since(node)))
-        .collect();
+    let missing = status.nodes.iter().filter(|node| node.voter && node.missing);
+    let missing: Vec<String> =
+        missing.map(|node| format!("node {} was not heard {}", node.id, since(node))).collect();
     match missing.as_slice() {
         [] => Ok(()),
         missing => Err(CommandError::voter_missing(missing.join(", "))),

@@ -31,10 +31,7 @@ impl Worker {
     }
 
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let Command::List {
-            namespace,
-            connection,
-        } = self.command;
+        let Command::List { namespace, connection } = self.command;
         let list = connection.client()?.list_workers(namespace).await?;
         output::result(connection.json, &to_json(&list), &to_text(&list))
     }
@@ -74,11 +71,7 @@ fn to_text(list: &v1::ListWorkersResponse) -> String {
                 format!("free for {} s", since / 1_000)
             }
         };
-        rows.push(vec![
-            worker.worker.to_string(),
-            worker.holder.clone(),
-            state,
-        ]);
+        rows.push(vec![worker.worker.to_string(), worker.holder.clone(), state]);
     }
     let free = u64::from(list.workers_max) - held;
     let summary = format!("{free} of {} worker ids are free", list.workers_max);

@@ -92,10 +92,7 @@ pub async fn watch(group: Arc<Group>) {
 /// # Errors
 /// If the counting panicked: the sizes are lost.
 async fn count_up_to(
-    mut sizes: LogSizes,
-    last: u64,
-    reader: &LogReader,
-    work: BlockingExecutor,
+    mut sizes: LogSizes, last: u64, reader: &LogReader, work: BlockingExecutor,
 ) -> Result<(LogSizes, Result<(), StoreError>), String> {
     let reader = reader.clone();
     let counting = work.run(move || {
@@ -125,12 +122,7 @@ struct Piece {
 
 impl LogSizes {
     fn new(keep_bytes: u64) -> Self {
-        LogSizes {
-            keep_bytes,
-            pieces: VecDeque::new(),
-            bytes: 0,
-            next: 0,
-        }
+        LogSizes { keep_bytes, pieces: VecDeque::new(), bytes: 0, next: 0 }
     }
 
     /// Counts the entry at `index`, which has `bytes`.

@@ -39,11 +39,7 @@ impl StateMachine {
     /// If the table cannot be read, or is damaged.
     pub fn open(store: &std::sync::Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let table = AppliedTable::open(store, set)?;
-        Ok(StateMachine {
-            view: table.view(),
-            work: store.blocking(),
-            table: Some(table),
-        })
+        Ok(StateMachine { view: table.view(), work: store.blocking(), table: Some(table) })
     }
 
     /// A view of the table for readers.
@@ -57,8 +53,7 @@ impl StateMachine {
 
     /// Runs `work` on the table, where blocking is allowed.
     async fn with_table<T: Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&mut AppliedTable) -> Result<T, StoreError> + Send + 'static,
+        &mut self, work: impl FnOnce(&mut AppliedTable) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, io::Error> {
         let mut table = self.table.take().ok_or_else(gone)?;
         let worked = self.work.run(move || {
@@ -73,10 +68,7 @@ impl StateMachine {
     /// A snapshot of the table as it is now.
     async fn snapshot(&self) -> Result<Snapshot, io::Error> {
         let snapshot = self.table()?.snapshot().await?;
-        Ok(Snapshot {
-            meta: snapshot.meta().clone(),
-            snapshot: SnapshotData::Outgoing(snapshot),
-        })
+        Ok(Snapshot { meta: snapshot.meta().clone(), snapshot: SnapshotData::Outgoing(snapshot) })
     }
 
     /// Takes in a snapshot that did not come over the network, but from a state machine in this process.
@@ -95,8 +87,7 @@ fn gone() -> io::Error {
 
 /// Applies `entries` to the table in one write. Returns the outcome of each.
 fn apply_entries(
-    table: &mut AppliedTable,
-    entries: Vec<Entry>,
+    table: &mut AppliedTable, entries: Vec<Entry>,
 ) -> Result<Vec<Outcome>, StoreError> {
     let (mut change, mut meta) = (table.change(), table.meta().clone());
     let mut outcomes = Vec::with_capacity(entries.len());
@@ -172,9 +163,7 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 
     async fn install_snapshot(
-        &mut self,
-        meta: &SnapshotMeta,
-        snapshot: SnapshotData,
+        &mut self, meta: &SnapshotMeta, snapshot: SnapshotData,
     ) -> Result<(), io::Error> {
         let arrived = match snapshot {
             SnapshotData::Arrived(arrived) => arrived,
@@ -211,9 +200,7 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
 impl StateMachine {
     /// Applies commands as the entries of `term` that follow the last one.
     pub(crate) async fn apply_now(
-        &mut self,
-        term: u64,
-        commands: impl IntoIterator<Item = crate::sequence::Command>,
+        &mut self, term: u64, commands: impl IntoIterator<Item = crate::sequence::Command>,
     ) {
         let last = self.applied_state().await.expect("a table").0;
         let entries = (last.map_or(0, |last| last.index + 1)..).zip(commands);

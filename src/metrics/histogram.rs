@@ -55,9 +55,7 @@ impl Histogram {
 
     /// The durations that were added so far.
     pub fn read(&self) -> Reading {
-        Reading(std::array::from_fn(|bucket| {
-            self.0.buckets[bucket].load(Relaxed)
-        }))
+        Reading(std::array::from_fn(|bucket| self.0.buckets[bucket].load(Relaxed)))
     }
 
     /// The upper bounds of the buckets, in seconds, and how many durations are in each.
@@ -88,9 +86,7 @@ impl Reading {
 
     /// The durations that were added since an earlier reading.
     pub fn since(&self, earlier: &Reading) -> Reading {
-        Reading(std::array::from_fn(|bucket| {
-            self.0[bucket].saturating_sub(earlier.0[bucket])
-        }))
+        Reading(std::array::from_fn(|bucket| self.0[bucket].saturating_sub(earlier.0[bucket])))
     }
 
     /// How many durations there are.
@@ -127,11 +123,7 @@ fn bound(bucket: usize) -> f64 {
         return f64::INFINITY;
     }
     let power = 1u64 << (FIRST_POWER as usize + bucket / 2);
-    let nanos = if bucket.is_multiple_of(2) {
-        power
-    } else {
-        power / 2 * 3
-    };
+    let nanos = if bucket.is_multiple_of(2) { power } else { power / 2 * 3 };
     nanos as f64 / 1e9
 }
 
@@ -166,11 +158,7 @@ mod tests {
         }
         for nanos in spans {
             let first = (0..BUCKETS).find(|&bucket| nanos as f64 / 1e9 <= bound(bucket));
-            assert_eq!(
-                Some(bucket_of(nanos)),
-                first.or(Some(BUCKETS - 1)),
-                "{nanos} ns"
-            );
+            assert_eq!(Some(bucket_of(nanos)), first.or(Some(BUCKETS - 1)), "{nanos} ns");
         }
     }
 

@@ -61,19 +61,13 @@ impl<L: Label> SecondsBy<L> {
 
 impl<L: Label, M: Default> Default for By<L, M> {
     fn default() -> Self {
-        By {
-            each: L::VALUES.iter().map(|_| M::default()).collect(),
-            label: PhantomData,
-        }
+        By { each: L::VALUES.iter().map(|_| M::default()).collect(), label: PhantomData }
     }
 }
 
 impl<L, M> Clone for By<L, M> {
     fn clone(&self) -> Self {
-        By {
-            each: self.each.clone(),
-            label: PhantomData,
-        }
+        By { each: self.each.clone(), label: PhantomData }
     }
 }
 

@@ -351,10 +351,7 @@ mod tests {
             "ratchet_numbers_skipped_total{cause=\"deadline\"} 0",
             "# UNIT ratchet_bump_seconds seconds",
         ] {
-            assert!(
-                text.lines().any(|l| l == line),
-                "{line:?} is not in:\n{text}"
-            );
+            assert!(text.lines().any(|l| l == line), "{line:?} is not in:\n{text}");
         }
         assert_eq!(metrics.skipped(SkipCause::fence), 3);
     }

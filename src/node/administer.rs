@@ -48,11 +48,7 @@ impl ForLeader for Request {
     }
 
     async fn serve_remotely(
-        &self,
-        node: &Arc<NodeContext>,
-        leader: NodeId,
-        member: &Member,
-        deadline: Instant,
+        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
     ) -> Attempt<Reply> {
         let is_status = matches!(self, Request::Status(_));
         let patience = match is_status {
@@ -114,19 +110,13 @@ impl NodeContext {
     /// # Errors
     /// [`Failure`]: a status with what was wrong, or, for a peer's request, who leads instead.
     pub async fn administer(
-        self: &Arc<Self>,
-        request: Request,
-        origin: Origin,
-        deadline: Instant,
+        self: &Arc<Self>, request: Request, origin: Origin, deadline: Instant,
     ) -> Result<Reply, Failure> {
         self.route_to_leader(&request, origin, deadline).await
     }
 
     async fn carry_out(
-        self: &Arc<Self>,
-        leading: &Term,
-        request: Request,
-        deadline: Instant,
+        self: &Arc<Self>, leading: &Term, request: Request, deadline: Instant,
     ) -> Attempt<Reply> {
         let term = leading.term();
         let done = match request {
@@ -162,9 +152,7 @@ impl NodeContext {
     }
 
     async fn transfer(
-        self: &Arc<Self>,
-        transfer: v1::TransferLeadershipRequest,
-        deadline: Instant,
+        self: &Arc<Self>, transfer: v1::TransferLeadershipRequest, deadline: Instant,
     ) -> Result<Reply, Status> {
         if let Some(to) = transfer.to {
             self.known(to)?;

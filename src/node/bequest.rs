@@ -50,12 +50,7 @@ impl NodeContext {
             let term = term.term();
             tracing::warn!(term, heir, %why, "the successor does not get this term's memory");
         };
-        for phase in [
-            Phase::send,
-            Phase::close,
-            Phase::last_changes,
-            Phase::bequest,
-        ] {
+        for phase in [Phase::send, Phase::close, Phase::last_changes, Phase::bequest] {
             self.metrics.handover_seconds.set(phase, 0.0);
         }
         let began = Instant::now();
@@ -73,10 +68,7 @@ impl NodeContext {
         }
         self.show_phase(Phase::close, closing);
         let closed = Instant::now();
-        let digest = match stream
-            .finish(self.election_timeouts(LAST_PASS_TIMEOUTS))
-            .await
-        {
+        let digest = match stream.finish(self.election_timeouts(LAST_PASS_TIMEOUTS)).await {
             Ok(digest) => digest,
             Err(why) => {
                 not_sent(&why);
@@ -108,11 +100,7 @@ impl NodeContext {
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.
-        match self
-            .group
-            .has_whole_log(heir, self.election_timeouts(1))
-            .await
-        {
+        match self.group.has_whole_log(heir, self.election_timeouts(1)).await {
             true => Ok(stream),
             false => Err(Status::unavailable(format!("the log of node {heir} is behind")).into()),
         }

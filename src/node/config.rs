@@ -101,11 +101,8 @@ impl Config {
                  ({longest})"
             )));
         }
-        let (election, lease, margin) = (
-            self.election_timeout_ms,
-            self.lease_ms,
-            self.drift_margin_ms,
-        );
+        let (election, lease, margin) =
+            (self.election_timeout_ms, self.lease_ms, self.drift_margin_ms);
         if lease + margin >= election {
             return Err(error(format!(
                 "lease_ms is {lease}; it must be less than election_timeout_ms ({election}) less \
@@ -146,12 +143,7 @@ impl Config {
         }
         for (field, address, name_field, name) in [
             ("listen", self.listen, "advertise", &self.advertise),
-            (
-                "peer_listen",
-                self.peer_listen,
-                "peer_advertise",
-                &self.peer_advertise,
-            ),
+            ("peer_listen", self.peer_listen, "peer_advertise", &self.peer_advertise),
         ] {
             let in_peers = field == "peer_listen" && self.peers.contains_key(&self.node_id);
             match name {
@@ -249,9 +241,7 @@ fn in_range(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), C
         return Ok(());
     }
     let (min, max) = range.into_inner();
-    Err(error(format!(
-        "{field} is {value}; it must lie between {min} and {max}"
-    )))
+    Err(error(format!("{field} is {value}; it must lie between {min} and {max}")))
 }
 
 /// Checks that an address has the form host:port.
@@ -262,9 +252,7 @@ pub(super) fn check_address(field: &str, address: &str) -> Result<(), ConfigErro
     if fits {
         Ok(())
     } else {
-        Err(error(format!(
-            "{field} holds {address:?}; it takes host:port, as in 10.0.0.1:7601"
-        )))
+        Err(error(format!("{field} holds {address:?}; it takes host:port, as in 10.0.0.1:7601")))
     }
 }
 
@@ -290,10 +278,7 @@ mod tests {
             text.contains("lease_ms is 250") && text.contains("(300)") && text.contains("(50)")
         );
         assert!(refused(|c| c.drift_margin_ms = 100).contains("drift_margin_ms (100)"));
-        let config = Config {
-            lease_ms: 249,
-            ..Config::default()
-        };
+        let config = Config { lease_ms: 249, ..Config::default() };
         assert_eq!(config.check(), Ok(()));
     }
 
@@ -333,8 +318,7 @@ mod tests {
     fn what_other_generators_clients_ask_for_must_be_served_and_fit() {
         let table = |text: &[(&str, &str)]| -> BTreeMap<String, String> {
             let rows = text.iter();
-            rows.map(|(tag, to)| ((*tag).to_owned(), (*to).to_owned()))
-                .collect()
+            rows.map(|(tag, to)| ((*tag).to_owned(), (*to).to_owned())).collect()
         };
         let tags = table(&[("order", "order:1")]);
         let text = refused(|c| (c.leaf_tags, c.http_listen) = (tags.clone(), None));
@@ -347,9 +331,6 @@ mod tests {
             (c.tinyid_types, c.tinyid_tokens) = (tags.clone(), table(&[("order", "secret")]));
             c.count_max = 99_999;
         });
-        assert!(
-            text.contains("tinyid_segment is 100000") && text.contains("(99999)"),
-            "{text}"
-        );
+        assert!(text.contains("tinyid_segment is 100000") && text.contains("(99999)"), "{text}");
     }
 }

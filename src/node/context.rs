@@ -88,10 +88,7 @@ pub struct NodeContext {
 
 impl NodeContext {
     pub(super) fn new(
-        config: Config,
-        seams: Seams,
-        group: Arc<Group>,
-        metrics: Arc<Metrics>,
+        config: Config, seams: Seams, group: Arc<Group>, metrics: Arc<Metrics>,
         addresses: Addresses,
     ) -> NodeContext {
         let sender = group.sender().clone();
@@ -112,10 +109,7 @@ impl NodeContext {
             http_address: addresses.http.map(door).unwrap_or_default(),
             client_address,
             peer_address: advertised(
-                &config
-                    .peer_advertise
-                    .clone()
-                    .or(config.peers.get(&config.node_id).cloned()),
+                &config.peer_advertise.clone().or(config.peers.get(&config.node_id).cloned()),
                 addresses.peer,
             ),
             forwarder: Forwarder::new(sender.clone(), seams.transport.clone(), metrics.clone()),

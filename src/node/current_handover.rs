@@ -30,9 +30,7 @@ impl CurrentHandover {
     /// # Errors
     /// Those of `choose`, if none is under way.
     pub fn join_or_begin<F: Future<Output = HandoverOutcome> + Send + 'static>(
-        &self,
-        term: u64,
-        choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
+        &self, term: u64, choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
         begin: impl FnOnce(Option<NodeId>) -> F,
     ) -> Result<Handover, Status> {
         let mut current = self.0.lock();
@@ -40,11 +38,7 @@ impl CurrentHandover {
             return Ok(handover.clone());
         }
         let successor = choose()?;
-        let handover = Handover {
-            term,
-            successor,
-            outcome: begin(successor).boxed().shared(),
-        };
+        let handover = Handover { term, successor, outcome: begin(successor).boxed().shared() };
         *current = Some(handover.clone());
         Ok(handover)
     }

@@ -45,19 +45,13 @@ impl Dates {
 
     /// Notes the date that an entry of a term has brought, and forgets namespaces that do not exist.
     pub fn learn(
-        &self,
-        term: u64,
-        namespace: NamespaceId,
-        date_ms: u64,
+        &self, term: u64, namespace: NamespaceId, date_ms: u64,
         exists: impl Fn(NamespaceId) -> bool,
     ) {
         self.asking.lock().retain(|id, _| exists(*id));
         let mut known = self.known.lock();
         if known.term < term {
-            *known = Known {
-                term,
-                ..Known::default()
-            };
+            *known = Known { term, ..Known::default() };
         }
         if known.term == term {
             let date = known.by_namespace.entry(namespace).or_default();

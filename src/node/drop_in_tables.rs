@@ -33,8 +33,7 @@ pub fn check_keys(setting: &str, table: &BTreeMap<String, String>) -> Result<(),
 /// # Errors
 /// A text with the type and what to write.
 pub fn check_tokens(
-    types: &BTreeMap<String, String>,
-    tokens: &BTreeMap<String, String>,
+    types: &BTreeMap<String, String>, tokens: &BTreeMap<String, String>,
 ) -> Result<(), String> {
     if tokens.contains_key("") {
         return Err(
@@ -67,8 +66,7 @@ mod tests {
 
     fn table(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
         let rows = rows.iter();
-        rows.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-            .collect()
+        rows.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
     }
 
     #[test]
@@ -97,9 +95,6 @@ mod tests {
         let empty = check(&[("a", " "), ("b", "x")]).unwrap_err();
         assert!(empty.contains("\"a\""), "{empty}");
         let unknown = check(&[("a", "x"), ("b", "x"), ("c", "secret")]).unwrap_err();
-        assert!(
-            unknown.contains("\"c\"") && !unknown.contains("secret"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("\"c\"") && !unknown.contains("secret"), "{unknown}");
     }
 }

@@ -84,8 +84,7 @@ impl Export {
             SectionKey::Id(id) => Exported::Id(id),
         };
         let part = part.into_iter();
-        part.map(|(key, ceiling)| (exported(key), ceiling))
-            .collect()
+        part.map(|(key, ceiling)| (exported(key), ceiling)).collect()
     }
 }
 
@@ -99,10 +98,9 @@ impl NodeContext {
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
             Status::unavailable(match leader {
-                Some((id, member)) => format!(
-                    "the leader alone exports: ask node {id} at {}",
-                    member.client_address
-                ),
+                Some((id, member)) => {
+                    format!("the leader alone exports: ask node {id} at {}", member.client_address)
+                }
                 None => "the leader alone exports, and none is known; ask again".to_owned(),
             })
         };
@@ -110,10 +108,7 @@ impl NodeContext {
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &self.namespace_named(name)?;
         let permit = self.exports.clone().try_acquire_owned().map_err(|_| {
-            busy(
-                RETRY_AFTER_MS,
-                "two exports are under way; try again when one has ended",
-            )
+            busy(RETRY_AFTER_MS, "two exports are under way; try again when one has ended")
         })?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
         // The table's reader holds the permit. The caller may hold what is read ahead for as long as it likes.

@@ -59,11 +59,7 @@ impl RaiseMany {
     /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, each name has 1 to 256 bytes, and there are as
     /// many floors as keys.
     pub fn new(
-        namespace: String,
-        keys: Keys,
-        at_least: Vec<u64>,
-        of: FloorOf,
-        known: KnownRoute,
+        namespace: String, keys: Keys, at_least: Vec<u64>, of: FloorOf, known: KnownRoute,
     ) -> Result<Self, Status> {
         keys.check()?;
         let (asked, given) = (keys.len(), at_least.len());
@@ -72,13 +68,7 @@ impl RaiseMany {
                 "the message has {asked} keys and {given} floors (at_least); give one for each key"
             )));
         }
-        Ok(RaiseMany {
-            namespace,
-            keys,
-            at_least,
-            of,
-            known,
-        })
+        Ok(RaiseMany { namespace, keys, at_least, of, known })
     }
 }
 
@@ -89,11 +79,7 @@ impl CurrentMany {
     /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, and each name has 1 to 256 bytes.
     pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Status> {
         keys.check()?;
-        Ok(CurrentMany {
-            namespace,
-            keys,
-            known,
-        })
+        Ok(CurrentMany { namespace, keys, known })
     }
 }
 
@@ -157,11 +143,7 @@ impl SequenceRequest for Raise {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        _: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<Raised> {
         let key = self.key.as_key();
         let checked = check_kind(namespace, key).and_then(|()| check_gaps(namespace));
@@ -205,11 +187,7 @@ impl SequenceRequest for RaiseMany {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        memory: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<Vec<u64>> {
         // All are of one kind.
         let checked = check_kind(namespace, self.keys.at(0))
@@ -274,11 +252,7 @@ impl SequenceRequest for CurrentMany {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        _: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<LastNumbers> {
         // All are of one kind.
         if let Err(status) = check_kind(namespace, self.keys.at(0)) {

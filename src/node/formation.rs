@@ -20,12 +20,7 @@ pub async fn form(context: Arc<NodeContext>) {
     if context.group.is_formed() || config.join {
         return;
     }
-    let founder = config
-        .peers
-        .keys()
-        .next()
-        .copied()
-        .unwrap_or(config.node_id);
+    let founder = config.peers.keys().next().copied().unwrap_or(config.node_id);
     if founder != config.node_id {
         tracing::info!(founder, "waiting for the founding node");
         return;

@@ -54,10 +54,7 @@ pub struct NewFormat {
 /// # Errors
 /// INVALID_ARGUMENT if it is none, does not fit the keys or the wish, or begins in the future.
 pub fn for_new_namespace(
-    text: &str,
-    key_kind: KeyKind,
-    now_ms: u64,
-    wish: SequenceWish,
+    text: &str, key_kind: KeyKind, now_ms: u64, wish: SequenceWish,
 ) -> Result<NewFormat, Status> {
     let refused = |why: String| Status::invalid_argument(why);
     let format = check_format(text, key_kind);
@@ -72,11 +69,7 @@ pub fn for_new_namespace(
         Source::Key => Some(step_of(&format, KEY_AHEAD_MS)),
         Source::Date => Some(ORDER_STEP),
     };
-    Ok(NewFormat {
-        text: full,
-        step,
-        max: step.map(|_| format.number_max()),
-    })
+    Ok(NewFormat { text: full, step, max: step.map(|_| format.number_max()) })
 }
 
 /// What is wished for the sequences of a namespace with a format; `None` where nothing is.
@@ -96,9 +89,7 @@ pub struct SequenceWish {
 /// INVALID_ARGUMENT, with the field and its value.
 pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status> {
     let refused = |field: &str, value: u64, why: String| {
-        Err(Status::invalid_argument(format!(
-            "{field} is {value}; {why}"
-        )))
+        Err(Status::invalid_argument(format!("{field} is {value}; {why}")))
     };
     let SequenceWish { start, max, step } = wish;
     for (field, value) in [("start", start), ("max", max)] {
@@ -143,9 +134,7 @@ fn step_of(format: &Format, ahead_ms: u64) -> u64 {
 pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Status {
     let name = &namespace.config.name;
     let known = Format::parse(format).ok();
-    let of_key = known
-        .as_ref()
-        .is_some_and(|format| format.source() != Source::Worker);
+    let of_key = known.as_ref().is_some_and(|format| format.source() != Source::Worker);
     let key = if of_key { " KEY" } else { "" };
     let format = known.as_ref().and_then(Format::name).unwrap_or(format);
     Status::failed_precondition(format!(

@@ -65,12 +65,7 @@ struct Pending {
 impl Forwarder {
     /// A forwarder that says who `sender` is.
     pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
-        Forwarder {
-            sender,
-            transport,
-            metrics,
-            links: Mutex::default(),
-        }
+        Forwarder { sender, transport, metrics, links: Mutex::default() }
     }
 
     /// Forwards one request, which asks for `numbers` numbers, to `leader`, and waits for its answer.
@@ -79,29 +74,18 @@ impl Forwarder {
     /// [`Lost`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self,
-        leader: NodeId,
-        member: &Member,
-        request: Request,
-        numbers: u64,
-        deadline: Instant,
+        &self, leader: NodeId, member: &Member, request: Request, numbers: u64, deadline: Instant,
     ) -> Result<Reply, Lost> {
         let started = std::time::Instant::now();
         let (reply, answer) = oneshot::channel();
-        let pending = Pending {
-            request,
-            numbers,
-            deadline,
-            reply,
-        };
+        let pending = Pending { request, numbers, deadline, reply };
         let exchange = async {
             let link = self.link(leader, member);
             link.send(pending).await.map_err(|_| Lost::Broken(leader))?;
             answer.await.map_err(|_| Lost::Broken(leader))
         };
-        let answer = tokio::time::timeout_at(deadline, exchange)
-            .await
-            .map_err(|_| Lost::Late(leader))??;
+        let answer =
+            tokio::time::timeout_at(deadline, exchange).await.map_err(|_| Lost::Late(leader))??;
         self.metrics.forwards.inc();
         self.metrics.forward_seconds.observe(started.elapsed(), 1);
         Ok(answer)
@@ -158,10 +142,7 @@ impl Link {
     async fn exchange(&self, waiting: &mut mpsc::Receiver<Pending>, batch: &mut VecDeque<Pending>) {
         let (messages, stream) = mpsc::channel(1);
         let address = &self.member.peer_address;
-        let opened = self
-            .transport
-            .forward(address, ReceiverStream::new(stream).boxed())
-            .await;
+        let opened = self.transport.forward(address, ReceiverStream::new(stream).boxed()).await;
         let mut replies = match opened {
             Ok(replies) => replies,
             Err(status) => {
@@ -208,8 +189,7 @@ impl Link {
 
     /// Passes the replies in a message on to their callers. False if the stream has ended or broken.
     fn deliver_all(
-        &self,
-        message: Option<Result<ForwardReplies, Status>>,
+        &self, message: Option<Result<ForwardReplies, Status>>,
         pending: &mut BTreeMap<u64, Waiting>,
     ) -> bool {
         match message {
@@ -229,9 +209,7 @@ impl Link {
 
     /// The next message: as many of the requests in `batch` as it takes.
     fn message(
-        &self,
-        batch: &mut VecDeque<Pending>,
-        pending: &mut BTreeMap<u64, Waiting>,
+        &self, batch: &mut VecDeque<Pending>, pending: &mut BTreeMap<u64, Waiting>,
         next_id: &mut u64,
     ) -> ForwardRequests {
         let (now, mut bytes) = (Instant::now(), 0);
@@ -246,22 +224,12 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            let waiting = Waiting {
-                reply: one.reply,
-                numbers: one.numbers,
-            };
+            let waiting = Waiting { reply: one.reply, numbers: one.numbers };
             pending.insert(id, waiting);
             bytes += one.request.encoded_len();
-            requests.push(ForwardRequest {
-                id,
-                budget_ms,
-                request: Some(one.request),
-            });
+            requests.push(ForwardRequest { id, budget_ms, request: Some(one.request) });
         }
-        ForwardRequests {
-            header: Some(self.sender.header(self.leader, &self.member)),
-            requests,
-        }
+        ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
     }
 }
 
@@ -281,9 +249,7 @@ fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &
     let Some(waiting) = pending.remove(&reply.id) else {
         return;
     };
-    let reply = reply
-        .reply
-        .unwrap_or(Reply::NotLeader(NotLeader::default()));
+    let reply = reply.reply.unwrap_or(Reply::NotLeader(NotLeader::default()));
     if let Err(Reply::Next(_) | Reply::NextMany(_)) = waiting.reply.send(reply) {
         metrics.skip(SkipCause::cancelled, waiting.numbers);
     }

@@ -23,10 +23,7 @@ impl FreeWorkers {
     /// Those of the worker ids from 0 up to `workers` that are free at `now_ms`, but for the `busy` ones. `last` has the last
     /// lease of each.
     pub fn new(
-        workers: u32,
-        last: &BTreeMap<u32, WorkerRecord>,
-        busy: &BTreeSet<u32>,
-        now_ms: u64,
+        workers: u32, last: &BTreeMap<u32, WorkerRecord>, busy: &BTreeSet<u32>, now_ms: u64,
     ) -> Self {
         let mut found = FreeWorkers {
             workers,
@@ -82,22 +79,12 @@ mod tests {
     use super::*;
 
     fn lease(holder: &str, ceiling_ms: u64) -> WorkerRecord {
-        WorkerRecord {
-            holder: holder.to_owned(),
-            token: 1,
-            from_ms: 0,
-            ceiling_ms,
-            written_ms: 0,
-        }
+        WorkerRecord { holder: holder.to_owned(), token: 1, from_ms: 0, ceiling_ms, written_ms: 0 }
     }
 
     /// Four worker ids, of which number 2 was never leased, at the time 100.
     fn four(busy: &[u32]) -> FreeWorkers {
-        let last = [
-            (0, lease("a", 40)),
-            (1, lease("b", 30)),
-            (3, lease("c", 200)),
-        ];
+        let last = [(0, lease("a", 40)), (1, lease("b", 30)), (3, lease("c", 200))];
         let busy = busy.iter().copied().collect();
         FreeWorkers::new(4, &last.into(), &busy, 100)
     }
@@ -117,11 +104,7 @@ mod tests {
 
     #[test]
     fn of_several_that_a_holder_had_it_gets_the_last_one() {
-        let last = BTreeMap::from([
-            (0, lease("a", 40)),
-            (1, lease("a", 60)),
-            (2, lease("a", 50)),
-        ]);
+        let last = BTreeMap::from([(0, lease("a", 40)), (1, lease("a", 60)), (2, lease("a", 50))]);
         let mut free = FreeWorkers::new(3, &last, &BTreeSet::new(), 100);
         assert_eq!([(); 3].map(|()| free.choose("a")), [Ok(1), Ok(2), Ok(0)]);
     }
@@ -141,13 +124,8 @@ mod tests {
         let last = BTreeMap::from([0, 1, 2].map(|worker| (worker, lease("a", 200))));
         assert!(!FreeWorkers::new(8, &last, &busy, 100).has_to_spare());
         assert!(
-            !FreeWorkers::new(
-                1,
-                &BTreeMap::from([(0, lease("a", 200))]),
-                &BTreeSet::new(),
-                100
-            )
-            .has_to_spare()
+            !FreeWorkers::new(1, &BTreeMap::from([(0, lease("a", 200))]), &BTreeSet::new(), 100)
+                .has_to_spare()
         );
     }
 

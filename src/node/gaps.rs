@@ -15,10 +15,7 @@ use crate::{
 impl NodeContext {
     /// What was handed out and skipped of a namespace on the last days.
     pub(super) async fn gaps(
-        &self,
-        term: &Term,
-        asked: v1::GapsRequest,
-        deadline: Instant,
+        &self, term: &Term, asked: v1::GapsRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let days = match asked.days {
             0 => DAYS_KEPT,
@@ -57,10 +54,7 @@ fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
         day,
         handed_out: books.handed_out,
         skipped: skipped
-            .map(|(cause, numbers)| v1::Skipped {
-                cause: cause.to_owned(),
-                numbers,
-            })
+            .map(|(cause, numbers)| v1::Skipped { cause: cause.to_owned(), numbers })
             .to_vec(),
     }
 }

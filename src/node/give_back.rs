@@ -93,10 +93,7 @@ impl NodeContext {
                 );
                 return false;
             }
-            let trim = Command::Trim {
-                trims: entry.to_vec(),
-                now_ms: self.clock.wall_ms(),
-            };
+            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.clock.wall_ms() };
             let all = Outcome::Trimmed(entry.len() as u64);
             if let Err(why) = self.log_last(term, trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be given back");
@@ -107,29 +104,20 @@ impl NodeContext {
         // say that they were released. If one
         // were not trimmed, the next lift would give its chunk a second time.
         if term.lease().is_void() {
-            tracing::info!(
-                term = term.term(),
-                "the term is lost; its lift is not given back"
-            );
+            tracing::info!(term = term.term(), "the term is lost; its lift is not given back");
             return false;
         }
         let give_back = Command::Bequeath(Bequest::Lift);
         let given_back = self.log_last(term, give_back, &Outcome::Bequeathed).await;
         if let Err(why) = &given_back {
-            tracing::warn!(
-                why,
-                "the lift could not be given back; sections may skip a step"
-            );
+            tracing::warn!(why, "the lift could not be given back; sections may skip a step");
         }
         given_back.is_ok()
     }
 
     /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.
     pub(super) async fn log_last(
-        &self,
-        term: &Term,
-        command: Command,
-        expected: &Outcome,
+        &self, term: &Term, command: Command, expected: &Outcome,
     ) -> Result<(), String> {
         match self.group.propose(term.term(), command).await {
             Ok(outcome) if outcome == *expected => Ok(()),

@@ -50,9 +50,7 @@ impl NodeContext {
                 async move {
                     let request = context.greeting_to(id);
                     let hello =
-                        context
-                            .transport
-                            .hello(&member.peer_address, request, HELLO_TIMEOUT);
+                        context.transport.hello(&member.peer_address, request, HELLO_TIMEOUT);
                     match hello.await {
                         Ok(hello) => {
                             let told = Introduction::told(

@@ -50,9 +50,7 @@ impl NodeContext {
     /// - UNAVAILABLE if this node does not lead, or does not any more, or no node took over in time.
     /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(
-        self: &Arc<Self>,
-        to: Option<NodeId>,
-        deadline: Instant,
+        self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.allocator.load_full() else {
             return Err(Status::unavailable("this node does not lead"));
@@ -153,24 +151,19 @@ impl NodeContext {
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
     fn begin_handover(
-        self: &Arc<Self>,
-        term: &Arc<Term>,
-        choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
+        self: &Arc<Self>, term: &Arc<Term>, choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
     ) -> Result<Handover, Status> {
-        self.current_handover
-            .join_or_begin(term.term(), choose, |successor| {
-                tracing::info!(term = term.term(), successor, "handing the leadership over");
-                let carrying = self.clone().complete_handover(term.clone(), successor);
-                let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
-                going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
-            })
+        self.current_handover.join_or_begin(term.term(), choose, |successor| {
+            tracing::info!(term = term.term(), successor, "handing the leadership over");
+            let carrying = self.clone().complete_handover(term.clone(), successor);
+            let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
+            going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
+        })
     }
 
     /// Carries a handover out. It goes on when nobody waits for it any more.
     async fn complete_handover(
-        self: Arc<Self>,
-        term: Arc<Term>,
-        successor: Option<NodeId>,
+        self: Arc<Self>, term: Arc<Term>, successor: Option<NodeId>,
     ) -> HandoverOutcome {
         // At the end the term is closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
@@ -197,9 +190,7 @@ impl NodeContext {
     /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
     /// numbers that it has not used to whoever comes. Returns who is to lead next.
     async fn bequeath_or_give_back(
-        &self,
-        term: &Arc<Term>,
-        successor: Option<NodeId>,
+        &self, term: &Arc<Term>, successor: Option<NodeId>,
     ) -> Option<NodeId> {
         if is_planted(Bug::OpenDuringTransfer) {
             return successor;

@@ -67,12 +67,7 @@ impl HeldInheritance {
     pub(super) fn follow(&self, now: &Leadership, me: NodeId) {
         let mut holding = self.0.lock();
         let leads_other = (now.leader.as_ref()).is_some_and(|(leader, _)| *leader != me);
-        if leads_other
-            && holding
-                .whole
-                .as_ref()
-                .is_some_and(|(it, _)| it.term() < now.term)
-        {
+        if leads_other && holding.whole.as_ref().is_some_and(|(it, _)| it.term() < now.term) {
             holding.whole = None;
         }
     }

@@ -90,11 +90,8 @@ impl NodeContext {
             self.check_acknowledged(request.from, acknowledged)?;
         }
         let formed = self.group.is_formed();
-        let told = Introduction::told(
-            request.build.clone(),
-            &request.resp_address,
-            &request.http_address,
-        );
+        let told =
+            Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
         self.note_claim(request.from, &told);
         let me = self.as_member();
         Ok(HelloResponse {
@@ -153,26 +150,19 @@ impl NodeContext {
 
     /// Greets node `id` at `address`. `incarnation` names the directory that it must have; 0 for a fresh node.
     async fn ask_who(
-        &self,
-        id: NodeId,
-        address: &str,
-        incarnation: u64,
+        &self, id: NodeId, address: &str, incarnation: u64,
     ) -> Result<HelloResponse, Status> {
         check_address("peer_address", address)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        let request = HelloRequest {
-            to_incarnation: incarnation,
-            ..self.greeting_to(id)
-        };
+        let request = HelloRequest { to_incarnation: incarnation, ..self.greeting_to(id) };
         let about = |why: &str| format!("node {id} at {address}: {why}");
-        self.transport
-            .hello(address, request, HELLO_TIMEOUT)
-            .await
-            .map_err(|status| match status.code() {
+        self.transport.hello(address, request, HELLO_TIMEOUT).await.map_err(|status| {
+            match status.code() {
                 Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
                 Code::InvalidArgument => Status::invalid_argument(about(status.message())),
                 _ => Status::unavailable(about(status.message())),
-            })
+            }
+        })
     }
 
     /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader.

@@ -83,10 +83,7 @@ mod tests {
             ("snowflake", true),
             ("yuewen-published", true),
             ("bits zero:2=0 time-ms:42 worker:8 sequence:12", true),
-            (
-                "bits text=base32 zero:4=0 time-ms:44 worker:12 sequence:20",
-                false,
-            ),
+            ("bits text=base32 zero:4=0 time-ms:44 worker:12 sequence:20", false),
         ] {
             let format = Format::parse(text).expect("a format");
             let parameters: Vec<_> = format.parameters().map(|name| (name, 1)).collect();

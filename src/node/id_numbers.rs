@@ -40,40 +40,30 @@ const WAIT_MAX_MS: u64 = 20;
 impl NodeContext {
     /// Takes numbers of a key for ids, as the leader.
     pub(super) async fn take_id_numbers(
-        &self,
-        term: &Term,
-        asked: TakeIdNumbersRequest,
-        deadline: Instant,
+        &self, term: &Term, asked: TakeIdNumbersRequest, deadline: Instant,
     ) -> Attempt<Reply> {
-        let checked = self
-            .namespace_named(&asked.namespace)
-            .and_then(|namespace| {
-                let format = id_format(&namespace)?;
-                if namespace.config.format.as_ref() != Some(&asked.format) {
-                    return Err(created_again(&asked.namespace));
-                }
-                let key = key_of(asked.key)?;
-                check_kind(&namespace, key.as_key())?;
-                Ok((namespace, format, key))
-            });
+        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
+            let format = id_format(&namespace)?;
+            if namespace.config.format.as_ref() != Some(&asked.format) {
+                return Err(created_again(&asked.namespace));
+            }
+            let key = key_of(asked.key)?;
+            check_kind(&namespace, key.as_key())?;
+            Ok((namespace, format, key))
+        });
         let (namespace, format, key) = match checked {
             Ok(checked) => checked,
             Err(status) => return Attempt::Refused(status),
         };
         let count = u64::from(asked.count.clamp(1, IDS_MAX));
-        let of = OfKey {
-            term,
-            namespace: &namespace,
-            format: &format,
-            key: key.as_key(),
-            deadline,
-        };
+        let of =
+            OfKey { term, namespace: &namespace, format: &format, key: key.as_key(), deadline };
         let taken = match format.source() {
             Source::Key => self.take_in_time(&of, count).await,
             Source::Date => self.take_of_day(&of, count).await,
-            Source::Worker => Err(Attempt::Refused(Status::internal(
-                "ids with a worker do not come from a key",
-            ))),
+            Source::Worker => {
+                Err(Attempt::Refused(Status::internal("ids with a worker do not come from a key")))
+            }
         };
         match taken {
             Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
@@ -122,9 +112,7 @@ impl NodeContext {
             };
             let now = floor.at_least + 1;
             let count_of = |last: u64| left.min(of.format.last_number_beside(last.max(now)) - last);
-            let taking = of
-                .term
-                .next_above(of.namespace, of.key, floor, count_of, of.deadline);
+            let taking = of.term.next_above(of.namespace, of.key, floor, count_of, of.deadline);
             let last = match taking.await {
                 Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
                 Ok(Above::None { last }) => last,
@@ -169,10 +157,7 @@ impl NodeContext {
         if let Err(error) = of.format.check_time(date_ms) {
             return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
         }
-        let mut numbers = IdNumbers {
-            date_ms,
-            ..IdNumbers::default()
-        };
+        let mut numbers = IdNumbers { date_ms, ..IdNumbers::default() };
         self.check_orders_left(of, count).await?;
         let taking = of.term.next(of.namespace, of.key, count, of.deadline);
         match taking.await {
@@ -209,11 +194,7 @@ impl NodeContext {
     /// # Errors
     /// What the request comes to otherwise.
     async fn date_of_ids(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        from_ms: u64,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, from_ms: u64, deadline: Instant,
     ) -> Result<u64, Attempt<Reply>> {
         if is_planted(Bug::DateNotLogged) {
             return Ok(from_ms);

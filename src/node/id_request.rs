@@ -30,9 +30,7 @@ impl NextIds {
     /// The parameters, borrowed.
     pub(super) fn parameters(&self) -> Vec<(&str, u64)> {
         let parameters = self.parameters.iter();
-        parameters
-            .map(|(name, value)| (&name[..], *value))
-            .collect()
+        parameters.map(|(name, value)| (&name[..], *value)).collect()
     }
 
     /// Checks what is outside of its limits whatever the namespace is, so that what waits is small. A key that exists is.
@@ -75,9 +73,8 @@ impl NextIds {
     pub(super) fn bytes(&self) -> usize {
         let key = self.key.as_ref().map_or(0, OwnedKey::heap_bytes);
         let parameters = self.parameters.iter();
-        let parameters: usize = parameters
-            .map(|(name, _)| size_of::<(String, u64)>() + name.len())
-            .sum();
+        let parameters: usize =
+            parameters.map(|(name, _)| size_of::<(String, u64)>() + name.len()).sum();
         let own = size_of::<Self>() + self.namespace.len() + key + parameters;
         2 * own + self.count as usize * ID_BYTES
     }
@@ -88,19 +85,11 @@ mod tests {
     use super::*;
 
     fn request() -> NextIds {
-        NextIds {
-            namespace: "orders".into(),
-            count: 1,
-            key: None,
-            parameters: Vec::new(),
-        }
+        NextIds { namespace: "orders".into(), count: 1, key: None, parameters: Vec::new() }
     }
 
     fn named(names: impl IntoIterator<Item = String>) -> NextIds {
-        NextIds {
-            parameters: names.into_iter().map(|name| (name, 1)).collect(),
-            ..request()
-        }
+        NextIds { parameters: names.into_iter().map(|name| (name, 1)).collect(), ..request() }
     }
 
     #[test]
@@ -109,11 +98,8 @@ mod tests {
         for request in [request(), many(128), named(["x".repeat(32)])] {
             request.check().unwrap();
         }
-        let of = |namespace: &str, count| NextIds {
-            namespace: namespace.into(),
-            count,
-            ..request()
-        };
+        let of =
+            |namespace: &str, count| NextIds { namespace: namespace.into(), count, ..request() };
         for (request, why) in [
             (of("", 1), "the namespace is empty"),
             (of("a b:42", 1), "' '"),
@@ -134,10 +120,7 @@ mod tests {
     fn a_request_counts_its_own_bytes_twice_and_those_of_its_ids() {
         let plain = request().bytes();
         assert!(plain >= ID_BYTES + 2 * "orders".len());
-        let more = NextIds {
-            count: 3,
-            ..request()
-        };
+        let more = NextIds { count: 3, ..request() };
         assert_eq!(more.bytes() - plain, 2 * ID_BYTES);
         let long = NextIds {
             key: Some(OwnedKey::name(vec![b'x'; 200].into()).unwrap()),

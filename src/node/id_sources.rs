@@ -61,8 +61,7 @@ impl Source {
     /// # Errors
     /// [`EncodeError::NoWorker`] if the format has no worker.
     pub fn new(
-        format: Format,
-        leader: Leader,
+        format: Format, leader: Leader,
     ) -> Result<(Source, impl Future<Output = ()> + Send + 'static), EncodeError> {
         let workers = format.workers_max().min(sequence::WORKERS_MAX.into());
         // At most 32.
@@ -96,19 +95,14 @@ impl IdSources {
     /// # Errors
     /// Those of `make`, and UNAVAILABLE if the node stops.
     pub fn of(
-        &self,
-        namespace: NamespaceId,
-        make: impl FnOnce() -> Result<Source, Status>,
+        &self, namespace: NamespaceId, make: impl FnOnce() -> Result<Source, Status>,
     ) -> Result<Source, Status> {
         let mut all = self.all.lock();
         if let Some(source) = all.known(namespace)? {
             return Ok(source);
         }
         let source = make()?;
-        let kept = Kept {
-            source: source.clone(),
-            asked_at: Instant::now(),
-        };
+        let kept = Kept { source: source.clone(), asked_at: Instant::now() };
         all.by_namespace.insert(namespace, kept);
         Ok(source)
     }

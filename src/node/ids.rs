@@ -73,9 +73,7 @@ impl NodeContext {
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next_ids(
-        self: &Arc<Self>,
-        request: &NextIds,
-        deadline: Instant,
+        self: &Arc<Self>, request: &NextIds, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
         // Before anything waits.
         request.check()?;
@@ -85,9 +83,7 @@ impl NodeContext {
     }
 
     async fn checked_ids(
-        self: &Arc<Self>,
-        request: &NextIds,
-        deadline: Instant,
+        self: &Arc<Self>, request: &NextIds, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
         let made_by = match self.known_maker(request) {
             Some(made_by) => made_by?,
@@ -117,18 +113,11 @@ impl NodeContext {
         let count = u64::from(request.count);
         let ids = self.make(&source, count, fixed, deadline).await;
         let ids = ids.map_err(|not_taken| self.not_made(not_taken, request, &source.format))?;
-        Ok(MadeIds {
-            format: source.format,
-            ids,
-        })
+        Ok(MadeIds { format: source.format, ids })
     }
 
     async fn make(
-        &self,
-        source: &Source,
-        count: u64,
-        fixed: Fixed,
-        deadline: Instant,
+        &self, source: &Source, count: u64, fixed: Fixed, deadline: Instant,
     ) -> Result<IdList, NotTaken<Status>> {
         // At most IDS_MAX of them.
         let mut ids = IdList::new(&source.format, count as usize);
@@ -176,9 +165,7 @@ impl NodeContext {
     }
 
     fn make_source(
-        self: &Arc<Self>,
-        namespace: &Namespace,
-        format: Format,
+        self: &Arc<Self>, namespace: &Namespace, format: Format,
     ) -> Result<Source, Status> {
         let leader = Leader {
             administer: self.asking_the_leader(),
@@ -230,14 +217,10 @@ impl NodeContext {
 
     /// Waits until this node knows a namespace that the leader knows.
     async fn learn_namespace(
-        self: &Arc<Self>,
-        name: &str,
-        deadline: Instant,
+        self: &Arc<Self>, name: &str, deadline: Instant,
     ) -> Result<(), Failure> {
         let view = self.group.view();
-        let get = Request::GetNamespace(v1::GetNamespaceRequest {
-            name: name.to_owned(),
-        });
+        let get = Request::GetNamespace(v1::GetNamespaceRequest { name: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
             Ok(Reply::Namespace(_)) => {}
             Err(Failure::Status(status)) if status.code() == Code::NotFound => {

@@ -22,11 +22,7 @@ impl IdsTime {
     /// The time that `clock` shows.
     pub fn new(clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         let time = SteadyTime::new(clock.now().as_nanos(), clock.wall_ms());
-        IdsTime {
-            clock,
-            time: Arc::new(Mutex::new(time)),
-            metrics,
-        }
+        IdsTime { clock, time: Arc::new(Mutex::new(time)), metrics }
     }
 
     /// Milliseconds since 1970.

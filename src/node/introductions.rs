@@ -39,10 +39,7 @@ impl Introduction {
     pub fn told(build: Option<Build>, resp_address: &str, http_address: &str) -> Self {
         let build = build.unwrap_or_default();
         Introduction {
-            build: Build {
-                version: shown(&build.version),
-                commit: shown(&build.commit),
-            },
+            build: Build { version: shown(&build.version), commit: shown(&build.commit) },
             resp_address: shown(resp_address),
             http_address: shown(http_address),
         }
@@ -105,10 +102,7 @@ pub fn door_address(client_address: &str, clients: SocketAddr, door: SocketAddr)
 
 /// What this node runs.
 pub fn this_build() -> Build {
-    Build {
-        version: version::VERSION.to_owned(),
-        commit: version::COMMIT.to_owned(),
-    }
+    Build { version: version::VERSION.to_owned(), commit: version::COMMIT.to_owned() }
 }
 
 fn shown(text: &str) -> String {
@@ -131,36 +125,20 @@ mod tests {
     fn a_peer_of_another_release_is_named_once_and_again_when_its_release_changes() {
         let introductions = Introductions::default();
         let told = |version: &str, resp_address: &str| {
-            let build = Build {
-                version: version.to_owned(),
-                commit: "c0ffee".to_owned(),
-            };
+            let build = Build { version: version.to_owned(), commit: "c0ffee".to_owned() };
             Introduction::told(Some(build), resp_address, "")
         };
         let news = introductions.note(2, told("9.0.0", "")).expect("news");
-        assert!(
-            news.contains("node 2 runs ratchet 9.0.0 (c0ffee)"),
-            "{news}"
-        );
+        assert!(news.contains("node 2 runs ratchet 9.0.0 (c0ffee)"), "{news}");
         assert!(news.contains(version::LONG), "{news}");
         assert_eq!(introductions.note(2, told("9.0.0", "a:1")), None);
         assert_eq!(introductions.of(2).expect("known").resp_address, "a:1");
-        assert!(
-            introductions.note(3, told("9.0.0", "")).is_some(),
-            "another peer"
-        );
+        assert!(introductions.note(3, told("9.0.0", "")).is_some(), "another peer");
         assert!(introductions.note(2, told("9.0.1", "")).is_some());
         let same = Introduction::told(Some(this_build()), "", "");
-        assert_eq!(
-            introductions.note(2, same.clone()),
-            None,
-            "the same as here"
-        );
+        assert_eq!(introductions.note(2, same.clone()), None, "the same as here");
         assert_eq!(introductions.of(2), Some(same));
-        assert!(
-            introductions.note(2, told("9.0.0", "")).is_some(),
-            "changed again"
-        );
+        assert!(introductions.note(2, told("9.0.0", "")).is_some(), "changed again");
         let silent = introductions.note(4, Introduction::told(None, "", ""));
         let silent = silent.expect("news");
         assert!(silent.contains("does not say"), "{silent}");

@@ -42,10 +42,7 @@ impl NodeContext {
     /// # Errors
     /// As [`NodeContext::next_ids`].
     pub(super) async fn key_ids(
-        self: &Arc<Self>,
-        request: &NextIds,
-        format: Format,
-        deadline: Instant,
+        self: &Arc<Self>, request: &NextIds, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
         let key = request.key.as_ref().ok_or_else(|| {
             Status::invalid_argument(format!(
@@ -58,9 +55,7 @@ impl NodeContext {
             OwnedKey::Id(id) => Some(*id),
             OwnedKey::Name(_) => None,
         };
-        let fixed = format
-            .fixed(&request.parameters(), id)
-            .map_err(|error| invalid(&error))?;
+        let fixed = format.fixed(&request.parameters(), id).map_err(|error| invalid(&error))?;
         let line = Line {
             namespace: request.namespace.clone(),
             format: format.to_string(),
@@ -70,20 +65,13 @@ impl NodeContext {
         let ids = encoded(&format, fixed, &numbers.await?);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
         self.metrics.ids.inc_by(request.count.into());
-        Ok(MadeIds {
-            format: Arc::new(format),
-            ids,
-        })
+        Ok(MadeIds { format: Arc::new(format), ids })
     }
 
     /// Numbers of a key. If others wait for it here already, this caller joins their line. Otherwise it asks the leader, and
     /// joins the line for what it did not get.
     async fn numbers_of(
-        self: &Arc<Self>,
-        line: &Line,
-        format: &Format,
-        count: u32,
-        deadline: Instant,
+        self: &Arc<Self>, line: &Line, format: &Format, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Status> {
         if self.key_queues.has(line) {
             let none = IdNumbers::default();
@@ -105,12 +93,8 @@ impl NodeContext {
     /// Waits for more numbers of a key than a caller has, behind those who wait for the same key. If nobody does, the leader is
     /// asked in `wait`.
     async fn wait_in_line(
-        self: &Arc<Self>,
-        line: &Line,
-        format: &Format,
-        (left, numbers): (u32, IdNumbers),
-        wait: Duration,
-        deadline: Instant,
+        self: &Arc<Self>, line: &Line, format: &Format, (left, numbers): (u32, IdNumbers),
+        wait: Duration, deadline: Instant,
     ) -> Result<IdNumbers, Status> {
         self.metrics.id_waits.inc();
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
@@ -175,10 +159,7 @@ impl NodeContext {
 
     /// Asks the leader for up to `count` numbers of a key.
     async fn ask_for_numbers(
-        self: &Arc<Self>,
-        line: &Line,
-        count: u32,
-        deadline: Instant,
+        self: &Arc<Self>, line: &Line, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Status> {
         let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
             namespace: line.namespace.clone(),

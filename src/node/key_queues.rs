@@ -59,11 +59,7 @@ struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Queue {
-            arrived: Vec::new(),
-            sweep_at: SWEEP_MIN,
-            state: Arc::default(),
-        }
+        Queue { arrived: Vec::new(), sweep_at: SWEEP_MIN, state: Arc::default() }
     }
 }
 
@@ -139,11 +135,7 @@ impl KeyQueues {
     /// # Errors
     /// That number, if it says no. Then nothing is changed.
     pub fn join(
-        &self,
-        line: &Line,
-        left: u32,
-        numbers: IdNumbers,
-        deadline: Instant,
+        &self, line: &Line, left: u32, numbers: IdNumbers, deadline: Instant,
         may_come: impl FnOnce(u64) -> bool,
     ) -> Result<Place, u64> {
         let mut queues = self.queues.lock();
@@ -159,23 +151,11 @@ impl KeyQueues {
             queue.sweep_at = SWEEP_MIN.max(2 * queue.arrived.len());
         }
         queue.state.ids.fetch_add(left.into(), Relaxed);
-        let demand = Arc::new(Demand {
-            left: AtomicU32::new(left),
-            state: queue.state.clone(),
-        });
+        let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
         let (sender, answer) = oneshot::channel();
-        queue.arrived.push(Waiter {
-            demand: demand.clone(),
-            numbers,
-            deadline,
-            answer: sender,
-        });
+        queue.arrived.push(Waiter { demand: demand.clone(), numbers, deadline, answer: sender });
         self.is_any.store(true, Relaxed);
-        Ok(Place {
-            answer,
-            is_first,
-            demand,
-        })
+        Ok(Place { answer, is_first, demand })
     }
 
     /// Adds those who came meanwhile to `batch`, and drops who has gone. False: nobody waits, and the line is gone.
@@ -275,11 +255,7 @@ mod tests {
     use super::*;
 
     fn line(format: &str) -> Line {
-        Line {
-            namespace: "chat".to_owned(),
-            format: format.to_owned(),
-            key: OwnedKey::Id(1),
-        }
+        Line { namespace: "chat".to_owned(), format: format.to_owned(), key: OwnedKey::Id(1) }
     }
 
     fn numbers(ranges: &[(u64, u32)]) -> IdNumbers {
@@ -320,10 +296,7 @@ mod tests {
         let mut late = join(1, none());
         let mut last = join(1, none());
         batch.share(&numbers(&[(100, 1), (110, 6)]));
-        assert_eq!(
-            answered(&mut first),
-            Some(numbers(&[(7, 1), (100, 1), (110, 1)]))
-        );
+        assert_eq!(answered(&mut first), Some(numbers(&[(7, 1), (100, 1), (110, 1)])));
         assert_eq!(answered(&mut late), None);
 
         assert!(queues.collect(&chat, &mut batch));

@@ -54,11 +54,7 @@ impl KeyTimes {
     /// Has a namespace go on from `from_ms`; false if it is there or later. Forgets those that the leader's time has caught up
     /// with.
     pub fn go_on_from(
-        &self,
-        namespace: NamespaceId,
-        from_ms: u64,
-        now: Instant,
-        leader_ms: u64,
+        &self, namespace: NamespaceId, from_ms: u64, now: Instant, leader_ms: u64,
     ) -> bool {
         let mut all = self.ahead.lock();
         all.retain(|_, ahead| ahead.at(now) > leader_ms);

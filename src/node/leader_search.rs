@@ -76,18 +76,12 @@ pub trait ForLeader: Sync {
 
     /// Answers it if this node leads.
     fn serve_locally(
-        &self,
-        node: &Arc<NodeContext>,
-        deadline: Instant,
+        &self, node: &Arc<NodeContext>, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has `leader` answer it.
     fn serve_remotely(
-        &self,
-        node: &Arc<NodeContext>,
-        leader: NodeId,
-        member: &Member,
-        deadline: Instant,
+        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// The answer while no leader answers; `None` if only a leader has one.
@@ -104,10 +98,7 @@ impl NodeContext {
     /// request, and UNAVAILABLE if no leader answers in time.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(super) async fn route_to_leader<R: ForLeader>(
-        self: &Arc<Self>,
-        request: &R,
-        origin: Origin,
-        deadline: Instant,
+        self: &Arc<Self>, request: &R, origin: Origin, deadline: Instant,
     ) -> Result<R::Answer, Failure> {
         let mut changes = self.leadership_changes.subscribe();
         loop {
@@ -172,10 +163,7 @@ impl NodeContext {
         let now = self.group.leadership().borrow().clone();
         let known = match &now.leader {
             Some((leader, _)) if *leader == self.config.node_id => {
-                format!(
-                    "this node leads term {} and hears from no majority",
-                    now.term
-                )
+                format!("this node leads term {} and hears from no majority", now.term)
             }
             Some((leader, member)) => format!(
                 "node {leader} at {} leads term {} and does not answer",

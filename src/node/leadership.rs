@@ -125,9 +125,7 @@ impl NodeContext {
     /// Proposes an entry that gives the term its chunks. Returns the number of their lift, or why it gives none. `None`
     /// if it is not known, or the term is lost: it must end.
     async fn propose_first(
-        &self,
-        lease: &TermLease,
-        first: Command,
+        &self, lease: &TermLease, first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
         match self.propose_in(lease, first).await? {
             Ok(Outcome::Holds(lift)) => Some(Ok(lift)),
@@ -140,9 +138,7 @@ impl NodeContext {
     /// Proposes an entry of the term. `None` if the term is lost: a node that is cut off meanwhile would wait, and not
     /// follow the leadership.
     async fn propose_in(
-        &self,
-        lease: &TermLease,
-        command: Command,
+        &self, lease: &TermLease, command: Command,
     ) -> Option<Result<Outcome, ProposeError>> {
         tokio::select! {
             biased;

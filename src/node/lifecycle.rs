@@ -47,16 +47,10 @@ impl Node {
     /// [`StartError`] if the configuration cannot work, the data directory cannot be used or trusted, or Raft
     /// does not start.
     pub async fn start(
-        config: Config,
-        seams: Seams,
-        addresses: Addresses,
+        config: Config, seams: Seams, addresses: Addresses,
     ) -> Result<Node, StartError> {
         config.check()?;
-        let (dir, cluster, id) = (
-            config.data_dir.clone(),
-            config.cluster.clone(),
-            config.node_id,
-        );
+        let (dir, cluster, id) = (config.data_dir.clone(), config.cluster.clone(), config.node_id);
         let metrics = Metrics::new();
         let tasks = Tasks::default();
         let options = StoreOptions {
@@ -115,8 +109,7 @@ impl Node {
 
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.running
-            .spawn(self.context.group.tasks().watched(name, task));
+        self.running.spawn(self.context.group.tasks().watched(name, task));
     }
 
     /// What the node's parts share.
@@ -145,10 +138,7 @@ impl Node {
         let deadline = tokio::time::Instant::now() + self.context.handover_max();
         self.context.give_workers_back().await;
         if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
-            tracing::info!(
-                reason = status.message(),
-                "stopping before the handover is complete"
-            );
+            tracing::info!(reason = status.message(), "stopping before the handover is complete");
         }
         self.drain(limit).await;
     }
@@ -164,10 +154,7 @@ impl Node {
         self.stop.cancel();
         self.context.allocator.store(None);
         self.running.close();
-        if tokio::time::timeout(limit, self.running.wait())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
             tracing::warn!("some requests were cut off");
         }
         self.context.group.stop().await;
@@ -208,10 +195,7 @@ mod tests {
     };
 
     async fn start(dir: &std::path::Path) -> Node {
-        let config = Config {
-            data_dir: dir.to_owned(),
-            ..Config::default()
-        };
+        let config = Config { data_dir: dir.to_owned(), ..Config::default() };
         // A cluster of one has nobody to be reached by.
         let addresses = Addresses {
             client: config.listen,
@@ -232,10 +216,7 @@ mod tests {
     }
 
     fn section() -> SectionId {
-        SectionId {
-            namespace: NamespaceId(1),
-            key: SectionKey::Id(7),
-        }
+        SectionId { namespace: NamespaceId(1), key: SectionKey::Id(7) }
     }
 
     /// Bumps the section once this node leads and has its namespaces.
@@ -246,21 +227,12 @@ mod tests {
             let term = now.expect("a node").term;
             let bump = Bump {
                 section: section(),
-                raise: Raise {
-                    numbers: 10,
-                    unused_max: 10,
-                    step: 10,
-                    up_to: 0,
-                },
+                raise: Raise { numbers: 10, unused_max: 10, step: 10, up_to: 0 },
             };
-            let proposed = node.context().group.propose(
-                term,
-                Command::Bump {
-                    bumps: vec![bump],
-                    lost: vec![],
-                    now_ms: 0,
-                },
-            );
+            let proposed = node
+                .context()
+                .group
+                .propose(term, Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 });
             if let Ok(Outcome::Bumped(bumped)) = proposed.await
                 && let [Bumped::Chunk(chunk)] = bumped[..]
             {

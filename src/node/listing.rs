@@ -26,10 +26,7 @@ const PAGE_KEYS_MAX: u32 = 1_000;
 impl NodeContext {
     /// A page of the keys of a namespace.
     pub(super) async fn list_keys(
-        &self,
-        term: &Term,
-        list: v1::ListKeysRequest,
-        deadline: Instant,
+        &self, term: &Term, list: v1::ListKeysRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let namespace = match self.namespace_named(&list.namespace) {
             Ok(namespace) => namespace,
@@ -55,10 +52,7 @@ impl NodeContext {
 
     /// What is known of a key.
     pub(super) async fn explain(
-        &self,
-        term: &Term,
-        asked: v1::ExplainRequest,
-        deadline: Instant,
+        &self, term: &Term, asked: v1::ExplainRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let checked = self.namespace_named(&asked.namespace).and_then(|found| {
             let key = key_of(asked.key)?;
@@ -137,21 +131,14 @@ fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::Liste
         ceiling: ceiling(namespace, &record, held.as_ref(), lift),
         epoch: record.lift,
         step: record.step,
-        last: held
-            .filter(|_| !is_shared)
-            .map(|held| held.last.min(namespace.greatest_number())),
+        last: held.filter(|_| !is_shared).map(|held| held.last.min(namespace.greatest_number())),
     }
 }
 
 fn explanation(
-    namespace: &Namespace,
-    key: &OwnedKey,
-    term: u64,
-    explained: &Explained,
+    namespace: &Namespace, key: &OwnedKey, term: u64, explained: &Explained,
 ) -> v1::Explanation {
-    let Explained {
-        record, held, lift, ..
-    } = explained;
+    let Explained { record, held, lift, .. } = explained;
     let (lift, progression) = (*lift, namespace.config.progression());
     let ids = match namespace.section_of(key.as_key()).key {
         SectionKey::Id(number) => Some(namespace.ids_of_section(number)),
@@ -173,9 +160,7 @@ fn explanation(
         ceiling,
         floor: floor.min(namespace.greatest_number()),
         live: record.lifted(progression, lift + 1).is_some(),
-        held: held
-            .as_ref()
-            .map(|held| held_section(held, progression, explained.granted_ms_ago)),
+        held: held.as_ref().map(|held| held_section(held, progression, explained.granted_ms_ago)),
         accounts: (is_stored && !is_shared)
             .then(|| accounts(record, progression, (lift, ceiling), held.as_ref())),
     }
@@ -195,9 +180,7 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
 
 /// What became of the numbers up to `ceiling` of a key with a section of its own.
 fn accounts(
-    record: &SectionRecord,
-    progression: Progression,
-    (lift, ceiling): (u64, u64),
+    record: &SectionRecord, progression: Progression, (lift, ceiling): (u64, u64),
     held: Option<&Holding>,
 ) -> v1::Accounts {
     let books = record.books_at(progression, lift);
@@ -217,9 +200,7 @@ fn accounts(
 }
 
 fn held_section(
-    held: &Holding,
-    progression: Progression,
-    granted_ms_ago: Option<u64>,
+    held: &Holding, progression: Progression, granted_ms_ago: Option<u64>,
 ) -> v1::HeldSection {
     v1::HeldSection {
         ceiling: held.ceiling,
@@ -231,10 +212,7 @@ fn held_section(
 
 /// The ceiling that is in force. A bump may have been applied between the reads of the table and of the memory.
 fn ceiling(
-    namespace: &Namespace,
-    record: &SectionRecord,
-    held: Option<&Holding>,
-    lift: u64,
+    namespace: &Namespace, record: &SectionRecord, held: Option<&Holding>, lift: u64,
 ) -> u64 {
     let ceiling = record.ceiling_at(lift, namespace.config.increment);
     let in_memory = held.map_or(0, |held| held.ceiling);

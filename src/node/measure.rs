@@ -82,9 +82,7 @@ impl NodeContext {
             let last = log.last.unwrap_or(0);
             last.saturating_sub(index.unwrap_or(0))
         };
-        let lags = silences
-            .clone()
-            .map(|(node, _)| (node.id, lag(node.log_index)));
+        let lags = silences.clone().map(|(node, _)| (node.id, lag(node.log_index)));
         metrics.peer_lag_entries.set(lags);
         let seconds = silences.map(|(node, silence)| (node.id, silence.lasts.as_secs_f64()));
         metrics.peer_silent_seconds.set(seconds);

@@ -19,9 +19,7 @@ const RETRY: Duration = Duration::from_millis(20);
 
 impl NodeContext {
     pub(super) async fn add_node(
-        &self,
-        term: u64,
-        v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
+        &self, term: u64, v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
         deadline: Instant,
     ) -> Result<Reply, Status> {
         if id == 0 {
@@ -41,9 +39,7 @@ impl NodeContext {
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
     pub(super) async fn update_node(
-        &self,
-        term: u64,
-        v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
+        &self, term: u64, v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
         deadline: Instant,
     ) -> Result<Reply, Status> {
         let known = self.known(id)?;
@@ -57,10 +53,7 @@ impl NodeContext {
     }
 
     pub(super) async fn promote_node(
-        &self,
-        term: u64,
-        node: v1::NodeRequest,
-        deadline: Instant,
+        &self, term: u64, node: v1::NodeRequest, deadline: Instant,
     ) -> Result<Reply, Status> {
         self.known(node.id)?;
         let change = MembershipChange::Promote(node.id);
@@ -68,10 +61,7 @@ impl NodeContext {
     }
 
     pub(super) async fn remove_node(
-        &self,
-        term: u64,
-        node: v1::NodeRequest,
-        deadline: Instant,
+        &self, term: u64, node: v1::NodeRequest, deadline: Instant,
     ) -> Result<Reply, Status> {
         self.known(node.id)?;
         if node.id == self.config.node_id {
@@ -86,11 +76,7 @@ impl NodeContext {
 
     /// Promotes or removes a node, once the voters after the change can go on.
     async fn change_voters(
-        &self,
-        term: u64,
-        change: MembershipChange,
-        force: bool,
-        deadline: Instant,
+        &self, term: u64, change: MembershipChange, force: bool, deadline: Instant,
     ) -> Result<Reply, Status> {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
@@ -114,10 +100,7 @@ impl NodeContext {
     /// Carries a change out. It goes on when the deadline passes. With `unless_unfit` it is refused if the voters after
     /// it could not go on, as heard since that moment.
     async fn change(
-        &self,
-        term: u64,
-        change: MembershipChange,
-        unless_unfit: Option<clock::Instant>,
+        &self, term: u64, change: MembershipChange, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
     ) -> Result<Reply, Status> {
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
@@ -153,9 +136,6 @@ impl NodeContext {
             let chosen = members.filter(|(_, (_, voter))| *voter == voting);
             chosen.map(|(id, _)| id).collect()
         };
-        Reply::Membership(v1::MembershipResponse {
-            voters: ids(true),
-            learners: ids(false),
-        })
+        Reply::Membership(v1::MembershipResponse { voters: ids(true), learners: ids(false) })
     }
 }

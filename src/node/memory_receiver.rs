@@ -27,8 +27,7 @@ impl NodeContext {
     /// if another one begins to arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this
     /// node stops. INTERNAL if a part makes it panic.
     pub async fn take_memory(
-        self: &Arc<Self>,
-        mut parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
+        self: &Arc<Self>, mut parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
         let first = self.next_part(&mut parts).await?;
         let first = first.ok_or_else(|| Status::invalid_argument("the memory has no parts"))?;
@@ -58,9 +57,7 @@ impl NodeContext {
             let taken = taken.map_err(|e| Status::internal(format!("a memory was lost: {e}")))?;
             inheritance = taken.map_err(|why| self.refuse_memory(why))?;
         }
-        let digest = inheritance
-            .digest()
-            .map_err(|why| self.refuse_memory(why))?;
+        let digest = inheritance.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if self.leaving.is_cancelled() {
@@ -77,16 +74,12 @@ impl NodeContext {
                 () = context.leaving.cancelled() => {}
             }
         });
-        Ok(MemoryReply {
-            parts: digest.parts,
-            checksum: digest.checksum,
-        })
+        Ok(MemoryReply { parts: digest.parts, checksum: digest.checksum })
     }
 
     /// The next part of a memory. `None` at its end.
     async fn next_part(
-        &self,
-        parts: &mut (impl Stream<Item = Result<MemoryPart, Status>> + Unpin),
+        &self, parts: &mut (impl Stream<Item = Result<MemoryPart, Status>> + Unpin),
     ) -> Result<Option<MemoryPart>, Status> {
         let timeouts = PART_TIMEOUTS * self.config.election_timeout_ms;
         let patience = Duration::from_millis(timeouts + self.config.shutdown_timeout_ms);
@@ -117,10 +110,7 @@ impl NodeContext {
                 Status::invalid_argument(why.to_string())
             }
         };
-        tracing::warn!(
-            why = status.message(),
-            "the memory of the leader is not taken"
-        );
+        tracing::warn!(why = status.message(), "the memory of the leader is not taken");
         status
     }
 }

@@ -33,18 +33,14 @@ impl NodeContext {
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
     /// [`NodeContext::administer`].
     pub async fn key_kind(
-        self: &Arc<Self>,
-        namespace: &str,
-        deadline: Instant,
+        self: &Arc<Self>, namespace: &str, deadline: Instant,
     ) -> Result<KeyKind, Failure> {
         if let Some(known) = self.group.view().namespaces().by_name(namespace) {
             return Ok(known.config.key_kind);
         }
         // Before anything waits.
         check_namespace(namespace)?;
-        let get = Request::GetNamespace(v1::GetNamespaceRequest {
-            name: namespace.to_owned(),
-        });
+        let get = Request::GetNamespace(v1::GetNamespaceRequest { name: namespace.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
             Reply::Namespace(found) => Ok(match found.key_kind() {
                 v1::KeyKind::Name => KeyKind::Name,
@@ -55,23 +51,18 @@ impl NodeContext {
     }
 
     pub(super) async fn create_namespace(
-        &self,
-        term: u64,
-        create: v1::CreateNamespaceRequest,
+        &self, term: u64, create: v1::CreateNamespaceRequest,
     ) -> Result<Reply, Status> {
         check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
         check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
         check_section_size(create.section_size).map_err(invalid)?;
         check_description(Some(&create.description)).map_err(invalid)?;
         let config = namespace_config(create, self.ids_time.now_ms())?;
-        self.change_namespace(term, Command::create_namespace(config))
-            .await
+        self.change_namespace(term, Command::create_namespace(config)).await
     }
 
     pub(super) async fn update_namespace(
-        &self,
-        term: u64,
-        update: v1::UpdateNamespaceRequest,
+        &self, term: u64, update: v1::UpdateNamespaceRequest,
     ) -> Result<Reply, Status> {
         check_namespace(&update.name)?;
         check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
@@ -102,31 +93,20 @@ impl NodeContext {
             section_size: update.section_size,
         };
         let name = update.name;
-        self.change_namespace(term, Command::UpdateNamespace { name, change })
-            .await
+        self.change_namespace(term, Command::UpdateNamespace { name, change }).await
     }
 
     /// Refuses a change that does not fit the format of a namespace's ids.
     fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Status> {
         let namespaces = self.group.view().namespaces();
-        let with_format = namespaces
-            .by_name(name)
-            .filter(|n| n.config.format.is_some());
-        with_format.map_or(Ok(()), |namespace| {
-            check_sequence(&id_format(namespace)?, wish)
-        })
+        let with_format = namespaces.by_name(name).filter(|n| n.config.format.is_some());
+        with_format.map_or(Ok(()), |namespace| check_sequence(&id_format(namespace)?, wish))
     }
 
     pub(super) async fn delete_namespace(
-        &self,
-        term: u64,
-        delete: v1::DeleteNamespaceRequest,
+        &self, term: u64, delete: v1::DeleteNamespaceRequest,
     ) -> Result<Reply, Status> {
-        let v1::DeleteNamespaceRequest {
-            name,
-            confirm,
-            forget,
-        } = delete;
+        let v1::DeleteNamespaceRequest { name, confirm, forget } = delete;
         check_namespace(&name)?;
         if confirm != name {
             return Err(Status::invalid_argument(format!(
@@ -173,12 +153,7 @@ impl NodeContext {
     }
 
     async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Status> {
-        match self
-            .group
-            .propose(term, command)
-            .await
-            .map_err(proposal_failed)?
-        {
+        match self.group.propose(term, command).await.map_err(proposal_failed)? {
             Outcome::Namespace(Ok(namespace)) => Ok(Reply::Namespace(to_wire(&namespace))),
             Outcome::Namespace(Err(refused)) => Err(refusal(&refused)),
             other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
@@ -201,8 +176,7 @@ fn refusal(refused: &NamespaceRefused) -> Status {
 }
 
 fn namespace_config(
-    create: v1::CreateNamespaceRequest,
-    now_ms: u64,
+    create: v1::CreateNamespaceRequest, now_ms: u64,
 ) -> Result<NamespaceConfig, Status> {
     let defaults = NamespaceConfig::new(create.name.clone());
     let key_kind = match create.key_kind() {

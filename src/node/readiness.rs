@@ -21,12 +21,7 @@ impl NodeContext {
     /// # Errors
     /// [`NotReady`] with the reason, if it is not.
     pub fn readiness(&self) -> Result<(), NotReady> {
-        let not = |why: String| {
-            Err(NotReady {
-                node: self.config.node_id,
-                why,
-            })
-        };
+        let not = |why: String| Err(NotReady { node: self.config.node_id, why });
         if self.leaving.is_cancelled() {
             return not("it stops".to_owned());
         }
@@ -40,10 +35,9 @@ impl NodeContext {
         let leadership = self.group.leadership().borrow().clone();
         let limit_ms = self.config.election_timeout_ms;
         match leadership.leader {
-            Some((leader, _)) if leader == self.config.node_id => not(format!(
-                "it leads term {} and holds no lease",
-                leadership.term
-            )),
+            Some((leader, _)) if leader == self.config.node_id => {
+                not(format!("it leads term {} and holds no lease", leadership.term))
+            }
             Some((leader, _)) => match self.group.leader_heard() {
                 Some(heard) if now.since(heard) < Duration::from_millis(limit_ms) => Ok(()),
                 _ => not(format!(

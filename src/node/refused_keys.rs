@@ -9,8 +9,7 @@ use crate::{allocator::NextMany as Taken, proto::busy, sequence::Namespace};
 /// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
 /// large does not refuse the others.
 pub fn within_count_max(
-    counts: &[u64],
-    namespace: &Namespace,
+    counts: &[u64], namespace: &Namespace,
 ) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
     let too_large = |count: u64| check_count_of(namespace, count).err();
     let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
@@ -24,10 +23,7 @@ pub fn within_count_max(
 
 /// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
 pub fn many_ranges(
-    namespace: &Namespace,
-    taken: Taken,
-    keys: usize,
-    at: impl Fn(usize) -> usize,
+    namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
     mut refused: Vec<RefusedKeys>,
 ) -> ManyRanges {
     let of_all = |exhausted: &[(usize, u64)]| -> Vec<(usize, u64)> {
@@ -37,10 +33,7 @@ pub fn many_ranges(
     let exhausted = exhausted(namespace, &of_all(&taken.exhausted));
     if !taken.over_quota.is_empty() {
         let places = taken.over_quota.iter().map(|place| at(*place) as u32);
-        refused.push(RefusedKeys {
-            places: places.collect(),
-            why: over_quota(namespace),
-        });
+        refused.push(RefusedKeys { places: places.collect(), why: over_quota(namespace) });
     }
     if !taken.memory_full.places.is_empty() {
         let places = (taken.memory_full.places.iter()).map(|place| at(*place) as u32);
@@ -57,12 +50,7 @@ pub fn many_ranges(
         }
         firsts = all;
     }
-    ManyRanges {
-        firsts,
-        increment: namespace.config.increment,
-        exhausted,
-        refused,
-    }
+    ManyRanges { firsts, increment: namespace.config.increment, exhausted, refused }
 }
 
 /// Refuses a count above the namespace's `count_max`.

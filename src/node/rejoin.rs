@@ -28,9 +28,7 @@ use crate::{
 /// # Errors
 /// [`StartError`] if a peer knows that this node's log was longer, or the store cannot be read or written.
 pub async fn rejoin(
-    store: &Arc<Store>,
-    config: &Config,
-    transport: &Arc<dyn Transport>,
+    store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>,
 ) -> Result<(), StartError> {
     let promise_ms = config.election_timeout_ms;
     let last_promise_ms = store.promise_ms(FIRST_SET)?;
@@ -42,30 +40,22 @@ pub async fn rejoin(
             "this node has voted before: it keeps out of elections until its promises have ended"
         );
         // At the same time. A peer that does not answer during the silence is not waited for.
-        let (asked, ()) = tokio::join!(
-            ask_peers(store, config, transport, silence),
-            tokio::time::sleep(silence)
-        );
+        let (asked, ()) =
+            tokio::join!(ask_peers(store, config, transport, silence), tokio::time::sleep(silence));
         asked?;
     }
     // Before Raft starts, and with it this run's promises.
     if last_promise_ms != Some(promise_ms) {
         let recording = store.clone();
-        let recorded = store
-            .blocking()
-            .run(move || recording.record_promise_ms(FIRST_SET, promise_ms));
-        recorded
-            .await
-            .map_err(|e| StartError::Internal(e.to_string()))??;
+        let recorded =
+            store.blocking().run(move || recording.record_promise_ms(FIRST_SET, promise_ms));
+        recorded.await.map_err(|e| StartError::Internal(e.to_string()))??;
     }
     Ok(())
 }
 
 async fn ask_peers(
-    store: &Arc<Store>,
-    config: &Config,
-    transport: &Arc<dyn Transport>,
-    limit: Duration,
+    store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>, limit: Duration,
 ) -> Result<(), StartError> {
     // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
     let mine = Acknowledged {
@@ -73,10 +63,8 @@ async fn ask_peers(
         log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
     };
     let asked = peers(store, config)?.into_iter().map(|(to, address)| {
-        let request = HelloRequest {
-            acknowledged: Some(mine),
-            ..HelloRequest::from_node(config, to)
-        };
+        let request =
+            HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(config, to) };
         async move { transport.hello(&address, request, limit).await }
     });
     let refused = |answer: Result<_, Status>| answer.err().filter(|s| s.code() == Code::DataLoss);

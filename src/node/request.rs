@@ -163,10 +163,7 @@ impl Keys {
     pub fn bytes(&self) -> usize {
         match self {
             Keys::Ids(ids) => size_of_val(&ids[..]),
-            Keys::Names(names) => names
-                .iter()
-                .map(|name| size_of_val(name) + name.len())
-                .sum(),
+            Keys::Names(names) => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
         }
     }
 }
@@ -179,10 +176,7 @@ impl NextMany {
     /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, each name has 1 to 256 bytes,
     /// and there are as many counts as keys, or none.
     pub fn new(
-        namespace: String,
-        keys: Keys,
-        counts: Vec<u64>,
-        known: KnownRoute,
+        namespace: String, keys: Keys, counts: Vec<u64>, known: KnownRoute,
     ) -> Result<NextMany, Status> {
         let (n, counted) = (keys.len(), counts.len());
         keys.check()?;
@@ -192,12 +186,7 @@ impl NextMany {
                  all for one number of each"
             )));
         }
-        Ok(NextMany {
-            namespace,
-            keys,
-            counts,
-            known,
-        })
+        Ok(NextMany { namespace, keys, counts, known })
     }
 
     /// The keys.

@@ -53,10 +53,7 @@ impl RequestMemory {
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Status> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let before = self.bytes.inc_by(bytes);
-        let reserved = Reservation {
-            memory: self.clone(),
-            bytes,
-        };
+        let reserved = Reservation { memory: self.clone(), bytes };
         if before.saturating_add(bytes).unsigned_abs() <= self.bytes_max {
             return Ok(reserved);
         }
@@ -76,8 +73,7 @@ impl RequestMemory {
     /// # Errors
     /// As [`RequestMemory::reserve`].
     pub fn reserve_for_answer(
-        self: &Arc<Self>,
-        keys: usize,
+        self: &Arc<Self>, keys: usize,
     ) -> Result<Option<Reservation>, Status> {
         if keys < ANSWER_KEYS_MIN {
             return Ok(None);

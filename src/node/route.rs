@@ -24,10 +24,7 @@ pub struct KnownRoute {
 
 impl KnownRoute {
     /// Of a caller that wants to be told no route.
-    pub const UNWANTED: KnownRoute = KnownRoute {
-        version: u64::MAX,
-        members_version: None,
-    };
+    pub const UNWANTED: KnownRoute = KnownRoute { version: u64::MAX, members_version: None };
 }
 
 /// Which node leads, and who the members are.
@@ -87,24 +84,21 @@ impl NodeContext {
     /// with the group.
     pub fn watch_route(self: Arc<Self>) -> impl Stream<Item = Route> + Send {
         let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
-        stream::unfold(
-            (self, seen),
-            |(context, (mut leads, mut votes, told))| async move {
-                loop {
-                    let now = leads.borrow_and_update().clone();
-                    let voters = votes.borrow_and_update().clone();
-                    let route = context.known_route(&now, &voters);
-                    if route.is_some() && route != told {
-                        return Some((route.clone()?, (context, (leads, votes, route))));
-                    }
-                    tokio::select! {
-                        biased;
-                        changed = leads.changed() => changed.ok()?,
-                        changed = votes.changed() => changed.ok()?,
-                    }
+        stream::unfold((self, seen), |(context, (mut leads, mut votes, told))| async move {
+            loop {
+                let now = leads.borrow_and_update().clone();
+                let voters = votes.borrow_and_update().clone();
+                let route = context.known_route(&now, &voters);
+                if route.is_some() && route != told {
+                    return Some((route.clone()?, (context, (leads, votes, route))));
                 }
-            },
-        )
+                tokio::select! {
+                    biased;
+                    changed = leads.changed() => changed.ok()?,
+                    changed = votes.changed() => changed.ok()?,
+                }
+            }
+        })
     }
 
     fn known_route(&self, now: &Leadership, voters: &Voters) -> Option<Route> {

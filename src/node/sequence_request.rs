@@ -69,11 +69,7 @@ pub trait SequenceRequest: Send + Sync {
 
     /// Answers it from a term's memory. What many keys hold that have to wait is reserved in `memory`.
     fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        memory: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// The message that forwards it to the leader.
@@ -113,11 +109,7 @@ impl SequenceRequest for Next {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        _: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<Range> {
         let key = self.key.as_key();
         if let Err(status) =
@@ -130,12 +122,7 @@ impl SequenceRequest for Next {
                 term.next(namespace, key, self.count, deadline).await
             }
             // Boxed, as is every way that is seldom gone.
-            id => {
-                Box::pin(next_otherwise(
-                    term, namespace, key, self.count, id, deadline,
-                ))
-                .await
-            }
+            id => Box::pin(next_otherwise(term, namespace, key, self.count, id, deadline)).await,
         };
         match taken {
             Ok(range) => Attempt::Answered(range),
@@ -177,11 +164,7 @@ impl SequenceRequest for Current {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        _: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<Option<u64>> {
         let key = self.key.as_key();
         if let Err(status) = check_kind(namespace, key) {
@@ -217,9 +200,7 @@ impl SequenceRequest for NextMany {
     }
 
     fn check(&self, config: &Config) -> Result<(), Status> {
-        self.counts
-            .iter()
-            .try_for_each(|&count| check_count(count, config.count_max))
+        self.counts.iter().try_for_each(|&count| check_count(count, config.count_max))
     }
 
     fn numbers(&self) -> u64 {
@@ -235,11 +216,7 @@ impl SequenceRequest for NextMany {
     }
 
     async fn answer(
-        &self,
-        term: &Term,
-        namespace: &Namespace,
-        memory: &Arc<RequestMemory>,
-        deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
     ) -> Attempt<ManyRanges> {
         // All are of one kind.
         if let Err(status) = check_kind(namespace, self.keys.at(0)) {
@@ -281,11 +258,7 @@ impl SequenceRequest for NextMany {
 
 /// Takes numbers of a gapless key, or numbers under a request id.
 async fn next_otherwise(
-    term: &Term,
-    namespace: &Namespace,
-    key: Key<'_>,
-    count: u64,
-    request: &Option<RequestId>,
+    term: &Term, namespace: &Namespace, key: Key<'_>, count: u64, request: &Option<RequestId>,
     deadline: Instant,
 ) -> Result<Range, NextError> {
     match request {
@@ -304,9 +277,7 @@ fn check_count(count: u64, most: u64) -> Result<(), Status> {
     if (1..=most).contains(&count) {
         return Ok(());
     }
-    Err(Status::invalid_argument(format!(
-        "count is {count}; it must lie between 1 and {most}"
-    )))
+    Err(Status::invalid_argument(format!("count is {count}; it must lie between 1 and {most}")))
 }
 
 /// Refuses a key that is not of the namespace's kind.
@@ -331,10 +302,7 @@ pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Stat
 
 /// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
 pub(super) fn failed<A>(
-    error: NextError,
-    namespace: &Namespace,
-    term: &Term,
-    count: u64,
+    error: NextError, namespace: &Namespace, term: &Term, count: u64,
 ) -> Attempt<A> {
     Attempt::Refused(match error {
         NextError::NotLeading => return Attempt::Unanswered,

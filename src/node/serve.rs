@@ -24,10 +24,7 @@ impl NodeContext {
     /// # Errors
     /// [`Failure`]: a status that says what was wrong, or, for a peer's request, who leads instead.
     pub async fn serve<Q: SequenceRequest>(
-        self: &Arc<Self>,
-        request: Q,
-        origin: Origin,
-        deadline: Instant,
+        self: &Arc<Self>, request: Q, origin: Origin, deadline: Instant,
     ) -> Result<Answered<Q::Answer>, Failure> {
         request.check(&self.config)?;
         let (attempt, reserved) = {
@@ -71,9 +68,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
-        &self,
-        node: &Arc<NodeContext>,
-        deadline: Instant,
+        &self, node: &Arc<NodeContext>, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let allocator = node.allocator.load();
         let Some(term) = &*allocator else {
@@ -95,24 +90,15 @@ impl<Q: SequenceRequest> ForLeader for Q {
         let answered = (self.answer(term, namespace, &node.request_memory, deadline)).await;
         answered.map(|answer| {
             node.show_first_answer();
-            Answered {
-                answer,
-                route: node.newer_route(self.known(), term.term()),
-            }
+            Answered { answer, route: node.newer_route(self.known(), term.term()) }
         })
     }
 
     async fn serve_remotely(
-        &self,
-        node: &Arc<NodeContext>,
-        leader: NodeId,
-        member: &Member,
-        deadline: Instant,
+        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let (message, numbers) = (self.to_forward(), self.numbers());
-        let forwarding = node
-            .forwarder
-            .forward(leader, member, message, numbers, deadline);
+        let forwarding = node.forwarder.forward(leader, member, message, numbers, deadline);
         match forwarding.await {
             Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
             Ok(Reply::NotLeader(_)) => Attempt::Unanswered,

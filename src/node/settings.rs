@@ -218,8 +218,7 @@ impl From<Peers> for BTreeMap<NodeId, String> {
 }
 
 fn parse_id(id: &str) -> Result<NodeId, String> {
-    id.parse()
-        .map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
+    id.parse().map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
 }
 
 #[cfg(test)]

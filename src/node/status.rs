@@ -18,16 +18,11 @@ impl NodeContext {
             .find(|node| node.id == self.config.node_id)
             .and_then(|node| node.log_index);
         let leads = leader_of(&now) == Some(self.config.node_id);
-        let serving = now
-            .own
-            .as_ref()
-            .is_some_and(|own| own.is_valid(self.clock.now()));
+        let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.clock.now()));
         let missing_after = Duration::from_millis(self.config.election_timeout_ms);
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let lag = |node: &NodeState| {
-            let behind = own_log
-                .unwrap_or(0)
-                .saturating_sub(node.log_index.unwrap_or(0));
+            let behind = own_log.unwrap_or(0).saturating_sub(node.log_index.unwrap_or(0));
             leads.then_some(behind)
         };
         v1::StatusResponse {
@@ -51,9 +46,7 @@ impl NodeContext {
                     lag: lag(node),
                     silent_ms: node.silence.map(|silence| millis(silence.lasts)),
                     unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
-                    missing: node
-                        .silence
-                        .is_some_and(|silence| silence.lasts > missing_after),
+                    missing: node.silence.is_some_and(|silence| silence.lasts > missing_after),
                     build: self.introduction_of(node.id).map(|told| told.build),
                 })
                 .collect(),

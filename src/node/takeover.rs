@@ -40,9 +40,7 @@ impl NodeContext {
 /// How long each phase took, up to the opening of the allocator. `promise` is how long a follower keeps out of
 /// elections.
 fn phases(
-    takeover: &Takeover,
-    promise: Duration,
-    opened: Instant,
+    takeover: &Takeover, promise: Duration, opened: Instant,
 ) -> [(TakeoverPhase, Duration); 5] {
     let stood = takeover.stood.unwrap_or(takeover.elected);
     let silence = takeover.heard.map_or(Duration::ZERO, |at| stood.since(at));
@@ -51,10 +49,7 @@ fn phases(
         (TakeoverPhase::promise, promised),
         (TakeoverPhase::turn, silence - promised),
         (TakeoverPhase::election, takeover.elected.since(stood)),
-        (
-            TakeoverPhase::entry,
-            takeover.applied.since(takeover.elected),
-        ),
+        (TakeoverPhase::entry, takeover.applied.since(takeover.elected)),
         (TakeoverPhase::opening, opened.since(takeover.applied)),
     ]
 }

@@ -10,10 +10,7 @@ use serde::Deserialize;
 pub struct TextTable(BTreeMap<String, String>);
 
 #[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "write a table of texts, or one text as name=value,name=value"
-)]
+#[serde(untagged, expecting = "write a table of texts, or one text as name=value,name=value")]
 enum InFile {
     List(String),
     Table(BTreeMap<String, String>),
@@ -38,9 +35,7 @@ impl TextTable {
     pub fn parse(list: &str, row: &str) -> Result<Self, String> {
         let rows = list.split(',').filter(|row| !row.trim().is_empty());
         let rows = rows.map(|given| {
-            given
-                .split_once('=')
-                .ok_or_else(|| format!("{given:?} has no '='; write {row},{row}"))
+            given.split_once('=').ok_or_else(|| format!("{given:?} has no '='; write {row},{row}"))
         });
         TextTable::of(rows.collect::<Result<Vec<_>, _>>()?.into_iter())
     }
@@ -91,11 +86,9 @@ impl From<InFile> for SecretTable {
     fn from(given: InFile) -> Self {
         match given {
             InFile::List(list) => SecretTable::from(list.as_str()),
-            InFile::Table(table) => SecretTable::of(
-                table
-                    .iter()
-                    .map(|(name, text)| Some((&name[..], &text[..]))),
-            ),
+            InFile::Table(table) => {
+                SecretTable::of(table.iter().map(|(name, text)| Some((&name[..], &text[..]))))
+            }
         }
     }
 }
@@ -142,10 +135,7 @@ mod tests {
         let rows = [("a", "b:1"), ("c", "d:x=y")];
         let rows = rows.map(|(name, text)| (name.to_owned(), text.to_owned()));
         assert_eq!(list, TextTable(BTreeMap::from(rows)));
-        for file in [
-            "tags = \"a=b:1,c=d:x=y\"",
-            "[tags]\na = \"b:1\"\nc = \"d:x=y\"",
-        ] {
+        for file in ["tags = \"a=b:1,c=d:x=y\"", "[tags]\na = \"b:1\"\nc = \"d:x=y\""] {
             assert_eq!(toml::from_str::<File>(file).unwrap().tags, list, "{file}");
         }
         assert_eq!("".parse(), Ok(TextTable::default()));
@@ -171,9 +161,6 @@ mod tests {
         let refused = file.unwrap_err().to_string();
         assert!(refused.contains("\"a\" is named twice"), "{refused}");
         let refused = toml::from_str::<File>("tags = [\"a\"]").unwrap_err();
-        assert!(
-            refused.to_string().contains("write a table of texts"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("write a table of texts"), "{refused}");
     }
 }

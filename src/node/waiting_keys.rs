@@ -57,12 +57,7 @@ impl<'a> WaitingKeys<'a> {
             Keys::Ids(_) => 0,
             Keys::Names(_) => 2 * keys.bytes() / keys.len(),
         };
-        WaitingKeys {
-            memory,
-            key_bytes: WAITING_KEY_BYTES + names,
-            bytes: 0,
-            reserved: None,
-        }
+        WaitingKeys { memory, key_bytes: WAITING_KEY_BYTES + names, bytes: 0, reserved: None }
     }
 
     /// So many more of them wait.

@@ -20,10 +20,7 @@ use crate::{
 };
 
 fn known(version: u64, members_version: Option<u64>) -> KnownRoute {
-    KnownRoute {
-        version,
-        members_version,
-    }
+    KnownRoute { version, members_version }
 }
 
 /// The key of a message.
@@ -185,19 +182,13 @@ impl From<Answered<Range>> for v1::NextResponse {
 
 impl From<v1::CurrentResponse> for Answered<Option<u64>> {
     fn from(message: v1::CurrentResponse) -> Self {
-        Answered {
-            answer: message.last,
-            route: message.route.map(Route::from),
-        }
+        Answered { answer: message.last, route: message.route.map(Route::from) }
     }
 }
 
 impl From<Answered<Option<u64>>> for v1::CurrentResponse {
     fn from(Answered { answer, route }: Answered<Option<u64>>) -> Self {
-        v1::CurrentResponse {
-            last: answer,
-            route: route.map(v1::Route::from),
-        }
+        v1::CurrentResponse { last: answer, route: route.map(v1::Route::from) }
     }
 }
 
@@ -328,12 +319,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_forwarded_is_the_answer_that_the_leader_gave() {
-        let next = v1::NextResponse {
-            first: 1,
-            last: 9,
-            increment: 2,
-            route: some_route(),
-        };
+        let next = v1::NextResponse { first: 1, last: 9, increment: 2, route: some_route() };
         let answer = Answered::<Range>::from(next.clone());
         assert_eq!(v1::NextResponse::from(answer), next);
         for last in [None, Some(5)] {
@@ -363,10 +349,7 @@ mod tests {
     #[test]
     fn a_message_that_is_no_request_is_refused_with_what_is_wrong() {
         let refused = |message: v1::NextManyRequest| {
-            NextMany::try_from(message)
-                .unwrap_err()
-                .message()
-                .to_owned()
+            NextMany::try_from(message).unwrap_err().message().to_owned()
         };
         let name = || vec![Bytes::from_static(b"k")];
         assert!(refused(many(vec![1], name(), vec![])).contains("1 ids and 1 names"));
@@ -379,10 +362,7 @@ mod tests {
             request_id: Some(id.into()),
             ..v1::NextRequest::default()
         };
-        for (id, why) in [
-            (vec![], "the request id is empty"),
-            (vec![7; 65], "has 65 bytes"),
-        ] {
+        for (id, why) in [(vec![], "the request id is empty"), (vec![7; 65], "has 65 bytes")] {
             let refused = Next::try_from(named(id)).unwrap_err();
             assert!(refused.message().contains(why), "{refused}");
         }

@@ -101,29 +101,17 @@ impl WorkerDesk {
     pub fn open(group: Arc<Group>, time: IdsTime, metrics: Arc<Metrics>) -> Self {
         let (calls, receiver) = mpsc::unbounded_channel();
         let tasks = group.tasks().clone();
-        let clerk = Clerk {
-            group,
-            time,
-            metrics,
-        };
+        let clerk = Clerk { group, time, metrics };
         tasks.spawn("worker ids", clerk.run(receiver));
         WorkerDesk { calls }
     }
 
     /// Has what a caller wants done in the term of `lease`.
     pub async fn ask(
-        &self,
-        lease: &Arc<TermLease>,
-        namespace: NamespaceId,
-        wanted: Wanted,
+        &self, lease: &Arc<TermLease>, namespace: NamespaceId, wanted: Wanted,
     ) -> Served {
         let (reply, answer) = oneshot::channel();
-        let call = Call {
-            lease: lease.clone(),
-            namespace,
-            wanted,
-            reply,
-        };
+        let call = Call { lease: lease.clone(), namespace, wanted, reply };
         match self.calls.send(call) {
             // The task drops a call when the node stops.
             Ok(()) => answer.await.unwrap_or(Served::Unknown),
@@ -218,11 +206,7 @@ impl Clerk {
         let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
         for call in calls {
             let (worker, act) = match call.wanted {
-                Wanted::Lease {
-                    holder,
-                    workers,
-                    is_further,
-                } => {
+                Wanted::Lease { holder, workers, is_further } => {
                     let of_namespace = leases.entry((call.namespace, workers));
                     let of_namespace: &mut Vec<_> = of_namespace.or_default();
                     of_namespace.push((holder, is_further, call.reply));
@@ -234,18 +218,12 @@ impl Clerk {
                     let up_to_ms = from_ms;
                     (0, WorkerAct::Lease { holder, up_to_ms })
                 }
-                Wanted::Release {
-                    worker,
-                    token,
-                    used_ms,
-                } => (worker, WorkerAct::Release { token, used_ms }),
+                Wanted::Release { worker, token, used_ms } => {
+                    (worker, WorkerAct::Release { token, used_ms })
+                }
             };
             let namespace = call.namespace;
-            let ask = WorkerAsk {
-                namespace,
-                worker,
-                act,
-            };
+            let ask = WorkerAsk { namespace, worker, act };
             entry.add(ask, call.reply);
         }
         for ((namespace, workers), leases) in leases {
@@ -268,11 +246,7 @@ impl Clerk {
                 match free.choose(&holder) {
                     Ok(worker) => {
                         let act = WorkerAct::Lease { holder, up_to_ms };
-                        let ask = WorkerAsk {
-                            namespace,
-                            worker,
-                            act,
-                        };
+                        let ask = WorkerAsk { namespace, worker, act };
                         entry.add(ask, reply);
                     }
                     Err(until_ms) => {

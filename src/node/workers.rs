@@ -22,18 +22,14 @@ const HOLDER_CHARS_MAX: usize = 64;
 impl NodeContext {
     /// Leases a worker id, or renews a lease.
     pub(super) async fn lease_worker(
-        &self,
-        term: &Term,
-        asked: v1::LeaseWorkerRequest,
-        deadline: Instant,
+        &self, term: &Term, asked: v1::LeaseWorkerRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
             check_holder(&asked.holder)?;
             let wanted = match asked.renew {
-                Some(held) => Wanted::Renew {
-                    worker: check_worker(held.worker, &ids)?,
-                    token: held.token,
-                },
+                Some(held) => {
+                    Wanted::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
+                }
                 None => Wanted::Lease {
                     holder: asked.holder,
                     workers: ids.workers,
@@ -66,10 +62,7 @@ impl NodeContext {
 
     /// Gives a worker id back.
     pub(super) async fn release_worker(
-        &self,
-        term: &Term,
-        asked: v1::ReleaseWorkerRequest,
-        deadline: Instant,
+        &self, term: &Term, asked: v1::ReleaseWorkerRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
             let held = asked.held.ok_or_else(|| {
@@ -92,9 +85,7 @@ impl NodeContext {
             Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
             served => return not_served(served, &ids, 0),
         };
-        Attempt::Answered(Reply::ReleasedWorker(v1::ReleaseWorkerResponse {
-            released,
-        }))
+        Attempt::Answered(Reply::ReleasedWorker(v1::ReleaseWorkerResponse { released }))
     }
 
     /// Lists the worker ids of a namespace.
@@ -102,9 +93,7 @@ impl NodeContext {
     /// # Errors
     /// NOT_FOUND, FAILED_PRECONDITION if the format has no worker, DEADLINE_EXCEEDED, INTERNAL.
     pub(super) async fn list_workers(
-        &self,
-        asked: v1::ListWorkersRequest,
-        deadline: Instant,
+        &self, asked: v1::ListWorkersRequest, deadline: Instant,
     ) -> Result<Reply, Status> {
         let ids = self.worker_ids(&asked.namespace)?;
         let reading = timeout_at(deadline, read_workers(self.group.view(), ids.namespace));
@@ -128,11 +117,7 @@ impl NodeContext {
     /// # Errors
     /// DEADLINE_EXCEEDED if it is not known in time.
     async fn ask_for_worker(
-        &self,
-        term: &Term,
-        ids: &WorkerIds,
-        wanted: Wanted,
-        deadline: Instant,
+        &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
     ) -> Result<Served, Status> {
         let asking = self.worker_desk.ask(term.lease(), ids.namespace, wanted);
         timeout_at(deadline, asking).await.map_err(|_| {

@@ -62,28 +62,25 @@ pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>
 /// the same one.
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
     match command {
-        Command::Bump {
-            bumps,
-            lost,
-            now_ms,
-        } => write_sections(table, term, *now_ms, |table, entry| {
-            for lost in lost {
-                entry.booked.add(lost.namespace, (*lost).into());
-            }
-            let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
-            bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
-        }),
+        Command::Bump { bumps, lost, now_ms } => {
+            write_sections(table, term, *now_ms, |table, entry| {
+                for lost in lost {
+                    entry.booked.add(lost.namespace, (*lost).into());
+                }
+                let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
+                bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
+            })
+        }
         Command::Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             let trimmed = apply_each(trims, |trim| apply_trim(table, entry, trim))?;
             Ok(Outcome::Trimmed(trimmed))
         }),
-        Command::Release {
-            released: trims,
-            now_ms,
-        } => write_sections(table, term, *now_ms, |table, entry| {
-            let released = apply_each(trims, |trim| apply_release(table, entry, trim))?;
-            Ok(Outcome::Released(released))
-        }),
+        Command::Release { released: trims, now_ms } => {
+            write_sections(table, term, *now_ms, |table, entry| {
+                let released = apply_each(trims, |trim| apply_release(table, entry, trim))?;
+                Ok(Outcome::Released(released))
+            })
+        }
         Command::Settle { sections, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
                 let settled = apply_each(sections, |section| apply_settle(table, entry, section))?;
@@ -91,17 +88,16 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             })
         }
         Command::Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
-        Command::Inherit { heir, digest } => change_ledger(table, |ledger| {
-            ledger.inherit(term, *heir, *digest).map(Outcome::Holds)
-        }),
+        Command::Inherit { heir, digest } => {
+            change_ledger(table, |ledger| ledger.inherit(term, *heir, *digest).map(Outcome::Holds))
+        }
         Command::Bequeath(bequest) => change_ledger(table, |ledger| {
             let done = ledger.bequeath(term, *bequest);
             done.map(|()| Outcome::Bequeathed)
         }),
-        Command::CreateNamespace {
-            config,
-            namespaces_max,
-        } => namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace),
+        Command::CreateNamespace { config, namespaces_max } => {
+            namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace)
+        }
         Command::UpdateNamespace { name, change } => {
             namespace_life::update(table, name, change).map(Outcome::Namespace)
         }
@@ -111,16 +107,14 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take {
-            remembering,
-            takes,
-            now_ms,
-        } => write_sections(table, term, *now_ms, |table, entry| {
-            request_id::advance(table, remembering)?;
-            let taken = takes.iter();
-            let taken = taken.map(|take| apply_take(table, entry, remembering, take));
-            taken.collect::<Result<_, _>>().map(Outcome::Took)
-        }),
+        Command::Take { remembering, takes, now_ms } => {
+            write_sections(table, term, *now_ms, |table, entry| {
+                request_id::advance(table, remembering)?;
+                let taken = takes.iter();
+                let taken = taken.map(|take| apply_take(table, entry, remembering, take));
+                taken.collect::<Result<_, _>>().map(Outcome::Took)
+            })
+        }
         Command::Workers { asks, now_ms } => {
             worker_leases::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
@@ -139,19 +133,13 @@ struct Entry {
 
 /// Lets `write` write sections, if `term` may.
 fn write_sections<T: Table>(
-    table: &mut T,
-    term: u64,
-    now_ms: u64,
+    table: &mut T, term: u64, now_ms: u64,
     write: impl FnOnce(&mut T, &mut Entry) -> Result<Outcome, T::Error>,
 ) -> Result<Outcome, T::Error> {
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
         Ok(()) => {
-            let mut entry = Entry {
-                lift: ledger.lift,
-                now_ms,
-                booked: Booked::default(),
-            };
+            let mut entry = Entry { lift: ledger.lift, now_ms, booked: Booked::default() };
             let outcome = write(table, &mut entry)?;
             book(table, day_of(now_ms), entry.booked)?;
             Ok(outcome)
@@ -177,8 +165,7 @@ fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Erro
 }
 
 fn change_ledger<T: Table>(
-    table: &mut T,
-    change: impl FnOnce(&mut Ledger) -> Result<Outcome, LedgerRefused>,
+    table: &mut T, change: impl FnOnce(&mut Ledger) -> Result<Outcome, LedgerRefused>,
 ) -> Result<Outcome, T::Error> {
     let mut ledger = table.ledger()?;
     match change(&mut ledger) {
@@ -211,25 +198,18 @@ fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result
     }
     match before.bump(progression, entry.lift, bump.raise) {
         Ok((record, chunk)) => {
-            debug_assert!(
-                chunk.old >= before.max_seq,
-                "a chunk begins at the ceiling or above"
-            );
+            debug_assert!(chunk.old >= before.max_seq, "a chunk begins at the ceiling or above");
             debug_assert_eq!(chunk.new, record.max_seq, "a chunk ends at the new ceiling");
             write_section(table, entry, &bump.section, (&before, record), progression)?;
             Ok(Bumped::Chunk(chunk))
         }
-        Err(Exhausted) => Ok(Bumped::Exhausted {
-            max: progression.max,
-        }),
+        Err(Exhausted) => Ok(Bumped::Exhausted { max: progression.max }),
     }
 }
 
 /// The namespace's `keys_max` if the section has no record yet, and must not get one.
 fn over_quota<T: Table>(
-    table: &mut T,
-    section: &SectionId,
-    before: &SectionRecord,
+    table: &mut T, section: &SectionId, before: &SectionRecord,
     (keys_max, section_size): (Option<u64>, u64),
 ) -> Result<Option<u64>, T::Error> {
     let Some(keys_max) = keys_max.filter(|_| !before.exists()) else {
@@ -240,10 +220,7 @@ fn over_quota<T: Table>(
 }
 
 fn apply_take<T: Table>(
-    table: &mut T,
-    entry: &mut Entry,
-    remembering: &Remembering,
-    take: &Take,
+    table: &mut T, entry: &mut Entry, remembering: &Remembering, take: &Take,
 ) -> Result<Taken, T::Error> {
     let Take { section, count, .. } = take;
     let id = section.namespace;
@@ -277,11 +254,7 @@ fn apply_take<T: Table>(
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
     write_section(table, entry, section, (&before, record), progression)?;
     if let Some(request) = &take.request {
-        let remembered = Remembered {
-            key: section.key.clone(),
-            count: *count,
-            range,
-        };
+        let remembered = Remembered { key: section.key.clone(), count: *count, range };
         request_id::remember(table, id, request, remembered)?;
     }
     Ok(Taken::Range(range))
@@ -294,9 +267,7 @@ fn apply_trim<T: Table>(table: &mut T, entry: &mut Entry, trim: &Trim) -> Result
 
 /// True if the section was released, or its namespace is gone.
 fn apply_release<T: Table>(
-    table: &mut T,
-    entry: &mut Entry,
-    trim: &Trim,
+    table: &mut T, entry: &mut Entry, trim: &Trim,
 ) -> Result<bool, T::Error> {
     lower(table, entry, trim, SectionRecord::release)
 }
@@ -304,9 +275,7 @@ fn apply_release<T: Table>(
 /// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says. True if its namespace
 /// is gone: nothing is left to give back.
 fn lower<T: Table>(
-    table: &mut T,
-    entry: &mut Entry,
-    trim: &Trim,
+    table: &mut T, entry: &mut Entry, trim: &Trim,
     lower: impl FnOnce(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
 ) -> Result<bool, T::Error> {
     let Some(progression) = progression(table, &trim.section) else {
@@ -321,10 +290,7 @@ fn lower<T: Table>(
         after.max_seq >= before.floor_at(entry.lift, progression.increment),
         "{before:?} to {after:?}"
     );
-    let lost = DayBooks {
-        shared_section: trim.lost,
-        ..DayBooks::default()
-    };
+    let lost = DayBooks { shared_section: trim.lost, ..DayBooks::default() };
     entry.booked.add(trim.section.namespace, lost);
     write_section(table, entry, &trim.section, (&before, after), progression)?;
     Ok(true)
@@ -332,9 +298,7 @@ fn lower<T: Table>(
 
 /// True if the section was settled.
 fn apply_settle<T: Table>(
-    table: &mut T,
-    entry: &mut Entry,
-    section: &SectionId,
+    table: &mut T, entry: &mut Entry, section: &SectionId,
 ) -> Result<bool, T::Error> {
     let Some(progression) = progression(table, section) else {
         return Ok(false);
@@ -350,23 +314,14 @@ fn apply_settle<T: Table>(
 
 /// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and books the change.
 fn write_section<T: Table>(
-    table: &mut T,
-    entry: &mut Entry,
-    id: &SectionId,
-    (before, after): (&SectionRecord, SectionRecord),
-    progression: Progression,
+    table: &mut T, entry: &mut Entry, id: &SectionId,
+    (before, after): (&SectionRecord, SectionRecord), progression: Progression,
 ) -> Result<(), T::Error> {
     let change = DayBooks::of_change(before, &after, progression);
     entry.booked.add(id.namespace, change);
     table.totals(id.namespace)?.note(before, &after);
     let written_ms = entry.now_ms;
-    table.put_section(
-        id,
-        SectionRecord {
-            written_ms,
-            ..after
-        },
-    );
+    table.put_section(id, SectionRecord { written_ms, ..after });
     Ok(())
 }
 

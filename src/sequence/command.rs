@@ -114,10 +114,7 @@ const NAMESPACES_MAX: u64 = 10_000;
 impl Command {
     /// The command that creates a namespace under this release's limit on their number.
     pub fn create_namespace(config: NamespaceConfig) -> Self {
-        Command::CreateNamespace {
-            config,
-            namespaces_max: NAMESPACES_MAX,
-        }
+        Command::CreateNamespace { config, namespaces_max: NAMESPACES_MAX }
     }
 }
 

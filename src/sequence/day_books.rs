@@ -78,9 +78,7 @@ impl DayBooks {
 
     /// What became known when a section's record changed from `before` to `after`.
     pub fn of_change(
-        before: &SectionRecord,
-        after: &SectionRecord,
-        progression: Progression,
+        before: &SectionRecord, after: &SectionRecord, progression: Progression,
     ) -> DayBooks {
         let handed_out = |record: &SectionRecord| record.handed_out(progression);
         DayBooks {
@@ -120,8 +118,6 @@ impl Booked {
 
     /// What was booked.
     pub fn into_iter(self) -> impl Iterator<Item = (NamespaceId, DayBooks)> {
-        self.0
-            .into_iter()
-            .filter(|(_, books)| *books != DayBooks::default())
+        self.0.into_iter().filter(|(_, books)| *books != DayBooks::default())
     }
 }

@@ -90,10 +90,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerRefused::NotHeir`] if the last entry of the last holder did not leave this memory to this node.
     pub fn inherit(
-        &mut self,
-        term: u64,
-        heir: NodeId,
-        digest: MemoryDigest,
+        &mut self, term: u64, heir: NodeId, digest: MemoryDigest,
     ) -> Result<u64, LedgerRefused> {
         if self.bequest != Some(Bequest::Memory { heir, digest }) {
             return Err(LedgerRefused::NotHeir(heir));

@@ -29,11 +29,7 @@ pub struct MemoryTable {
 
 /// A command that was proposed at no known time.
 pub fn bumps(bumps: Vec<Bump>) -> Command {
-    Command::Bump {
-        bumps,
-        lost: vec![],
-        now_ms: 0,
-    }
+    Command::Bump { bumps, lost: vec![], now_ms: 0 }
 }
 
 /// As [`bumps`].
@@ -43,18 +39,12 @@ pub fn trims(trims: Vec<Trim>) -> Command {
 
 /// As [`bumps`].
 pub fn settles(sections: Vec<SectionId>) -> Command {
-    Command::Settle {
-        sections,
-        now_ms: 0,
-    }
+    Command::Settle { sections, now_ms: 0 }
 }
 
 /// As [`bumps`].
 pub fn releases(released: Vec<Trim>) -> Command {
-    Command::Release {
-        released,
-        now_ms: 0,
-    }
+    Command::Release { released, now_ms: 0 }
 }
 
 /// Applies a command of `term`.
@@ -155,9 +145,7 @@ impl RequestTable for MemoryTable {
         self.book = book;
     }
     fn remembered(
-        &self,
-        namespace: NamespaceId,
-        id: &RequestId,
+        &self, namespace: NamespaceId, id: &RequestId,
     ) -> Result<Option<Remembered>, Infallible> {
         Ok(self.ids.get(&(namespace, id.clone())).cloned())
     }

@@ -152,10 +152,7 @@ pub fn check_name(name: &str) -> Result<(), InvalidNamespace> {
     if length > NAMESPACE_NAME_CHARS_MAX {
         return Err(InvalidNamespace::LongName(length));
     }
-    match name
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
-    {
+    match name.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
         Some(c) => Err(InvalidNamespace::BadCharacter(name.to_owned(), c)),
         None => Ok(()),
     }
@@ -187,10 +184,7 @@ impl NamespaceConfig {
     pub fn fresh_cluster() -> [NamespaceConfig; 2] {
         [
             NamespaceConfig::new("book"),
-            NamespaceConfig {
-                section_size: 100_000,
-                ..NamespaceConfig::new("uid")
-            },
+            NamespaceConfig { section_size: 100_000, ..NamespaceConfig::new("uid") },
         ]
     }
 
@@ -209,14 +203,8 @@ impl NamespaceConfig {
         let (step_min, step_max) = self.step_bounds();
         in_range("step_min", step_min, 1, self.step)?;
         in_range("step_max", step_max, self.step, NUMBER_MAX)?;
-        if step_max
-            .checked_mul(self.increment)
-            .is_none_or(|span| span > NUMBER_MAX)
-        {
-            return Err(InvalidNamespace::WideStep {
-                step: step_max,
-                increment: self.increment,
-            });
+        if step_max.checked_mul(self.increment).is_none_or(|span| span > NUMBER_MAX) {
+            return Err(InvalidNamespace::WideStep { step: step_max, increment: self.increment });
         }
         if self.key_kind == KeyKind::Name && self.section_size != 1 {
             return Err(InvalidNamespace::SectionedNames(self.section_size));
@@ -257,10 +245,7 @@ impl NamespaceConfig {
 
     /// The smallest and the greatest step of a section.
     pub fn step_bounds(&self) -> (u64, u64) {
-        (
-            self.step_min.unwrap_or(self.step),
-            self.step_max.unwrap_or(self.step),
-        )
+        (self.step_min.unwrap_or(self.step), self.step_max.unwrap_or(self.step))
     }
 
     /// True if ids share sections with their neighbours. Names never do.
@@ -270,11 +255,7 @@ impl NamespaceConfig {
 
     /// The numbers that the namespace's keys hand out.
     pub fn progression(&self) -> Progression {
-        Progression {
-            start: self.start,
-            increment: self.increment,
-            max: self.max,
-        }
+        Progression { start: self.start, increment: self.increment, max: self.max }
     }
 }
 
@@ -282,21 +263,12 @@ impl Namespace {
     /// A new namespace.
     pub fn new(id: NamespaceId, config: NamespaceConfig) -> Self {
         let max_ever = config.max;
-        Namespace {
-            id,
-            config,
-            max_ever,
-            floor: 0,
-            lease_floor: LeaseFloor::default(),
-        }
+        Namespace { id, config, max_ever, floor: 0, lease_floor: LeaseFloor::default() }
     }
 
     /// No number above this one was ever handed out.
     pub fn greatest_number(&self) -> u64 {
-        let progression = Progression {
-            max: self.max_ever,
-            ..self.config.progression()
-        };
+        let progression = Progression { max: self.max_ever, ..self.config.progression() };
         progression.last_at_or_below(self.max_ever)
     }
 
@@ -321,20 +293,12 @@ impl Namespace {
 
 /// Refuses a value outside of `min` to `max`.
 pub(super) fn in_range(
-    field: &'static str,
-    value: u64,
-    min: u64,
-    max: u64,
+    field: &'static str, value: u64, min: u64, max: u64,
 ) -> Result<(), InvalidNamespace> {
     if (min..=max).contains(&value) {
         Ok(())
     } else {
-        Err(InvalidNamespace::OutOfRange {
-            field,
-            value,
-            min,
-            max,
-        })
+        Err(InvalidNamespace::OutOfRange { field, value, min, max })
     }
 }
 

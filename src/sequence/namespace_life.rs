@@ -60,8 +60,7 @@ type Refusable<T, E> = Result<Result<T, NamespaceRefused>, E>;
 /// Creates the namespaces of a fresh cluster, all in one entry. Changes nothing if the cluster was founded before:
 /// namespaces that were deleted since do not come back.
 pub fn found<T: NamespaceTable>(
-    table: &mut T,
-    namespaces: &[NamespaceConfig],
+    table: &mut T, namespaces: &[NamespaceConfig],
 ) -> Result<(), T::Error> {
     if table.next_namespace_id()?.is_some() {
         return Ok(());
@@ -76,9 +75,7 @@ pub fn found<T: NamespaceTable>(
 
 /// Creates a namespace. Its numbers begin above those that a deleted namespace of this name may have handed out.
 pub fn create<T: NamespaceTable>(
-    table: &mut T,
-    config: &NamespaceConfig,
-    namespaces_max: u64,
+    table: &mut T, config: &NamespaceConfig, namespaces_max: u64,
 ) -> Refusable<Namespace, T::Error> {
     if let Err(invalid) = config.check() {
         return Ok(Err(invalid.into()));
@@ -105,9 +102,7 @@ pub fn create<T: NamespaceTable>(
 /// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
 /// no namespace, and no chunk of the old layout is used under the new one.
 pub fn update<T: NamespaceTable>(
-    table: &mut T,
-    name: &str,
-    change: &NamespaceChange,
+    table: &mut T, name: &str, change: &NamespaceChange,
 ) -> Refusable<Namespace, T::Error> {
     let Some(old) = table.namespace_named(name).cloned() else {
         return Ok(Err(NamespaceRefused::NotFound(name.to_owned())));
@@ -119,19 +114,12 @@ pub fn update<T: NamespaceTable>(
     }
     let Some(reasons) = old.config.why_fixed(&config) else {
         let max_ever = old.max_ever.max(config.max);
-        let namespace = Namespace {
-            config,
-            max_ever,
-            ..old
-        };
+        let namespace = Namespace { config, max_ever, ..old };
         table.put_namespace(namespace.clone());
         return Ok(Ok(namespace));
     };
     if !table.totals(old.id)?.is_unused() {
-        return Ok(Err(NamespaceRefused::Fixed {
-            name: name.to_owned(),
-            reasons,
-        }));
+        return Ok(Err(NamespaceRefused::Fixed { name: name.to_owned(), reasons }));
     }
     match above(config, old.floor) {
         Ok(config) => {
@@ -145,9 +133,7 @@ pub fn update<T: NamespaceTable>(
 /// Deletes a namespace. Unless it is to be forgotten, its tombstone stays. Returns the tombstone; `None` if there is none.
 /// With `forget`, a tombstone alone is removed as well.
 pub fn delete<T: NamespaceTable>(
-    table: &mut T,
-    name: &str,
-    forget: bool,
+    table: &mut T, name: &str, forget: bool,
 ) -> Refusable<Option<Tombstone>, T::Error> {
     let Some(namespace) = table.namespace_named(name).cloned() else {
         return Ok(match (table.tombstone(name)?, forget) {
@@ -155,10 +141,9 @@ pub fn delete<T: NamespaceTable>(
                 table.put_tombstone(name, None);
                 Ok(None)
             }
-            (Some(tombstone), false) => Err(NamespaceRefused::DeletedBefore {
-                name: name.to_owned(),
-                tombstone,
-            }),
+            (Some(tombstone), false) => {
+                Err(NamespaceRefused::DeletedBefore { name: name.to_owned(), tombstone })
+            }
             (None, _) => Err(NamespaceRefused::NotFound(name.to_owned())),
         });
     };
@@ -184,21 +169,14 @@ fn above(mut config: NamespaceConfig, floor: u64) -> Result<NamespaceConfig, Nam
 
 /// Writes a new namespace under the next id.
 fn insert<T: NamespaceTable>(
-    table: &mut T,
-    config: NamespaceConfig,
-    floor: u64,
-    lease_floor: LeaseFloor,
+    table: &mut T, config: NamespaceConfig, floor: u64, lease_floor: LeaseFloor,
 ) -> Refusable<Namespace, T::Error> {
     let id = table.next_namespace_id()?.unwrap_or(NamespaceId(1));
     let Some(next) = id.0.checked_add(1) else {
         return Ok(Err(NamespaceRefused::IdsUsedUp));
     };
     table.put_next_namespace_id(NamespaceId(next));
-    let namespace = Namespace {
-        floor,
-        lease_floor,
-        ..Namespace::new(id, config)
-    };
+    let namespace = Namespace { floor, lease_floor, ..Namespace::new(id, config) };
     table.put_namespace(namespace.clone());
     Ok(Ok(namespace))
 }

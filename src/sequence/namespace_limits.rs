@@ -24,21 +24,13 @@ pub const DESCRIPTION_CHARS_MAX: usize = 256;
 /// # Errors
 /// [`InvalidNamespace::OutOfRange`] if a step is above [`STEP_MAX`].
 pub fn check_steps(
-    step: Option<u64>,
-    step_min: Option<u64>,
-    step_max: Option<u64>,
+    step: Option<u64>, step_min: Option<u64>, step_max: Option<u64>,
 ) -> Result<(), InvalidNamespace> {
-    let steps = [
-        ("step", step),
-        ("step_min", step_min),
-        ("step_max", step_max),
-    ];
-    steps
-        .into_iter()
-        .try_for_each(|(field, value)| match value {
-            Some(value) if value > STEP_MAX => in_range(field, value, 1, STEP_MAX),
-            _ => Ok(()),
-        })
+    let steps = [("step", step), ("step_min", step_min), ("step_max", step_max)];
+    steps.into_iter().try_for_each(|(field, value)| match value {
+        Some(value) if value > STEP_MAX => in_range(field, value, 1, STEP_MAX),
+        _ => Ok(()),
+    })
 }
 
 /// Refuses a section_size of 0 or above 1 000 000 before it is proposed.
@@ -58,9 +50,7 @@ pub fn check_section_size(section_size: Option<u64>) -> Result<(), InvalidNamesp
 /// # Errors
 /// [`InvalidNamespace::OutOfRange`].
 pub fn check_limits(
-    count_max: Option<u64>,
-    keys_max: Option<u64>,
-    least: u64,
+    count_max: Option<u64>, keys_max: Option<u64>, least: u64,
 ) -> Result<(), InvalidNamespace> {
     for (field, limit) in [("count_max", count_max), ("keys_max", keys_max)] {
         if let Some(limit) = limit {
@@ -95,10 +85,7 @@ pub fn check_format(text: &str, key_kind: KeyKind) -> Result<Format, InvalidName
     let format =
         Format::parse(text).map_err(|invalid| InvalidNamespace::Format(invalid.to_string()))?;
     let unfit = || {
-        Err(InvalidNamespace::DoesNotFitFormat {
-            field: "key_kind",
-            value: key_kind.to_string(),
-        })
+        Err(InvalidNamespace::DoesNotFitFormat { field: "key_kind", value: key_kind.to_string() })
     };
     match (format.source(), key_kind) {
         (Source::Worker, KeyKind::Name) => unfit(),
@@ -122,30 +109,19 @@ mod tests {
             ([None, None, above], "step_max is 1099511627777"),
         ] {
             let text = refused(steps).unwrap_err().to_string();
-            assert!(
-                text.contains(field) && text.contains("1099511627776"),
-                "{text}"
-            );
+            assert!(text.contains(field) && text.contains("1099511627776"), "{text}");
         }
         assert_eq!(refused([Some(STEP_MAX), Some(0), None]), Ok(()));
-        let of_another_release = NamespaceConfig {
-            step: STEP_MAX + 1,
-            ..NamespaceConfig::new("book")
-        };
+        let of_another_release =
+            NamespaceConfig { step: STEP_MAX + 1, ..NamespaceConfig::new("book") };
         assert_eq!(of_another_release.check(), Ok(()));
     }
 
     #[test]
     fn a_limit_that_cannot_work_is_refused_and_the_error_names_it_and_its_value() {
         let size = |size| check_section_size(Some(size)).unwrap_err().to_string();
-        assert_eq!(
-            size(0),
-            "section_size is 0; it must lie between 1 and 1000000"
-        );
-        assert_eq!(
-            size(1_000_001),
-            "section_size is 1000001; it must lie between 1 and 1000000"
-        );
+        assert_eq!(size(0), "section_size is 0; it must lie between 1 and 1000000");
+        assert_eq!(size(1_000_001), "section_size is 1000001; it must lie between 1 and 1000000");
         assert_eq!(check_section_size(Some(1_000_000)), Ok(()));
         let limits = |count_max, keys_max| {
             let refused = check_limits(count_max, keys_max, 1).unwrap_err();

@@ -40,10 +40,7 @@ impl Progression {
     /// The same progression without its `max`, which may be lowered below what was handed out.
     #[must_use]
     pub fn unbounded(self) -> Self {
-        Progression {
-            max: NUMBER_MAX,
-            ..self
-        }
+        Progression { max: NUMBER_MAX, ..self }
     }
 
     /// The next `count` (at least 1) numbers above `value`. `None` if they would exceed `max`.
@@ -51,11 +48,7 @@ impl Progression {
         let first = self.first_above(value)?;
         let span = count.checked_sub(1)?.checked_mul(self.increment)?;
         let last = first.checked_add(span)?;
-        (last <= self.max).then_some(Range {
-            first,
-            last,
-            increment: self.increment,
-        })
+        (last <= self.max).then_some(Range { first, last, increment: self.increment })
     }
 
     /// How many numbers lie above `low` and at or below `high`.
@@ -84,11 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn progression(start: u64, increment: u64, max: u64) -> Progression {
-        Progression {
-            start,
-            increment,
-            max,
-        }
+        Progression { start, increment, max }
     }
 
     #[test]

@@ -124,9 +124,7 @@ pub trait RequestTable {
     /// # Errors
     /// If the storage cannot be read or is damaged.
     fn remembered(
-        &self,
-        namespace: NamespaceId,
-        id: &RequestId,
+        &self, namespace: NamespaceId, id: &RequestId,
     ) -> Result<Option<Remembered>, Self::ReadError>;
     /// The id at a place.
     ///
@@ -144,8 +142,7 @@ pub trait RequestTable {
 /// # Errors
 /// If the table cannot be read.
 pub fn advance<T: RequestTable>(
-    table: &mut T,
-    remembering: &Remembering,
+    table: &mut T, remembering: &Remembering,
 ) -> Result<(), T::ReadError> {
     let mut book = table.request_book()?;
     book.clock_ms = book.clock_ms.saturating_add(remembering.elapsed_ms);
@@ -170,8 +167,7 @@ pub fn advance<T: RequestTable>(
 /// # Errors
 /// If the table cannot be read.
 pub fn is_full<T: RequestTable>(
-    table: &T,
-    remembering: &Remembering,
+    table: &T, remembering: &Remembering,
 ) -> Result<bool, T::ReadError> {
     let book = table.request_book()?;
     Ok(book.next - book.first >= remembering.ids_max)
@@ -182,17 +178,10 @@ pub fn is_full<T: RequestTable>(
 /// # Errors
 /// If the table cannot be read.
 pub fn remember<T: RequestTable>(
-    table: &mut T,
-    namespace: NamespaceId,
-    id: &RequestId,
-    remembered: Remembered,
+    table: &mut T, namespace: NamespaceId, id: &RequestId, remembered: Remembered,
 ) -> Result<(), T::ReadError> {
     let mut book = table.request_book()?;
-    let queued = QueuedId {
-        namespace,
-        id: id.clone(),
-        at_ms: book.clock_ms,
-    };
+    let queued = QueuedId { namespace, id: id.clone(), at_ms: book.clock_ms };
     table.remember(book.next, queued, remembered);
     book.next += 1;
     table.put_request_book(book);
@@ -209,9 +198,6 @@ mod tests {
         assert!(refused(b"").contains("the request id is empty"));
         assert!(refused(&[7; 65]).contains("the request id has 65 bytes"));
         assert_eq!(RequestId::new(&[7; 64]).unwrap().as_bytes(), [7; 64]);
-        assert_eq!(
-            RequestId::new(b"a\"\xff").unwrap().to_string(),
-            r#""a\"\xff""#
-        );
+        assert_eq!(RequestId::new(b"a\"\xff").unwrap().to_string(), r#""a\"\xff""#);
     }
 }

@@ -152,18 +152,13 @@ impl SectionRecord {
     /// # Errors
     /// [`Exhausted`] if not one number is left.
     pub fn bump(
-        self,
-        progression: Progression,
-        lift: u64,
-        raise: Raise,
+        self, progression: Progression, lift: u64, raise: Raise,
     ) -> Result<(Self, Chunk), Exhausted> {
         let old = self.ceiling_at(lift, progression.increment);
         let first = progression.first_above(old).ok_or(Exhausted)?;
         let new = progression
             .range_above(old, raise.numbers.max(1))
-            .map_or(progression.last_at_or_below(progression.max), |range| {
-                range.last
-            })
+            .map_or(progression.last_at_or_below(progression.max), |range| range.last)
             .max(first)
             .max(progression.last_at_or_below(raise.up_to));
         let left = self.left_at(progression, lift);
@@ -179,10 +174,7 @@ impl SectionRecord {
             },
             // Of what the tenure had before, no more is unused now than was then.
             unused_max: match self.lifts_since(lift) {
-                0 => unused_max.min(
-                    self.unused_max
-                        .saturating_add(numbers(progression, old, new)),
-                ),
+                0 => unused_max.min(self.unused_max.saturating_add(numbers(progression, old, new))),
                 _ => unused_max,
             },
             skipped: self.skipped_at(progression, lift),
@@ -217,10 +209,7 @@ impl SectionRecord {
     /// numbers right above `used`. If it does not, the next lift gives those of one step further up.
     pub fn trim(self, progression: Progression, lift: u64, used: u64) -> Option<Self> {
         let increment = progression.increment;
-        let (floor, ceiling) = (
-            self.floor_at(lift, increment),
-            self.ceiling_at(lift, increment),
-        );
+        let (floor, ceiling) = (self.floor_at(lift, increment), self.ceiling_at(lift, increment));
         let owns_nothing = self.lifts_since(lift) > 0 && floor == ceiling;
         if owns_nothing || used > ceiling {
             return None;
@@ -271,9 +260,7 @@ impl SectionRecord {
     #[must_use]
     pub fn unknown_above(self, progression: Progression, used: u64) -> Self {
         SectionRecord {
-            skipped: self
-                .skipped
-                .saturating_add(numbers(progression, used, self.max_seq)),
+            skipped: self.skipped.saturating_add(numbers(progression, used, self.max_seq)),
             ..self
         }
     }
@@ -295,11 +282,7 @@ impl SectionRecord {
                 all - numbers(progression, 0, floor)
             }
         };
-        SectionBooks {
-            handed_out: all.saturating_sub(skipped.saturating_add(left)),
-            skipped,
-            left,
-        }
+        SectionBooks { handed_out: all.saturating_sub(skipped.saturating_add(left)), skipped, left }
     }
 
     /// How many numbers the tenures before that of `lift` may have left unused, at most.
@@ -320,9 +303,7 @@ impl SectionRecord {
         }
         let floor = self.floor_at(lift, progression.increment);
         let since = numbers(progression, self.max_seq, floor);
-        self.skipped
-            .saturating_add(self.unused_max)
-            .saturating_add(since)
+        self.skipped.saturating_add(self.unused_max).saturating_add(since)
     }
 
     /// How many lifts there were since the record was written. 0 also for a leader whose lift is older than the

@@ -57,10 +57,7 @@ impl SectionRecord {
     /// # Errors
     /// How many numbers are left, if those are too few.
     pub fn take(
-        self,
-        progression: Progression,
-        lift: u64,
-        count: u64,
+        self, progression: Progression, lift: u64, count: u64,
     ) -> Result<(Self, Range), u64> {
         let last = self.ceiling_at(lift, progression.increment);
         let left = progression.count_between(last, progression.max);
@@ -84,11 +81,7 @@ mod tests {
     use crate::sequence::NUMBER_MAX;
 
     fn progression(max: u64) -> Progression {
-        Progression {
-            start: 100,
-            increment: 10,
-            max,
-        }
+        Progression { start: 100, increment: 10, max }
     }
 
     #[test]
@@ -105,28 +98,19 @@ mod tests {
         // A lift gives nothing, there is nothing to settle, and a trim takes nothing back.
         assert_eq!(record.lifted(progression(NUMBER_MAX), 10), None);
         assert_eq!(record.settle(progression(NUMBER_MAX), 10), None);
-        assert_eq!(
-            record.trim(progression(NUMBER_MAX), 9, 0).unwrap().max_seq,
-            record.max_seq
-        );
+        assert_eq!(record.trim(progression(NUMBER_MAX), 9, 0).unwrap().max_seq, record.max_seq);
         assert_eq!(record.ceiling_at(99, 10), record.max_seq);
         assert_eq!(record.floor_at(99, 10), record.max_seq);
     }
 
     #[test]
     fn a_take_beyond_the_max_takes_nothing_and_says_what_is_left() {
-        let (record, _) = SectionRecord::default()
-            .take(progression(139), 1, 2)
-            .unwrap();
+        let (record, _) = SectionRecord::default().take(progression(139), 1, 2).unwrap();
         assert_eq!(record.take(progression(139), 1, 3), Err(2));
         let (record, range) = record.take(progression(139), 1, 2).unwrap();
         assert_eq!((range.first, range.last), (120, 130));
         assert_eq!(record.take(progression(139), 1, 1), Err(0));
-        let wide = Progression {
-            start: NUMBER_MAX,
-            increment: NUMBER_MAX,
-            max: NUMBER_MAX,
-        };
+        let wide = Progression { start: NUMBER_MAX, increment: NUMBER_MAX, max: NUMBER_MAX };
         let (record, _) = SectionRecord::default().take(wide, 1, 1).unwrap();
         assert_eq!(record.take(wide, 1, u64::MAX), Err(0));
     }

@@ -85,11 +85,7 @@ impl Tombstone {
             _ => namespace.floor.max(ceiling),
         };
         let leased = namespace.lease_floor.max(totals.leased);
-        (floor > 0 || !leased.is_none()).then_some(Tombstone {
-            floor,
-            step_width,
-            leased,
-        })
+        (floor > 0 || !leased.is_none()).then_some(Tombstone { floor, step_width, leased })
     }
 }
 

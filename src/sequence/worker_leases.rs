@@ -19,9 +19,7 @@ pub trait WorkerTable: NamespaceTable {
     /// # Errors
     /// If the storage cannot be read or is damaged.
     fn worker(
-        &self,
-        namespace: NamespaceId,
-        worker: u32,
+        &self, namespace: NamespaceId, worker: u32,
     ) -> Result<Option<WorkerRecord>, Self::Error>;
     /// Writes the last lease of a worker id.
     fn put_worker(&mut self, namespace: NamespaceId, worker: u32, record: WorkerRecord);
@@ -32,18 +30,14 @@ pub trait WorkerTable: NamespaceTable {
 /// # Errors
 /// If the table cannot be read.
 pub fn apply_asks<T: WorkerTable>(
-    table: &mut T,
-    asks: &[WorkerAsk],
-    now_ms: u64,
+    table: &mut T, asks: &[WorkerAsk], now_ms: u64,
 ) -> Result<Vec<WorkerAnswer>, T::Error> {
     let answers = asks.iter().map(|ask| apply_ask(table, ask, now_ms));
     answers.collect()
 }
 
 fn apply_ask<T: WorkerTable>(
-    table: &mut T,
-    ask: &WorkerAsk,
-    now_ms: u64,
+    table: &mut T, ask: &WorkerAsk, now_ms: u64,
 ) -> Result<WorkerAnswer, T::Error> {
     let id = ask.namespace;
     let namespace = table.namespace(id);

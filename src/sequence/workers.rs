@@ -120,11 +120,7 @@ impl WorkerRecord {
     /// # Errors
     /// [`WorkerAnswer::Held`] if the worker id is not free at `now_ms`.
     pub fn lease(
-        before: Option<&WorkerRecord>,
-        floor: LeaseFloor,
-        holder: &str,
-        up_to_ms: u64,
-        now_ms: u64,
+        before: Option<&WorkerRecord>, floor: LeaseFloor, holder: &str, up_to_ms: u64, now_ms: u64,
     ) -> Result<WorkerRecord, WorkerAnswer> {
         if let Some(held) = before.filter(|before| !before.is_free(now_ms)) {
             return Err(WorkerAnswer::Held {
@@ -135,11 +131,7 @@ impl WorkerRecord {
         let last = before.map_or(LeaseFloor::default(), WorkerRecord::floor);
         let from = match is_planted(Bug::WorkerReusedBeforeCeiling) {
             false => last.max(floor),
-            true => LeaseFloor {
-                ceiling_ms: last.ceiling_ms.min(now_ms),
-                ..last
-            }
-            .max(floor),
+            true => LeaseFloor { ceiling_ms: last.ceiling_ms.min(now_ms), ..last }.max(floor),
         };
         Ok(WorkerRecord {
             holder: holder.to_owned(),
@@ -177,10 +169,7 @@ impl WorkerRecord {
 
     /// What the lease, and those before it, did not go beyond.
     pub fn floor(&self) -> LeaseFloor {
-        LeaseFloor {
-            ceiling_ms: self.ceiling_ms,
-            token: self.token,
-        }
+        LeaseFloor { ceiling_ms: self.ceiling_ms, token: self.token }
     }
 }
 
@@ -189,9 +178,7 @@ mod tests {
     use super::*;
 
     fn lease(
-        before: Option<&WorkerRecord>,
-        up_to_ms: u64,
-        now_ms: u64,
+        before: Option<&WorkerRecord>, up_to_ms: u64, now_ms: u64,
     ) -> Result<WorkerRecord, WorkerAnswer> {
         WorkerRecord::lease(before, LeaseFloor::default(), "a", up_to_ms, now_ms)
     }
@@ -199,35 +186,20 @@ mod tests {
     #[test]
     fn a_worker_id_is_free_once_its_ceiling_has_passed_and_not_at_the_ceiling() {
         let first = lease(None, 1_010, 1_000).unwrap();
-        assert_eq!(
-            (first.token, first.from_ms, first.ceiling_ms),
-            (1_000, 0, 1_010)
-        );
+        assert_eq!((first.token, first.from_ms, first.ceiling_ms), (1_000, 0, 1_010));
         for now_ms in [0, 1_009, 1_010] {
-            let held = WorkerAnswer::Held {
-                holder: "a".into(),
-                until_ms: 1_010,
-            };
+            let held = WorkerAnswer::Held { holder: "a".into(), until_ms: 1_010 };
             assert_eq!(lease(Some(&first), 1_020, now_ms), Err(held));
         }
         let second = lease(Some(&first), 1_021, 1_011).unwrap();
-        assert_eq!(
-            (second.token, second.from_ms, second.ceiling_ms),
-            (1_011, 1_010, 1_021)
-        );
+        assert_eq!((second.token, second.from_ms, second.ceiling_ms), (1_011, 1_010, 1_021));
     }
 
     #[test]
     fn a_lease_under_a_clock_that_was_set_back_begins_at_the_last_ceiling_and_is_empty() {
-        let floor = LeaseFloor {
-            ceiling_ms: 5_000,
-            token: 7,
-        };
+        let floor = LeaseFloor { ceiling_ms: 5_000, token: 7 };
         let empty = WorkerRecord::lease(None, floor, "a", 1_010, 1_000).unwrap();
-        assert_eq!(
-            (empty.from_ms, empty.ceiling_ms, empty.token),
-            (5_000, 5_000, 1_000)
-        );
+        assert_eq!((empty.from_ms, empty.ceiling_ms, empty.token), (5_000, 5_000, 1_000));
         let renewed = empty.renew(1_000, 5_010, 5_000).unwrap();
         assert_eq!((renewed.from_ms, renewed.ceiling_ms), (5_000, 5_010));
     }
@@ -238,10 +210,7 @@ mod tests {
         let renewed = first.clone().renew(1_000, 1_005, 999).unwrap();
         assert_eq!(renewed.ceiling_ms, 1_010);
         // Its ceiling has long passed, and nobody has leased the worker id since.
-        assert_eq!(
-            renewed.renew(1_000, 9_010, 9_000).unwrap().ceiling_ms,
-            9_010
-        );
+        assert_eq!(renewed.renew(1_000, 9_010, 9_000).unwrap().ceiling_ms, 9_010);
         let second = lease(Some(&first), 1_030, 1_020).unwrap();
         assert_eq!(second.clone().renew(1_000, 1_030, 1_020), None);
         assert_eq!(second.release(1_000, 0, 1_020), None);
@@ -251,13 +220,7 @@ mod tests {
     fn a_release_lowers_the_ceiling_to_what_was_used_within_the_chunk() {
         let first = lease(None, 1_010, 1_000).unwrap();
         let second = lease(Some(&first), 1_030, 1_020).unwrap();
-        let released = |used_ms| {
-            second
-                .clone()
-                .release(1_020, used_ms, 1_021)
-                .unwrap()
-                .ceiling_ms
-        };
+        let released = |used_ms| second.clone().release(1_020, used_ms, 1_021).unwrap().ceiling_ms;
         assert_eq!(released(0), 1_010);
         assert_eq!(released(1_025), 1_025);
         assert_eq!(released(u64::MAX), 1_030);
@@ -271,10 +234,7 @@ mod tests {
         assert_eq!(next.renew(forgotten.token, 3_000, 2_000), None);
         // Under a clock that stands still they grow as well.
         let again = lease(Some(&forgotten), 1_021, 1_011).unwrap();
-        let floor = LeaseFloor {
-            token: again.token,
-            ..LeaseFloor::default()
-        };
+        let floor = LeaseFloor { token: again.token, ..LeaseFloor::default() };
         let later = WorkerRecord::lease(None, floor, "a", 1_021, 1_000).unwrap();
         assert_eq!(later.token, again.token + 1);
     }

@@ -45,10 +45,7 @@ pub struct Limits {
 /// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
 /// served.
 pub async fn accept<F>(
-    listener: TcpListener,
-    limits: Limits,
-    stop: CancellationToken,
-    serve: impl Fn(TcpStream) -> F,
+    listener: TcpListener, limits: Limits, stop: CancellationToken, serve: impl Fn(TcpStream) -> F,
 ) where
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
@@ -102,10 +99,7 @@ fn refuse(limits: &Limits, from: SocketAddr) -> String {
 /// True if an accept failed because of the other end; then the next accept needs no pause.
 fn is_callers_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted | WouldBlock
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
 }
 
 /// One of the connections that may be open. Free again when dropped.
@@ -119,10 +113,7 @@ impl Slot {
     fn take(limits: &Limits) -> Option<Slot> {
         let taken = limits.open.fetch_add(1, Relaxed);
         limits.connections.inc();
-        let slot = Slot {
-            open: limits.open.clone(),
-            connections: limits.connections.clone(),
-        };
+        let slot = Slot { open: limits.open.clone(), connections: limits.connections.clone() };
         (taken < limits.connections_max).then_some(slot)
     }
 }

@@ -16,9 +16,7 @@ use crate::{
 /// # Errors
 /// As [`NodeContext::administer`], within the caller's timeout.
 pub async fn administer<Q, A>(
-    context: &Arc<NodeContext>,
-    request: Request<Q>,
-    wrap: impl FnOnce(Q) -> Administer,
+    context: &Arc<NodeContext>, request: Request<Q>, wrap: impl FnOnce(Q) -> Administer,
     unwrap: impl FnOnce(Reply) -> Option<A>,
 ) -> Result<Response<A>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);

@@ -95,8 +95,7 @@ impl Drop for Call {
 
 /// The answer to `call`, whose body keeps the call in progress.
 pub async fn answered(
-    call: Call,
-    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+    call: Call, answering: impl Future<Output = Result<Response<Body>, Infallible>>,
 ) -> Result<Response<CallBody<Body>>, Infallible> {
     let response = answering.await?;
     Ok(response.map(|body| CallBody::new(body, call)))
@@ -133,15 +132,8 @@ impl Unsent {
 impl<B> CallBody<B> {
     /// Ties `body` to the call that it answers.
     pub fn new(body: B, call: Call) -> Self {
-        let unsent = Unsent {
-            bytes: AtomicUsize::new(0),
-            body: AtomicWaker::new(),
-            _call: call,
-        };
-        CallBody {
-            body,
-            unsent: Arc::new(unsent),
-        }
+        let unsent = Unsent { bytes: AtomicUsize::new(0), body: AtomicWaker::new(), _call: call };
+        CallBody { body, unsent: Arc::new(unsent) }
     }
 }
 
@@ -150,8 +142,7 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for CallBody<B> {
     type Error = B::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, B::Error>>> {
         if self.unsent.is_too_much() {
             self.unsent.body.register(cx.waker());
@@ -231,8 +222,7 @@ mod tests {
         type Error = Infallible;
 
         fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
+            mut self: Pin<&mut Self>, _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             let left = self.0.checked_sub(1);
             self.0 = left.unwrap_or(0);

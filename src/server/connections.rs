@@ -53,11 +53,7 @@ pub enum Protocol {
 /// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
 /// the calls in progress are answered.
 pub async fn serve<S: Answering>(
-    listener: TcpListener,
-    service: S,
-    protocol: Protocol,
-    limits: Limits,
-    stop: CancellationToken,
+    listener: TcpListener, service: S, protocol: Protocol, limits: Limits, stop: CancellationToken,
 ) {
     let idle = limits.idle;
     let of_connection = stop.clone();
@@ -93,10 +89,7 @@ fn http2() -> Builder<TokioExecutor> {
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: TcpStream,
-    service: S,
-    idle: Duration,
-    stop: CancellationToken,
+    stream: TcpStream, service: S, idle: Duration, stop: CancellationToken,
 ) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {

@@ -65,10 +65,7 @@ mod tests {
     #[test]
     fn a_timeout_header_is_parsed_and_a_malformed_one_is_ignored() {
         assert_eq!(parsed("250m"), Some(Duration::from_millis(250)));
-        assert_eq!(
-            parsed("99999999H"),
-            Some(Duration::from_secs(99_999_999 * 3_600))
-        );
+        assert_eq!(parsed("99999999H"), Some(Duration::from_secs(99_999_999 * 3_600)));
         assert_eq!(parsed("5u"), Some(Duration::from_micros(5)));
         for garbage in ["", "m", "5", "-5m", "123456789m", "5x", "5.0S"] {
             assert_eq!(parsed(garbage), None, "{garbage}");
@@ -88,10 +85,7 @@ mod tests {
 
     #[test]
     fn the_budget_never_exceeds_the_configured_maximum() {
-        let config = Config {
-            request_timeout_max_ms: 30_000,
-            ..Config::default()
-        };
+        let config = Config { request_timeout_max_ms: 30_000, ..Config::default() };
         let longest = budget(Some(Duration::MAX), &config);
         assert_eq!(longest, Duration::from_millis(29_900));
     }

@@ -48,10 +48,7 @@ pub fn client_connections(config: &Config) -> Result<u64, StartError> {
 /// low by default only for the sake of programs that use select(2).
 fn files_max() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let wanted = Rlimit { current: maximum, maximum };
     let taken = match setrlimit(Resource::Nofile, wanted) {
         Ok(()) => maximum,
         Err(_) => current,

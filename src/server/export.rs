@@ -15,10 +15,7 @@ pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Sta
         Some(match export.next().await {
             Err(status) => (Err(status), None),
             Ok(None) => {
-                let last = ExportResponse {
-                    rows: Some(rows),
-                    ..ExportResponse::default()
-                };
+                let last = ExportResponse { rows: Some(rows), ..ExportResponse::default() };
                 (Ok(last), None)
             }
             Ok(Some(part)) => {

@@ -47,8 +47,7 @@ struct ReplyBatch {
 /// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
 /// on while the follower does not read the replies.
 pub fn answer_stream(
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
+    context: Arc<NodeContext>, stop: CancellationToken,
     requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
 ) -> BoxStream<'static, Result<ForwardReplies, Status>> {
     let (replies, stream) = mpsc::channel(16);
@@ -61,8 +60,7 @@ pub fn answer_stream(
         }
     });
     let sent = ReceiverStream::new(stream);
-    sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies })
-        .boxed()
+    sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies }).boxed()
 }
 
 /// Answers an administrative request.
@@ -71,8 +69,7 @@ pub fn answer_stream(
 /// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
 /// that fails is a reply.
 pub async fn administer(
-    context: &Arc<NodeContext>,
-    message: AdministerRequest,
+    context: &Arc<NodeContext>, message: AdministerRequest,
 ) -> Result<AdministerReply, Status> {
     use administer_reply::Reply;
     context.group.check_header(message.header.as_ref())?;
@@ -231,19 +228,13 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     });
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
-    let reply = ForwardReply {
-        id: request.id,
-        reply: Some(reply),
-    };
+    let reply = ForwardReply { id: request.id, reply: Some(reply) };
     MeteredReply { reply, reservation }
 }
 
 /// Tells the follower who leads instead of this node.
 fn not_leader(now: &Leadership) -> NotLeader {
-    NotLeader {
-        term: now.term,
-        leader: leader_of(now),
-    }
+    NotLeader { term: now.term, leader: leader_of(now) }
 }
 
 /// Serves the sequence request in `message`, which has `keys` keys. Also returns the memory that is reserved for the
@@ -252,10 +243,7 @@ fn not_leader(now: &Leadership) -> NotLeader {
 /// # Errors
 /// As [`serve`], and if other requests and answers hold the memory.
 async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>,
-    message: M,
-    keys: usize,
-    deadline: Instant,
+    context: &Arc<NodeContext>, message: M, keys: usize, deadline: Instant,
 ) -> Result<(Answered<Q::Answer>, Option<Reservation>), Failure> {
     let reserved = context.request_memory.reserve_for_answer(keys)?;
     let answer = serve::<_, Q>(context, message, deadline).await?;
@@ -267,9 +255,7 @@ async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
 /// # Errors
 /// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>,
-    message: M,
-    deadline: Instant,
+    context: &Arc<NodeContext>, message: M, deadline: Instant,
 ) -> Result<Answered<Q::Answer>, Failure> {
     let request = Q::try_from(message)?;
     context.serve(request, Origin::Peer, deadline).await

@@ -14,12 +14,7 @@ use crate::node::NodeContext;
 
 /// The services whose health can be asked for. The empty name means the whole node. They share one state: all
 /// are ready, or none.
-const SERVICES: [&str; 4] = [
-    "",
-    "ratchet.v1.Sequencer",
-    "ratchet.v1.Admin",
-    "ratchet.v1.Ids",
-];
+const SERVICES: [&str; 4] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin", "ratchet.v1.Ids"];
 
 /// The service `grpc.health.v1.Health`.
 pub struct HealthService {
@@ -39,16 +34,14 @@ impl Health for HealthService {
     type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
 
     async fn check(
-        &self,
-        request: Request<HealthCheckRequest>,
+        &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         check_service(&request.get_ref().service)?;
         Ok(Response::new(answer(serving(&self.context))))
     }
 
     async fn watch(
-        &self,
-        request: Request<HealthCheckRequest>,
+        &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
         let context = self.context.clone();
@@ -77,9 +70,7 @@ fn serving(context: &NodeContext) -> ServingStatus {
 }
 
 fn answer(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse {
-        status: status.into(),
-    }
+    HealthCheckResponse { status: status.into() }
 }
 
 fn check_service(name: &str) -> Result<(), Status> {

@@ -83,10 +83,7 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
 /// The routes that the description of the API names.
 fn api() -> Router<Arc<NodeContext>> {
     Router::new()
-        .route(
-            "/v1/namespaces",
-            read(namespaces::list).post(namespaces::create),
-        )
+        .route("/v1/namespaces", read(namespaces::list).post(namespaces::create))
         .route(
             "/v1/namespaces/{namespace}",
             read(namespaces::get)
@@ -101,21 +98,13 @@ fn api() -> Router<Arc<NodeContext>> {
         .route("/v1/formats/{format}/ids/{id}", read(ids::decode))
         .route("/v1/namespaces/{namespace}/keys", read(keys::list))
         .route("/v1/namespaces/{namespace}/export", read(export::export))
-        .route(
-            "/v1/namespaces/{namespace}/keys/{key}/explanation",
-            read(keys::explain),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/keys/{key}",
-            read(numbers::current).post(floors::of_key),
-        )
+        .route("/v1/namespaces/{namespace}/keys/{key}/explanation", read(keys::explain))
+        .route("/v1/namespaces/{namespace}/keys/{key}", read(numbers::current).post(floors::of_key))
         .route("/v1/status", read(status::status))
         .route("/v1/members", post(members::add))
         .route(
             "/v1/members/{id}",
-            post(members::promote)
-                .patch(members::update)
-                .delete(members::remove),
+            post(members::promote).patch(members::update).delete(members::remove),
         )
         .route("/v1/leader:transfer", post(members::transfer))
 }

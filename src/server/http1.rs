@@ -31,15 +31,10 @@ pub const REST_AFTER: Duration = Duration::from_secs(5);
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
 pub async fn serve<S: Answering>(
-    mut stream: TcpStream,
-    service: S,
-    idle: Duration,
-    rest_after: Duration,
+    mut stream: TcpStream, service: S, idle: Duration, rest_after: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let mut patience = GREETING_TIME_MAX.min(idle);
     loop {
         let mut first = [0];
@@ -64,11 +59,7 @@ pub async fn serve<S: Answering>(
 
 /// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: TcpStream,
-    service: S,
-    idle: Duration,
-    rest_after: Duration,
-    stop: &CancellationToken,
+    stream: TcpStream, service: S, idle: Duration, rest_after: Duration, stop: &CancellationToken,
 ) -> Result<Option<TcpStream>, String> {
     let calls = Arc::new(Calls::default());
     let of_connection = calls.clone();
@@ -77,10 +68,7 @@ async fn serve_until_rest<S: Answering>(
         Box::pin(answered(call, service.clone().call(request)))
     });
     let mut builder = Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .max_buf_size(HEAD_BYTES_MAX)
-        .header_read_timeout(idle);
+    builder.timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX).header_read_timeout(idle);
     let stream = PatientWrite::new(stream, idle, stop.clone());
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -137,8 +125,7 @@ mod tests {
 
     /// Serves one connection that rests after a millisecond: answers a path with itself, and "/long" with a long answer.
     async fn connect(
-        idle: Duration,
-        stop: CancellationToken,
+        idle: Duration, stop: CancellationToken,
     ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let client = TcpStream::connect(listener.local_addr().expect("its address"));

@@ -34,19 +34,15 @@ impl IdsService {
 #[tonic::async_trait]
 impl Ids for IdsService {
     async fn next(
-        &self,
-        request: Request<NextIdsRequest>,
+        &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
-        made_ids::next(&self.context, request)
-            .await
-            .map(Response::new)
+        made_ids::next(&self.context, request).await.map(Response::new)
     }
 
     type NextManyStream = made_ids::Answers;
 
     async fn next_many(
-        &self,
-        messages: Request<Streaming<NextIdsRequest>>,
+        &self, messages: Request<Streaming<NextIdsRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let (context, stop) = (self.context.clone(), self.stop.clone());
         let answers = made_ids::next_many(context, stop, messages.into_inner());
@@ -54,8 +50,7 @@ impl Ids for IdsService {
     }
 
     async fn lease_worker(
-        &self,
-        request: Request<LeaseWorkerRequest>,
+        &self, request: Request<LeaseWorkerRequest>,
     ) -> Result<Response<WorkerLease>, Status> {
         let answer = administer(&self.context, request, Administer::LeaseWorker, |reply| {
             let Reply::WorkerLease(lease) = reply else {
@@ -67,8 +62,7 @@ impl Ids for IdsService {
     }
 
     async fn release_worker(
-        &self,
-        request: Request<ReleaseWorkerRequest>,
+        &self, request: Request<ReleaseWorkerRequest>,
     ) -> Result<Response<ReleaseWorkerResponse>, Status> {
         let answer = administer(&self.context, request, Administer::ReleaseWorker, |reply| {
             let Reply::ReleasedWorker(released) = reply else {
@@ -80,8 +74,7 @@ impl Ids for IdsService {
     }
 
     async fn list_workers(
-        &self,
-        request: Request<ListWorkersRequest>,
+        &self, request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         let answer = administer(&self.context, request, Administer::ListWorkers, |reply| {
             let Reply::Workers(workers) = reply else {

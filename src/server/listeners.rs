@@ -50,8 +50,7 @@ fn address_of(listener: Option<&TcpListener>) -> std::io::Result<Option<SocketAd
 }
 
 async fn bind_if_wanted(
-    field: &'static str,
-    address: Option<SocketAddr>,
+    field: &'static str, address: Option<SocketAddr>,
 ) -> Result<Option<TcpListener>, StartError> {
     match address {
         Some(address) => bind(field, address).await.map(Some),
@@ -60,11 +59,5 @@ async fn bind_if_wanted(
 }
 
 async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| StartError::Listen {
-            field,
-            address,
-            source,
-        })
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { field, address, source })
 }

@@ -26,8 +26,7 @@ pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
 /// # Errors
 /// Those of [`NodeContext::next_ids`].
 pub async fn next(
-    context: &Arc<NodeContext>,
-    request: Request<NextIdsRequest>,
+    context: &Arc<NodeContext>, request: Request<NextIdsRequest>,
 ) -> Result<NextIdsResponse, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);
     let made = make(context, request.into_inner(), deadline).await;
@@ -37,9 +36,7 @@ pub async fn next(
 /// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after
 /// `stop`.
 pub fn next_many(
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-    messages: Streaming<NextIdsRequest>,
+    context: Arc<NodeContext>, stop: CancellationToken, messages: Streaming<NextIdsRequest>,
 ) -> Answers {
     // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
     let unsent = Arc::new(Mutex::new(None));
@@ -68,9 +65,7 @@ pub fn next_many(
 }
 
 async fn make(
-    context: &Arc<NodeContext>,
-    message: NextIdsRequest,
-    deadline: Instant,
+    context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Status> {
     let arrived = Instant::now();
     let as_text = message.as_text;
@@ -85,13 +80,9 @@ async fn make(
 /// Ids that fit 64 bits are numbers, unless the caller wants them as text.
 fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
     match made.ids {
-        IdList::Short(numbers) if !as_text => NextIdsResponse {
-            numbers,
-            ..NextIdsResponse::default()
-        },
-        _ => NextIdsResponse {
-            texts: made.texts().collect(),
-            ..NextIdsResponse::default()
-        },
+        IdList::Short(numbers) if !as_text => {
+            NextIdsResponse { numbers, ..NextIdsResponse::default() }
+        }
+        _ => NextIdsResponse { texts: made.texts().collect(), ..NextIdsResponse::default() },
     }
 }

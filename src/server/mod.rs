@@ -93,9 +93,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
-    let at = listeners
-        .addresses()
-        .map_err(|e| StartError::Internal(e.to_string()))?;
+    let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
     let server = Server {
@@ -112,10 +110,7 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         }
     });
     node.run("peer port", server.clone().serve_peers(listeners.peer));
-    node.run(
-        "client port",
-        server.clone().serve_clients(listeners.client),
-    );
+    node.run("client port", server.clone().serve_clients(listeners.client));
     if let Some(listener) = listeners.http {
         node.run("http port", server.clone().serve_http(listener));
     }
@@ -144,9 +139,7 @@ impl Server {
         let routes = match self.client_routes() {
             Ok(routes) => routes,
             Err(error) => {
-                return self
-                    .context
-                    .fail(format!("cannot create the reflection service: {error}"));
+                return self.context.fail(format!("cannot create the reflection service: {error}"));
             }
         };
         let limits = self.client_limits("client", Door::grpc);
@@ -208,14 +201,7 @@ impl Server {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
         let limits = self.limits("peer", PEER_CONNECTIONS_MAX);
-        serve(
-            listener,
-            routes.prepare(),
-            Protocol::Http2,
-            limits,
-            self.stop,
-        )
-        .await;
+        serve(listener, routes.prepare(), Protocol::Http2, limits, self.stop).await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.

@@ -38,12 +38,7 @@ struct Waiting {
 impl PatientWrite {
     /// A socket whose writes wait for at most `patience`, each anew, and for a second after `stop`.
     pub fn new(stream: TcpStream, patience: Duration, stop: CancellationToken) -> Self {
-        PatientWrite {
-            stream,
-            patience,
-            stop,
-            waiting: None,
-        }
+        PatientWrite { stream, patience, stop, waiting: None }
     }
 
     /// The socket.
@@ -53,9 +48,7 @@ impl PatientWrite {
 
     /// What a write came to. One that must wait fails once it has waited for too long.
     fn bound<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
+        &mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
@@ -82,9 +75,7 @@ impl PatientWrite {
 
 impl AsyncRead for PatientWrite {
     fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
@@ -92,18 +83,14 @@ impl AsyncRead for PatientWrite {
 
 impl AsyncWrite for PatientWrite {
     fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bound(cx, written)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
         self.bound(cx, written)

@@ -35,9 +35,7 @@ impl PeerService {
 
     /// Has the group answer one of Raft's messages.
     async fn raft(
-        &self,
-        rpc: RaftRpc,
-        request: Request<RaftMessage>,
+        &self, rpc: RaftRpc, request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.context.group;
@@ -52,8 +50,7 @@ impl PeerService {
     /// INVALID_ARGUMENT if there are no parts, DEADLINE_EXCEEDED if the next part does not come in time, the
     /// stream's own error if it fails, and the group's if it refuses the snapshot.
     pub async fn take_snapshot(
-        &self,
-        mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
+        &self, mut parts: impl Stream<Item = Result<SnapshotPart, Status>> + Send + Unpin,
     ) -> Result<RaftReply, Status> {
         let group = &self.context.group;
         let first = next_part(group, &mut parts)
@@ -68,9 +65,7 @@ impl PeerService {
             }
             Err(answer) => answer,
         };
-        Ok(RaftReply {
-            payload: payload.into(),
-        })
+        Ok(RaftReply { payload: payload.into() })
     }
 
     /// Receives the memory of a leader that hands over to this node.
@@ -78,8 +73,7 @@ impl PeerService {
     /// # Errors
     /// As [`NodeContext::take_memory`].
     pub async fn receive_memory(
-        &self,
-        parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
+        &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
         self.context.take_memory(parts).await
     }
@@ -98,8 +92,7 @@ impl Peer for PeerService {
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 
     async fn hello(
-        &self,
-        request: Request<HelloRequest>,
+        &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
         self.context.hello(request.get_ref()).map(Response::new)
     }
@@ -117,43 +110,34 @@ impl Peer for PeerService {
     }
 
     async fn transfer_leader(
-        &self,
-        request: Request<RaftMessage>,
+        &self, request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
         self.raft(RaftRpc::TransferLeader, request).await
     }
 
     async fn install_snapshot(
-        &self,
-        request: Request<Streaming<SnapshotPart>>,
+        &self, request: Request<Streaming<SnapshotPart>>,
     ) -> Result<Response<RaftReply>, Status> {
-        self.take_snapshot(request.into_inner())
-            .await
-            .map(Response::new)
+        self.take_snapshot(request.into_inner()).await.map(Response::new)
     }
 
     async fn take_memory(
-        &self,
-        request: Request<Streaming<MemoryPart>>,
+        &self, request: Request<Streaming<MemoryPart>>,
     ) -> Result<Response<MemoryReply>, Status> {
         let taken = self.receive_memory(request.into_inner()).await;
         taken.map(Response::new)
     }
 
     async fn forward(
-        &self,
-        request: Request<Streaming<ForwardRequests>>,
+        &self, request: Request<Streaming<ForwardRequests>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
         Ok(Response::new(self.answer_forwarded(request.into_inner())))
     }
 
     async fn administer(
-        &self,
-        request: Request<AdministerRequest>,
+        &self, request: Request<AdministerRequest>,
     ) -> Result<Response<AdministerReply>, Status> {
-        forwarded::administer(&self.context, request.into_inner())
-            .await
-            .map(Response::new)
+        forwarded::administer(&self.context, request.into_inner()).await.map(Response::new)
     }
 }
 
@@ -162,8 +146,7 @@ impl Peer for PeerService {
 /// # Errors
 /// DEADLINE_EXCEEDED if it does not come in time, and the stream's own error.
 async fn next_part(
-    group: &Group,
-    parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
+    group: &Group, parts: &mut (impl Stream<Item = Result<SnapshotPart, Status>> + Unpin),
 ) -> Result<Option<SnapshotPart>, Status> {
     let patience = group.snapshot_part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());

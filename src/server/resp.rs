@@ -36,10 +36,7 @@ use crate::node::NodeContext;
 
 /// Serves the connections of `listener` until `stop`.
 pub async fn serve(
-    listener: TcpListener,
-    context: Arc<NodeContext>,
-    limits: Limits,
-    stop: CancellationToken,
+    listener: TcpListener, context: Arc<NodeContext>, limits: Limits, stop: CancellationToken,
 ) {
     let (last_id, idle) = (AtomicU64::new(0), limits.idle);
     let of_connection = stop.clone();

@@ -49,9 +49,7 @@ impl SequencerService {
         };
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        answer
-            .map(|answer| Response::new(answer.into()))
-            .map_err(to_client)
+        answer.map(|answer| Response::new(answer.into())).map_err(to_client)
     }
 }
 
@@ -64,8 +62,7 @@ impl Sequencer for SequencerService {
     type NextManyStream = ResponseStream<Streaming<NextManyRequest>>;
 
     async fn next_many(
-        &self,
-        requests: Request<Streaming<NextManyRequest>>,
+        &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let answers = ResponseStream::new(self.context.clone(), stop, requests.into_inner());
@@ -73,36 +70,31 @@ impl Sequencer for SequencerService {
     }
 
     async fn current(
-        &self,
-        request: Request<CurrentRequest>,
+        &self, request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
         self.serve::<_, Current, _>(request).await
     }
 
     async fn raise(
-        &self,
-        request: Request<RaiseRequest>,
+        &self, request: Request<RaiseRequest>,
     ) -> Result<Response<RaiseResponse>, Status> {
         self.serve::<_, Raise, _>(request).await
     }
 
     async fn raise_many(
-        &self,
-        request: Request<RaiseManyRequest>,
+        &self, request: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         self.serve::<_, RaiseMany, _>(request).await
     }
 
     async fn raise_sections(
-        &self,
-        request: Request<RaiseSectionsRequest>,
+        &self, request: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
         self.serve::<_, RaiseMany, _>(request).await
     }
 
     async fn current_many(
-        &self,
-        request: Request<CurrentManyRequest>,
+        &self, request: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
         self.serve::<_, CurrentMany, _>(request).await
     }
@@ -110,8 +102,7 @@ impl Sequencer for SequencerService {
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
 
     async fn export(
-        &self,
-        request: Request<ExportRequest>,
+        &self, request: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let name = request.into_inner().namespace;
@@ -122,8 +113,7 @@ impl Sequencer for SequencerService {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self,
-        _request: Request<WatchRouteRequest>,
+        &self, _request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let routes = self.context.clone().watch_route().take_until(stop);

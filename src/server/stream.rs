@@ -90,9 +90,7 @@ pub struct ResponseStream<R> {
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
     /// Answers `requests` until they end or `stop` does.
     pub fn new(
-        context: Arc<NodeContext>,
-        stop: WaitForCancellationFutureOwned,
-        requests: R,
+        context: Arc<NodeContext>, stop: WaitForCancellationFutureOwned, requests: R,
     ) -> Self {
         context.metrics.streams.inc();
         ResponseStream {
@@ -120,8 +118,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
 
     /// Polls the requests that wait; `None` if none does.
     fn poll_waiting(
-        &mut self,
-        cx: &mut Context<'_>,
+        &mut self, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextManyResponse, Status>>> {
         let answered = ready!(self.waiting.poll_next_unpin(cx));
         Poll::Ready(answered.map(|answered| {
@@ -149,8 +146,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
 
     /// Reads requests until one is answered at once, none has arrived, too many wait, or the turn is used up.
     fn poll_requests(
-        &mut self,
-        cx: &mut Context<'_>,
+        &mut self, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextManyResponse, Status>>> {
         while self.waiting.len() < UNANSWERED_MAX
             && self.waiting_keys < UNANSWERED_KEYS_MAX
@@ -174,12 +170,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let keys = request.ids.len() + request.names.len();
             self.turn_keys += keys.max(1);
             self.reply.set(answer(self.node.clone(), request, arrived));
-            if let Poll::Ready(Reply {
-                answer,
-                reservation,
-                ..
-            }) = self.reply.poll(cx)
-            {
+            if let Poll::Ready(Reply { answer, reservation, .. }) = self.reply.poll(cx) {
                 self.unsent = reservation;
                 self.immediate_since.get_or_insert(arrived);
                 self.immediate += 1;
@@ -268,19 +259,12 @@ async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) 
     let mut answer = answered.unwrap_or_else(failed);
     answer.id = id;
     count_response_errors(&context.metrics, &answer);
-    Reply {
-        answer,
-        keys,
-        reservation,
-    }
+    Reply { answer, keys, reservation }
 }
 
 /// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
 async fn serve(
-    context: &Arc<NodeContext>,
-    message: NextManyRequest,
-    keys: usize,
-    deadline: Instant,
+    context: &Arc<NodeContext>, message: NextManyRequest, keys: usize, deadline: Instant,
 ) -> (Result<NextManyResponse, Failure>, Option<Reservation>) {
     let request = match NextMany::try_from(message) {
         Ok(request) => request,

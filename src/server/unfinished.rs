@@ -39,10 +39,7 @@ pub struct MeteredRoutes {
 impl MeteredRoutes {
     /// Meters the requests to `routes` in `memory`.
     pub fn new(routes: Routes, memory: Arc<RequestMemory>) -> Self {
-        MeteredRoutes {
-            routes: routes.prepare(),
-            memory,
-        }
+        MeteredRoutes { routes: routes.prepare(), memory }
     }
 }
 
@@ -94,8 +91,7 @@ impl Body for MeteredBody {
     type Error = tonic::codegen::StdError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Ok(frame)) = &frame
@@ -182,11 +178,7 @@ mod tests {
                         _ => break rest.saturating_sub(HEADER_BYTES),
                     }
                 };
-                assert_eq!(
-                    position.advance(data),
-                    expected,
-                    "{end} bytes, {size} at a time"
-                );
+                assert_eq!(position.advance(data), expected, "{end} bytes, {size} at a time");
             }
         }
     }

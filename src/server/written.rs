@@ -57,15 +57,7 @@ mod tests {
     fn an_integer_is_digits_alone_and_fits_64_bits() {
         assert_eq!(integer(b"007"), Some(7));
         assert_eq!(integer(u64::MAX.to_string().as_bytes()), Some(u64::MAX));
-        for none in [
-            "",
-            "+5",
-            "-5",
-            " 5",
-            "5x",
-            "18446744073709551616",
-            "\u{665}",
-        ] {
+        for none in ["", "+5", "-5", " 5", "5x", "18446744073709551616", "\u{665}"] {
             assert_eq!(integer(none.as_bytes()), None, "{none}");
         }
     }

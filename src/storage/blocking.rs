@@ -19,8 +19,7 @@ impl BlockingExecutor {
     /// # Errors
     /// [`JoinError`] if `work` panicked on its thread.
     pub async fn run<T: Send + 'static>(
-        self,
-        work: impl FnOnce() -> T + Send + 'static,
+        self, work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         match self {
             BlockingExecutor::Threads => tokio::task::spawn_blocking(work).await,

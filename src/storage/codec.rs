@@ -144,10 +144,7 @@ mod tests {
     fn a_length_beyond_the_limit_is_refused_before_memory_is_allocated() {
         let mut bytes = vec![VERSION, 253];
         bytes.extend((1u64 << 60).to_le_bytes());
-        assert!(matches!(
-            decode::<Vec<u8>>(&bytes),
-            Err(CodecError::Format(_))
-        ));
+        assert!(matches!(decode::<Vec<u8>>(&bytes), Err(CodecError::Format(_))));
     }
 
     #[test]

@@ -66,9 +66,7 @@ pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
     const KNOWN: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", OLD_SNAPSHOTS, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
-        let name = entry
-            .map_err(StoreError::io("cannot read", dir))?
-            .file_name();
+        let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {
             return Err(StoreError::Refused(format!(
                 "data directory {} holds {name:?}, which is not a file of Ratchet's; choose an empty \

@@ -54,10 +54,7 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`] if RocksDB cannot open it.
     pub fn open(
-        dir: &Path,
-        lock: File,
-        newest_release: String,
-        how: &StoreOptions,
+        dir: &Path, lock: File, newest_release: String, how: &StoreOptions,
     ) -> Result<Self, StoreError> {
         let mut options = Options::default();
         options.create_if_missing(true);
@@ -120,13 +117,11 @@ impl Database {
     /// # Errors
     /// [`StoreError::Damaged`] if the database does not have it.
     pub fn family(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
-        self.db
-            .cf_handle(family.name())
-            .ok_or_else(|| StoreError::Damaged {
-                what: format!("column family {}", family.name()),
-                place: self.dir.clone(),
-                why: "it is missing".to_owned(),
-            })
+        self.db.cf_handle(family.name()).ok_or_else(|| StoreError::Damaged {
+            what: format!("column family {}", family.name()),
+            place: self.dir.clone(),
+            why: "it is missing".to_owned(),
+        })
     }
 
     /// The size of a column family, in files and in memory.
@@ -148,17 +143,13 @@ impl Database {
     /// # Errors
     /// Those of [`Database::decode`]; [`StoreError::Database`] if RocksDB fails.
     pub fn get<T: DeserializeOwned>(
-        &self,
-        family: Family,
-        key: &[u8],
+        &self, family: Family, key: &[u8],
     ) -> Result<Option<T>, StoreError> {
         let bytes = self
             .db
             .get_pinned_cf(self.family(family)?, key)
             .map_err(|error| self.failed(&error))?;
-        bytes
-            .map(|bytes| self.decode(family, key, &bytes))
-            .transpose()
+        bytes.map(|bytes| self.decode(family, key, &bytes)).transpose()
     }
 
     /// Reads the records under many keys, in the order of the keys; `None` for one that does not exist.
@@ -166,9 +157,7 @@ impl Database {
     /// # Errors
     /// As [`Database::get`].
     pub fn get_many<T: DeserializeOwned>(
-        &self,
-        family: Family,
-        keys: &[Vec<u8>],
+        &self, family: Family, keys: &[Vec<u8>],
     ) -> Result<Vec<Option<T>>, StoreError> {
         if let [key] = keys {
             return Ok(vec![self.get(family, key)?]);
@@ -177,9 +166,7 @@ impl Database {
         let found = self.db.batched_multi_get_cf(&handle, keys, false);
         let records = keys.iter().zip(found).map(|(key, bytes)| {
             let bytes = bytes.map_err(|error| self.failed(&error))?;
-            bytes
-                .map(|bytes| self.decode(family, key, &bytes))
-                .transpose()
+            bytes.map(|bytes| self.decode(family, key, &bytes)).transpose()
         });
         records.collect()
     }
@@ -189,9 +176,7 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`] if RocksDB fails, also as an item.
     pub fn records(
-        &self,
-        family: Family,
-        mode: IteratorMode<'_>,
+        &self, family: Family, mode: IteratorMode<'_>,
     ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
         let records = self.db.iterator_cf(self.family(family)?, mode);
         Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
@@ -203,10 +188,7 @@ impl Database {
     /// [`StoreError::OtherRelease`] if a newer release wrote it; [`StoreError::Damaged`] if it is not what
     /// was written.
     pub fn decode<T: DeserializeOwned>(
-        &self,
-        family: Family,
-        key: &[u8],
-        bytes: &[u8],
+        &self, family: Family, key: &[u8], bytes: &[u8],
     ) -> Result<T, StoreError> {
         codec::decode_record(bytes).map_err(|error| match &error {
             CodecError::Version(found) => release::unknown_format(
@@ -248,9 +230,7 @@ impl Database {
     pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.set_sync(sync);
-        self.db
-            .write_opt(batch, &options)
-            .map_err(|error| self.failed(&error))
+        self.db.write_opt(batch, &options).map_err(|error| self.failed(&error))
     }
 
     /// Writes a batch past RocksDB's log. It is on the disk only after a flush of its column family.
@@ -260,9 +240,7 @@ impl Database {
     pub fn write_unlogged(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.disable_wal(true);
-        self.db
-            .write_opt(batch, &options)
-            .map_err(|error| self.failed(&error))
+        self.db.write_opt(batch, &options).map_err(|error| self.failed(&error))
     }
 
     /// Brings all records of a column family to the disk, also those written past RocksDB's log.
@@ -270,9 +248,7 @@ impl Database {
     /// # Errors
     /// [`StoreError::Database`] if RocksDB fails.
     pub fn flush(&self, family: Family) -> Result<(), StoreError> {
-        self.db
-            .flush_cf(self.family(family)?)
-            .map_err(|error| self.failed(&error))
+        self.db.flush_cf(self.family(family)?).map_err(|error| self.failed(&error))
     }
 
     /// Brings everything that was written with RocksDB's log to the disk.
@@ -290,10 +266,7 @@ impl Database {
 }
 
 fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
-    StoreError::Database {
-        dir: dir.to_owned(),
-        message: error.to_string(),
-    }
+    StoreError::Database { dir: dir.to_owned(), message: error.to_string() }
 }
 
 /// The options of a column family.

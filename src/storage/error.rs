@@ -90,15 +90,10 @@ impl StoreError {
 
     /// Makes a [`StoreError::Io`] of the system's error.
     pub(super) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
+        action: &'static str, path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| StoreError::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| StoreError::Io { action, path, source }
     }
 }
 

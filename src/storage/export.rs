@@ -75,9 +75,7 @@ impl AppliedView {
 
 impl Reading {
     fn read(
-        &self,
-        generation: &Generation,
-        view: &rocksdb::Snapshot<'_>,
+        &self, generation: &Generation, view: &rocksdb::Snapshot<'_>,
     ) -> Result<(), StoreError> {
         let (db, prefix) = (generation.db(), generation.prefix());
         let family = db.family(Family::Applied)?;

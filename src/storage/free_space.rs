@@ -23,11 +23,7 @@ pub fn check(dir: &Path, bytes: u64) -> Result<(), StoreError> {
     if disk.f_blocks == 0 || free >= needed {
         return Ok(());
     }
-    Err(StoreError::DiskNearlyFull {
-        dir: dir.to_owned(),
-        free,
-        needed,
-    })
+    Err(StoreError::DiskNearlyFull { dir: dir.to_owned(), free, needed })
 }
 
 /// The reserve on a disk of this size.

@@ -90,13 +90,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
     if format.format_version != FORMAT_VERSION {
         let newest = (!format.release.is_empty()).then_some(format.release.as_str());
         let (what, found) = ("the marker".to_owned(), format.format_version);
-        return Err(release::unknown_format(
-            what,
-            &path,
-            found,
-            FORMAT_VERSION,
-            newest,
-        ));
+        return Err(release::unknown_format(what, &path, found, FORMAT_VERSION, newest));
     }
     serde_json::from_str(&text).map(Some).map_err(damaged)
 }
@@ -106,10 +100,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
 /// # Errors
 /// [`StoreError::Refused`] if it does not.
 pub fn check_owner(
-    dir: &Path,
-    found: &Identity,
-    cluster: &str,
-    node: NodeId,
+    dir: &Path, found: &Identity, cluster: &str, node: NodeId,
 ) -> Result<(), StoreError> {
     if found.cluster == cluster && found.node == node {
         return Ok(());
@@ -130,10 +121,7 @@ pub fn check_owner(
 /// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
 /// if the disk fails.
 pub fn reconcile(
-    db: &Database,
-    marker: Option<Marker>,
-    cluster: &str,
-    node: NodeId,
+    db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId,
 ) -> Result<Identity, StoreError> {
     let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
     let dir = db.dir();
@@ -164,11 +152,8 @@ pub fn reconcile(
             Ok(record)
         }
         (None, None) => {
-            let identity = Identity {
-                cluster: cluster.to_owned(),
-                node,
-                incarnation: random::u64().max(1),
-            };
+            let identity =
+                Identity { cluster: cluster.to_owned(), node, incarnation: random::u64().max(1) };
             let mut batch = WriteBatch::default();
             batch.put_cf(
                 db.family(Family::HardState)?,
@@ -213,10 +198,7 @@ fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
 pub fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
     let dir = db.dir();
     let marker = Marker {
-        format: Format {
-            format_version: FORMAT_VERSION,
-            release: db.newest_release().to_owned(),
-        },
+        format: Format { format_version: FORMAT_VERSION, release: db.newest_release().to_owned() },
         identity: identity.clone(),
     };
     let text = serde_json::to_string_pretty(&marker)

@@ -89,20 +89,12 @@ pub fn meta_key(set: SetId) -> Vec<u8> {
 
 /// The prefix of the keys of a generation's records.
 pub fn generation_prefix(set: SetId, generation: u32) -> Vec<u8> {
-    [
-        set.to_be_bytes().as_slice(),
-        &[1],
-        &generation.to_be_bytes(),
-    ]
-    .concat()
+    [set.to_be_bytes().as_slice(), &[1], &generation.to_be_bytes()].concat()
 }
 
 /// The range of the keys of a generation's records; its end is exclusive.
 pub fn generation_range(set: SetId, generation: u32) -> (Vec<u8>, Vec<u8>) {
-    (
-        generation_prefix(set, generation),
-        generation_prefix(set, generation + 1),
-    )
+    (generation_prefix(set, generation), generation_prefix(set, generation + 1))
 }
 
 /// The exclusive end of the keys of all generations of `set`.
@@ -318,13 +310,7 @@ mod tests {
             let key = section_key(&prefix, &id);
             assert_eq!(section_of(&key[prefix.len()..]), Some(id));
         }
-        for other in [
-            b"l".as_slice(),
-            b"s",
-            b"s\0\0\0\x03",
-            b"s\0\0\0\x03i\0",
-            b"s\0\0\0\x03x",
-        ] {
+        for other in [b"l".as_slice(), b"s", b"s\0\0\0\x03", b"s\0\0\0\x03i\0", b"s\0\0\0\x03x"] {
             assert_eq!(section_of(other), None);
         }
     }

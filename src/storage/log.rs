@@ -40,10 +40,7 @@ impl LogStore {
     /// # Errors
     /// [`StoreError`] if the last entry is damaged or the database fails.
     pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
-        let log = LogStore {
-            reader: LogReader::of(&store.db, set),
-            store: store.clone(),
-        };
+        let log = LogStore { reader: LogReader::of(&store.db, set), store: store.clone() };
         log.purge_log_behind_table()?;
         Ok(log)
     }
@@ -87,16 +84,10 @@ impl LogStore {
 
     /// Writes `changes`; returns when readers see them. `durable` is told when they are on the disk.
     async fn write_readably(
-        &self,
-        changes: Vec<Change>,
-        durable: DurableWaiter,
+        &self, changes: Vec<Change>, durable: DurableWaiter,
     ) -> Result<(), io::Error> {
         let (done, wait) = oneshot::channel();
-        self.store.writer.send(Write {
-            changes,
-            readable: Some(done),
-            durable,
-        });
+        self.store.writer.send(Write { changes, readable: Some(done), durable });
         written(wait).await
     }
 }
@@ -112,11 +103,7 @@ async fn written(wait: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), 
 /// The changes that purge the log up to and including `upto`.
 fn purge(set: SetId, upto: LogId) -> Result<Vec<Change>, StoreError> {
     Ok(vec![
-        Change::Put(
-            Family::HardState,
-            purged_key(set).to_vec(),
-            codec::encode_record(&upto)?,
-        ),
+        Change::Put(Family::HardState, purged_key(set).to_vec(), codec::encode_record(&upto)?),
         Change::DeleteRange(
             Family::Log,
             log_key(set, 0),
@@ -129,10 +116,7 @@ impl RaftLogStorage<Types> for LogStore {
     type LogReader = LogReader;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
-        Ok(LogState {
-            last_purged_log_id: self.reader.purged()?,
-            last_log_id: self.reader.end()?,
-        })
+        Ok(LogState { last_purged_log_id: self.reader.purged()?, last_log_id: self.reader.end()? })
     }
 
     async fn get_log_reader(&mut self) -> LogReader {
@@ -142,8 +126,7 @@ impl RaftLogStorage<Types> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let key = vote_key(self.reader.set).to_vec();
         let sealed = codec::encode_record(vote).map_err(StoreError::from)?;
-        self.write_durably(vec![Change::Put(Family::HardState, key, sealed)])
-            .await
+        self.write_durably(vec![Change::Put(Family::HardState, key, sealed)]).await
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
@@ -166,8 +149,7 @@ impl RaftLogStorage<Types> for LogStore {
                 Ok(Change::Put(Family::Log, key, codec::encode_record(&entry)?))
             })
             .collect();
-        self.write_readably(changes?, DurableWaiter::Raft(callback))
-            .await
+        self.write_readably(changes?, DurableWaiter::Raft(callback)).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {

@@ -53,15 +53,13 @@ impl AsyncRuntime for Runtime {
     }
 
     fn timeout<R, F: Future<Output = R> + OptionalSend>(
-        duration: Duration,
-        future: F,
+        duration: Duration, future: F,
     ) -> Self::Timeout<R, F> {
         TokioRuntime::timeout(duration, future)
     }
 
     fn timeout_at<R, F: Future<Output = R> + OptionalSend>(
-        deadline: Self::Instant,
-        future: F,
+        deadline: Self::Instant, future: F,
     ) -> Self::Timeout<R, F> {
         TokioRuntime::timeout_at(deadline, future)
     }
@@ -138,9 +136,7 @@ impl<T: OptionalSend + OptionalSync> raft_watch::WatchReceiver<Watch, T>
     for ordered_watch::Receiver<T>
 {
     async fn changed(&mut self) -> Result<(), RecvError> {
-        ordered_watch::Receiver::changed(self)
-            .await
-            .map_err(|_| RecvError(()))
+        ordered_watch::Receiver::changed(self).await.map_err(|_| RecvError(()))
     }
 
     fn borrow_watched(&self) -> ordered_watch::Ref<'_, T> {

@@ -40,12 +40,7 @@ enum State {
 impl Reclaimer {
     /// Frees what deleted namespaces of `set` take up.
     pub fn new(db: Arc<Database>, set: SetId, work: BlockingExecutor) -> Self {
-        Reclaimer {
-            db,
-            set,
-            work,
-            state: Arc::new(Mutex::new(State::Idle)),
-        }
+        Reclaimer { db, set, work, state: Arc::new(Mutex::new(State::Idle)) }
     }
 
     /// As [`Reclaimer::wake`], if something is to be freed. Blocks for a look at the table.
@@ -119,9 +114,7 @@ impl Reclaimer {
         let mut options = CompactOptions::default();
         // Otherwise RocksDB's own compactions would wait for this one.
         options.set_exclusive_manual_compaction(false);
-        self.db
-            .db
-            .compact_range_cf_opt(applied, Some(from), Some(to), &options);
+        self.db.db.compact_range_cf_opt(applied, Some(from), Some(to), &options);
         let mut batch = WriteBatch::default();
         batch.delete_cf(applied, key);
         self.db.write(batch, false)

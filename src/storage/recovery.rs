@@ -49,10 +49,7 @@ pub use margin::Margin;
 /// has changed then. [`StoreError::Io`] or [`StoreError::Database`] if the disk fails. If it fails after
 /// the switch, another run completes the recovery.
 pub fn recover(
-    dir: &Path,
-    set: SetId,
-    margin: &Margin,
-    dry_run: bool,
+    dir: &Path, set: SetId, margin: &Margin, dry_run: bool,
 ) -> Result<Recovery, StoreError> {
     if !dir.exists() {
         return Err(StoreError::Refused(format!(

@@ -23,11 +23,7 @@ fn parts(release: &str) -> Option<[u64; 3]> {
 /// `newest` is the newest release that has opened the data directory, if it is known. A format newer than
 /// ours is a newer release's work if a newer release was there. It is damage if none was.
 pub fn unknown_format(
-    what: String,
-    place: &Path,
-    found: u32,
-    reads: u32,
-    newest: Option<&str>,
+    what: String, place: &Path, found: u32, reads: u32, newest: Option<&str>,
 ) -> StoreError {
     let (writer, advice) = match newest {
         Some(newest) if found > reads && !is_later(newest, VERSION) => {
@@ -43,14 +39,12 @@ pub fn unknown_format(
             "a newer release",
             format!("install release {newest} or later; the data is not damaged"),
         ),
-        None if found > reads => (
-            "a newer release",
-            "install the release that wrote it, or a later one".to_owned(),
-        ),
-        Some(_) | None => (
-            "a build from before release 0.1.0",
-            format!("run that build on it, or {REPLACE}"),
-        ),
+        None if found > reads => {
+            ("a newer release", "install the release that wrote it, or a later one".to_owned())
+        }
+        Some(_) | None => {
+            ("a build from before release 0.1.0", format!("run that build on it, or {REPLACE}"))
+        }
     };
     StoreError::OtherRelease(format!(
         "{what} in {} was written by {writer}: it has format version {found}, and this release \
@@ -79,13 +73,7 @@ mod tests {
             unknown_format("a record".to_owned(), place, found, 2, newest).to_string()
         };
         let newer = said(3, Some("99.1.0"));
-        for part in [
-            "newer release",
-            "99.1.0 or later",
-            "not damaged",
-            "/data/db",
-            VERSION,
-        ] {
+        for part in ["newer release", "99.1.0 or later", "not damaged", "/data/db", VERSION] {
             assert!(newer.contains(part), "{part:?} is not in {newer}");
         }
         assert!(said(3, Some(VERSION)).contains("is damaged"));

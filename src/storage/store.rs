@@ -56,10 +56,7 @@ impl Store {
     /// [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read;
     /// [`StoreError::Io`] or [`StoreError::Database`] if the disk fails.
     pub fn open(
-        dir: &Path,
-        cluster: &str,
-        node: NodeId,
-        options: StoreOptions,
+        dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
         Directories::new(options.directory_synced.clone()).create(dir)?;
         data_dir::check_contents(dir)?;
@@ -79,14 +76,7 @@ impl Store {
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
         let writer = Writer::start(db.clone(), options)?;
-        Ok(Arc::new(Store {
-            identity,
-            db,
-            blocking,
-            recent_records_bytes,
-            metrics,
-            writer,
-        }))
+        Ok(Arc::new(Store { identity, db, blocking, recent_records_bytes, metrics, writer }))
     }
 
     /// Whose data directory it is.

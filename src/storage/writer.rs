@@ -101,11 +101,7 @@ impl Writer {
         let (writes, waiting) = mpsc::unbounded_channel();
         let health = Arc::new(DiskHealth::default());
         let (place, tasks) = (options.blocking, options.tasks.clone());
-        let task = WriterTask {
-            db: db.clone(),
-            options,
-            health: health.clone(),
-        };
+        let task = WriterTask { db: db.clone(), options, health: health.clone() };
         let serving = tasks.watched("writer of the log", task.serve(waiting));
         let thread = match place {
             BlockingExecutor::Threads => Some(
@@ -122,11 +118,7 @@ impl Writer {
                 None
             }
         };
-        Ok(Writer {
-            writes: Some(writes),
-            thread,
-            health,
-        })
+        Ok(Writer { writes: Some(writes), thread, health })
     }
 
     /// The writer's state.
@@ -193,20 +185,14 @@ impl WriterTask {
             // An error means that the caller stopped waiting.
             let _ = readable.send(Ok(()));
         }
-        if writes
-            .iter()
-            .all(|write| matches!(write.durable, DurableWaiter::Nobody))
-        {
+        if writes.iter().all(|write| matches!(write.durable, DurableWaiter::Nobody)) {
             return;
         }
         let clock = &self.options.clock;
         let started = clock.now();
         let synced = (self.options.before_sync)()
             .await
-            .map_err(|message| StoreError::Database {
-                dir: self.db.dir().to_owned(),
-                message,
-            })
+            .map_err(|message| StoreError::Database { dir: self.db.dir().to_owned(), message })
             .and_then(|()| match is_planted(Bug::WriteNotSynced) {
                 true => Ok(()),
                 false => self.db.sync(),
@@ -241,8 +227,7 @@ impl WriterTask {
 /// # Errors
 /// [`StoreError::Damaged`] if a column family is missing.
 pub fn batch<'c>(
-    db: &Database,
-    changes: impl IntoIterator<Item = &'c Change>,
+    db: &Database, changes: impl IntoIterator<Item = &'c Change>,
 ) -> Result<WriteBatch, StoreError> {
     let mut batch = WriteBatch::default();
     for change in changes {

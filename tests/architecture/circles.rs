@@ -40,12 +40,7 @@ impl Source<'_> {
         }
         let tokens = without_tests(&tokens(&file.text));
         let named = paths(&tokens);
-        Source {
-            path: &file.path,
-            module,
-            names: names(&tokens),
-            named,
-        }
+        Source { path: &file.path, module, names: names(&tokens), named }
     }
 }
 
@@ -83,11 +78,7 @@ impl<'a> Package<'a> {
             // lib.rs comes before main.rs, and is the root of both.
             modules.entry(source.module.clone()).or_insert(at);
         }
-        Package {
-            library,
-            sources,
-            modules,
-        }
+        Package { library, sources, modules }
     }
 
     /// The file that defines what is named `segments` in the module `at`; none if it is not of this
@@ -138,10 +129,7 @@ impl<'a> Package<'a> {
 
     /// The file that a module is in: its own, or that of the module around it.
     fn file_of(&self, module: &[&'a str]) -> Option<usize> {
-        (0..=module.len())
-            .rev()
-            .find_map(|length| self.modules.get(&module[..length]))
-            .copied()
+        (0..=module.len()).rev().find_map(|length| self.modules.get(&module[..length])).copied()
     }
 
     /// Which file uses which others.
@@ -150,9 +138,7 @@ impl<'a> Package<'a> {
         for source in &self.sources {
             for named in &source.named {
                 let only_re_exports = named.re_exports
-                    && named
-                        .known_as
-                        .is_none_or(|name| !source.names.contains(name));
+                    && named.known_as.is_none_or(|name| !source.names.contains(name));
                 let at: Module = [&source.module[..], &named.inside[..]].concat();
                 let used = self.defines(&at, &named.segments, 8);
                 if let Some(used) = used.map(|used| self.sources[used].path)
@@ -169,9 +155,7 @@ impl<'a> Package<'a> {
 
 /// The shortest way from one file to another.
 fn way<'a>(
-    uses: &BTreeMap<&'a str, BTreeSet<&'a str>>,
-    from: &'a str,
-    to: &str,
+    uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &'a str, to: &str,
 ) -> Option<Vec<&'a str>> {
     let mut came_from: BTreeMap<&str, Option<&str>> = BTreeMap::from([(from, None)]);
     let mut next = VecDeque::from([from]);
@@ -215,17 +199,11 @@ fn no_files_use_each_other_in_a_circle() {
         let files = files(dir, "rs");
         let package = Package::new(&files, library);
         let uses: usize = package.uses().values().map(BTreeSet::len).sum();
-        assert!(
-            uses >= files.len() / 2,
-            "only {uses} uses were found in {dir}"
-        );
+        assert!(uses >= files.len() / 2, "only {uses} uses were found in {dir}");
         found.extend(circles(&package));
     }
     let found: Vec<String> = found.into_iter().collect();
-    assert_none(
-        "files use each other; move what both need to a file below them",
-        &found,
-    );
+    assert_none("files use each other; move what both need to a file below them", &found);
 }
 
 #[cfg(test)]
@@ -233,13 +211,8 @@ mod tests {
     use super::*;
 
     fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
-        let files: Vec<File> = files
-            .iter()
-            .map(|(path, text)| File::new(path, text))
-            .collect();
-        circles(&Package::new(&files, "ratchet"))
-            .into_iter()
-            .collect()
+        let files: Vec<File> = files.iter().map(|(path, text)| File::new(path, text)).collect();
+        circles(&Package::new(&files, "ratchet")).into_iter().collect()
     }
 
     const LIB: (&str, &str) = ("src/lib.rs", "mod room;");
@@ -250,10 +223,7 @@ mod tests {
             LIB,
             ("src/room/mod.rs", "mod a; mod b;"),
             ("src/room/a.rs", "use super::b::B; pub struct A;"),
-            (
-                "src/room/b.rs",
-                "pub struct B; fn f() { crate::room::a::A::new(); }",
-            ),
+            ("src/room/b.rs", "pub struct B; fn f() { crate::room::a::A::new(); }"),
         ]);
         assert_eq!(found, ["src/room/a.rs -> src/room/b.rs -> src/room/a.rs"]);
     }
@@ -262,16 +232,10 @@ mod tests {
     fn a_name_that_the_room_re_exports_leads_to_the_file_that_defines_it() {
         let found = circles_of(&[
             LIB,
-            (
-                "src/room/mod.rs",
-                "mod a; mod b; mod c; pub use {a::A, b::B}; pub use c::C as D;",
-            ),
+            ("src/room/mod.rs", "mod a; mod b; mod c; pub use {a::A, b::B}; pub use c::C as D;"),
             ("src/room/a.rs", "use super::B; pub struct A;"),
             ("src/room/b.rs", "use crate::room::D; pub struct B;"),
-            (
-                "src/room/c.rs",
-                "use ratchet::room::{A, Unrelated}; pub struct C;",
-            ),
+            ("src/room/c.rs", "use ratchet::room::{A, Unrelated}; pub struct C;"),
         ]);
         let circle = "src/room/a.rs -> src/room/b.rs -> src/room/c.rs -> src/room/a.rs";
         assert_eq!(found, [circle]);
@@ -307,10 +271,7 @@ mod tests {
             ("src/room.rs", "pub struct P; #[cfg(test)] mod tests;"),
             ("src/room/tests.rs", "use super::P;"),
             ("src/other.rs", "use crate::room::P; pub struct O;"),
-            (
-                "src/third.rs",
-                "#[cfg(test)] mod tests { use crate::fourth::F; }",
-            ),
+            ("src/third.rs", "#[cfg(test)] mod tests { use crate::fourth::F; }"),
             ("src/fourth.rs", "use crate::third::T; pub struct F;"),
         ]);
         assert_eq!(found, [""; 0]);

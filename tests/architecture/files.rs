@@ -14,18 +14,12 @@ pub struct File {
 
 impl File {
     pub fn new(path: &str, text: &str) -> File {
-        File {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        File { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// The directory or file below `src/` that it belongs to, without `.rs`.
     pub fn room(&self) -> &str {
-        let inside = self
-            .path
-            .split_once("src/")
-            .map_or("", |(_, inside)| inside);
+        let inside = self.path.split_once("src/").map_or("", |(_, inside)| inside);
         let first = inside.split('/').next().unwrap_or_default();
         first.strip_suffix(".rs").unwrap_or(first)
     }
@@ -46,19 +40,11 @@ pub fn files(dir: &str, extension: &str) -> Vec<File> {
     find(&root().join(dir), extension, &mut paths);
     paths.sort();
     let read = |path: &PathBuf| File {
-        path: path
-            .strip_prefix(root())
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned(),
+        path: path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned(),
         text: fs::read_to_string(path).unwrap(),
     };
     let files: Vec<File> = paths.iter().map(read).collect();
-    assert!(
-        !files.is_empty(),
-        "there is no .{extension} file in {dir:?}"
-    );
+    assert!(!files.is_empty(), "there is no .{extension} file in {dir:?}");
     files
 }
 
@@ -79,9 +65,5 @@ fn find(dir: &Path, extension: &str, found: &mut Vec<PathBuf>) {
 
 /// Fails with the list of `violations`, if there are any.
 pub fn assert_none(what: &str, violations: &[String]) {
-    assert!(
-        violations.is_empty(),
-        "{what}:\n  {}",
-        violations.join("\n  ")
-    );
+    assert!(violations.is_empty(), "{what}:\n  {}", violations.join("\n  "));
 }

@@ -6,37 +6,15 @@ use crate::{
 };
 
 /// From the top down. A module may use those that stand below it.
-const HOUSE: [&str; 7] = [
-    "cli",
-    "server",
-    "node",
-    "allocator",
-    "consensus",
-    "storage",
-    "sequence",
-];
+const HOUSE: [&str; 7] = ["cli", "server", "node", "allocator", "consensus", "storage", "sequence"];
 
 /// Every module may use these.
-const ALL_MAY_USE: [&str; 8] = [
-    "clock",
-    "metrics",
-    "planted_bugs",
-    "proto",
-    "random",
-    "tasks",
-    "version",
-    "ordered_watch",
-];
+const ALL_MAY_USE: [&str; 8] =
+    ["clock", "metrics", "planted_bugs", "proto", "random", "tasks", "version", "ordered_watch"];
 
 /// Where messages and statuses of gRPC may be used.
-const WIRE: [&str; 6] = [
-    "metrics",
-    "server",
-    "node",
-    "consensus/network",
-    "consensus/rpc",
-    "proto",
-];
+const WIRE: [&str; 6] =
+    ["metrics", "server", "node", "consensus/network", "consensus/rpc", "proto"];
 
 /// What may be used in some rooms alone, and those rooms: directories, or files without `.rs`.
 const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
@@ -64,9 +42,7 @@ fn violations_of_layers(file: &File) -> Vec<String> {
         };
         !is_below && **used != file.room() && !ALL_MAY_USE.contains(used)
     });
-    forbidden
-        .map(|used| format!("{} uses crate::{used}", file.path))
-        .collect()
+    forbidden.map(|used| format!("{} uses crate::{used}", file.path)).collect()
 }
 
 fn is_in(file: &File, room: &str) -> bool {
@@ -81,9 +57,7 @@ fn violations_of_rooms(file: &File) -> Vec<String> {
     let mut violations = Vec::new();
     for (kept, rooms) in KEPT_IN_ROOMS {
         let kept_path: Vec<&str> = kept.split("::").collect();
-        let uses = paths
-            .iter()
-            .any(|path| path.segments.starts_with(&kept_path));
+        let uses = paths.iter().any(|path| path.segments.starts_with(&kept_path));
         if uses && !rooms.iter().any(|room| is_in(file, room)) {
             violations.push(format!("{} uses {kept}", file.path));
         }
@@ -93,23 +67,15 @@ fn violations_of_rooms(file: &File) -> Vec<String> {
 
 #[test]
 fn no_module_uses_one_above_it() {
-    let violations: Vec<String> = files("src", "rs")
-        .iter()
-        .flat_map(violations_of_layers)
-        .collect();
+    let violations: Vec<String> =
+        files("src", "rs").iter().flat_map(violations_of_layers).collect();
     assert_none("modules use those above them", &violations);
 }
 
 #[test]
 fn libraries_and_wire_types_stay_in_their_rooms() {
-    let violations: Vec<String> = files("src", "rs")
-        .iter()
-        .flat_map(violations_of_rooms)
-        .collect();
-    assert_none(
-        "files use what is not for their room (see KEPT_IN_ROOMS)",
-        &violations,
-    );
+    let violations: Vec<String> = files("src", "rs").iter().flat_map(violations_of_rooms).collect();
+    assert_none("files use what is not for their room (see KEPT_IN_ROOMS)", &violations);
 }
 
 #[test]
@@ -132,10 +98,7 @@ fn a_use_of_a_module_above_is_a_violation_in_a_group_and_in_an_expression() {
     let found = violations_of_layers(&File::new("src/storage/log.rs", text));
     assert_eq!(
         found,
-        [
-            "src/storage/log.rs uses crate::node",
-            "src/storage/log.rs uses crate::allocator"
-        ]
+        ["src/storage/log.rs uses crate::node", "src/storage/log.rs uses crate::allocator"]
     );
     let found = violations_of_layers(&File::new("src/clock.rs", "use crate::sequence::Key;"));
     assert_eq!(found, ["src/clock.rs uses crate::sequence"]);
@@ -152,10 +115,7 @@ fn a_use_of_a_library_outside_its_rooms_is_a_violation() {
     ";
     let found = violations_of_rooms(&File::new("src/allocator/term.rs", text));
     let uses = |what: &str| format!("src/allocator/term.rs uses {what}");
-    assert_eq!(
-        found,
-        [uses("openraft"), uses("crate::proto"), uses("tonic")]
-    );
+    assert_eq!(found, [uses("openraft"), uses("crate::proto"), uses("tonic")]);
     let found = violations_of_rooms(&File::new("src/consensus/network.rs", text));
     assert_eq!(found, [""; 0]);
     let found = violations_of_rooms(&File::new("src/consensus/networks.rs", text));

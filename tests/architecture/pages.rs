@@ -38,10 +38,7 @@ fn links(text: &str) -> Vec<String> {
     let page = page.join("\n");
     let places = page.split("](").skip(1);
     let places = places.filter_map(|rest| rest.split_once(')'));
-    places
-        .map(|(place, _)| place.to_owned())
-        .filter(|place| !place.contains("://"))
-        .collect()
+    places.map(|(place, _)| place.to_owned()).filter(|place| !place.contains("://")).collect()
 }
 
 /// The anchors of a page's headings, as GitHub makes them.
@@ -51,9 +48,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for heading in headings {
         let words = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = words
-            .chars()
-            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
         let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
         let count = seen.entry(anchor.clone()).or_default();
         anchors.insert(match *count {
@@ -77,17 +72,14 @@ fn dead_links(page: &File, read: impl Fn(&str) -> Option<String>) -> Vec<String>
         target.is_none_or(|text| !anchor.is_empty() && !anchors(&text).contains(anchor))
     };
     let dead = links(&page.text).into_iter().filter(is_dead);
-    dead.map(|link| format!("{} links to {link}", page.path))
-        .collect()
+    dead.map(|link| format!("{} links to {link}", page.path)).collect()
 }
 
 /// What a page names in backticks as a path below one of `tops`.
 fn named_paths<'a>(text: &'a str, tops: &BTreeSet<String>) -> Vec<&'a str> {
     let code = prose(text).flat_map(|line| spans(line).0);
     code.filter(|code| {
-        let is_path = code
-            .chars()
-            .all(|c| c.is_alphanumeric() || "/._-".contains(c));
+        let is_path = code.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
         let top = code.split_once('/').map(|(top, _)| top);
         is_path && top.is_some_and(|top| tops.contains(top))
     })
@@ -98,9 +90,7 @@ fn named_paths<'a>(text: &'a str, tops: &BTreeSet<String>) -> Vec<&'a str> {
 fn tops() -> BTreeSet<String> {
     let entries = fs::read_dir(root()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
-    names
-        .filter(|name| name != "target" && name != "jepsen-report")
-        .collect()
+    names.filter(|name| name != "target" && name != "jepsen-report").collect()
 }
 
 #[test]
@@ -112,10 +102,7 @@ fn every_link_leads_to_a_file_and_a_heading_in_it() {
     let pages = files("", "md");
     let count: usize = pages.iter().map(|page| links(&page.text).len()).sum();
     assert!(count > 50, "only {count} links were found");
-    let dead: Vec<String> = pages
-        .iter()
-        .flat_map(|page| dead_links(page, read))
-        .collect();
+    let dead: Vec<String> = pages.iter().flat_map(|page| dead_links(page, read)).collect();
     assert_none("links lead nowhere", &dead);
 }
 
@@ -149,13 +136,8 @@ fn test_files() -> impl Iterator<Item = String> {
 #[test]
 fn contributing_names_every_test_file() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let missing: Vec<String> = test_files()
-        .filter(|name| !names_test(&text, name))
-        .collect();
-    assert_none(
-        "CONTRIBUTING.md does not name these files in tests/",
-        &missing,
-    );
+    let missing: Vec<String> = test_files().filter(|name| !names_test(&text, name)).collect();
+    assert_none("CONTRIBUTING.md does not name these files in tests/", &missing);
 }
 
 #[test]
@@ -170,18 +152,11 @@ fn every_test_file_is_compiled() {
         !is_scenario && !is_target
     });
     let unknown: Vec<String> = unknown.collect();
-    assert_none(
-        "neither tests/main.rs nor Cargo.toml names these files in tests/",
-        &unknown,
-    );
+    assert_none("neither tests/main.rs nor Cargo.toml names these files in tests/", &unknown);
 }
 
 fn names_test(text: &str, name: &str) -> bool {
-    let forms = [
-        name.to_owned(),
-        format!("tests/{name}"),
-        format!("tests/{name}.rs"),
-    ];
+    let forms = [name.to_owned(), format!("tests/{name}"), format!("tests/{name}.rs")];
     forms.iter().any(|form| text.contains(&format!("`{form}`")))
 }
 
@@ -224,11 +199,8 @@ fn long_cells(page: &File) -> Vec<String> {
 #[test]
 fn no_cell_of_a_table_is_long() {
     let pages = files("", "md");
-    let count: usize = pages
-        .iter()
-        .flat_map(|page| prose(&page.text).map(cells))
-        .map(|cells| cells.len())
-        .sum();
+    let count: usize =
+        pages.iter().flat_map(|page| prose(&page.text).map(cells)).map(|cells| cells.len()).sum();
     assert!(count > 500, "only {count} cells were found");
     let long: Vec<String> = pages.iter().flat_map(long_cells).collect();
     let what = format!("cells of tables have more than {CELL_CHARS_MAX} characters");
@@ -240,18 +212,14 @@ fn not_listed_once(summary: &str, pages: &[&str]) -> Vec<String> {
     let listed = links(summary);
     let times = |page: &str| listed.iter().filter(|link| *link == page).count();
     let wrong = pages.iter().filter(|page| times(page) != 1);
-    wrong
-        .map(|page| format!("{page} is listed {} times", times(page)))
-        .collect()
+    wrong.map(|page| format!("{page} is listed {} times", times(page))).collect()
 }
 
 #[test]
 fn the_summary_lists_every_page_of_the_book_once() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let files = files("docs", "md");
-    let pages = files
-        .iter()
-        .filter_map(|page| page.path.strip_prefix("docs/"));
+    let pages = files.iter().filter_map(|page| page.path.strip_prefix("docs/"));
     let pages: Vec<&str> = pages.filter(|page| *page != "SUMMARY.md").collect();
     let wrong = not_listed_once(&summary, &pages);
     assert_none("docs/SUMMARY.md lists each page once, but", &wrong);
@@ -295,9 +263,7 @@ text](lost.md)
 
 #[test]
 fn headings_of_the_same_text_have_numbered_anchors() {
-    let anchors: Vec<String> = anchors("# Twice\n## Twice\n### Once_-more!")
-        .into_iter()
-        .collect();
+    let anchors: Vec<String> = anchors("# Twice\n## Twice\n### Once_-more!").into_iter().collect();
     assert_eq!(anchors, ["once_-more", "twice", "twice-1"]);
 }
 

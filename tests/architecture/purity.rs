@@ -23,28 +23,19 @@ const IMPURE: [&str; 12] = [
 ];
 
 /// How a clock is read: `Instant::now()`, `clock.now()`, `began.elapsed()`.
-const CLOCKS: [[&str; 2]; 4] = [
-    ["Instant", "::"],
-    ["SystemTime", "::"],
-    [".", "now"],
-    [".", "elapsed"],
-];
+const CLOCKS: [[&str; 2]; 4] =
+    [["Instant", "::"], ["SystemTime", "::"], [".", "now"], [".", "elapsed"]];
 
 /// Types of those libraries that are plain values. A time or a status may be an argument.
-const PLAIN_VALUES: [&str; 4] = [
-    "tokio::time::Instant",
-    "tonic::Code",
-    "tonic::Status",
-    "tonic::transport::Uri",
-];
+const PLAIN_VALUES: [&str; 4] =
+    ["tokio::time::Instant", "tonic::Code", "tonic::Status", "tonic::transport::Uri"];
 
 fn is_pure(file: &File) -> bool {
     let doc = file.text.lines().map_while(|line| line.strip_prefix("//!"));
     let first: Vec<&str> = doc.take_while(|line| !line.is_empty()).collect();
     let mut words = first.iter().flat_map(|line| line.split_whitespace());
-    let is_pure_place = ["src/sequence/", "ids/src/"]
-        .iter()
-        .any(|place| file.path.starts_with(place));
+    let is_pure_place =
+        ["src/sequence/", "ids/src/"].iter().any(|place| file.path.starts_with(place));
     is_pure_place || words.any(|word| ["Pure.", "Pure:"].contains(&word))
 }
 
@@ -62,10 +53,8 @@ fn violations(file: &File) -> Vec<String> {
         let mut used = paths.iter().map(|path| &path.segments);
         used.any(|path| path.starts_with(&library) && !is_plain_value(path))
     };
-    let libraries = IMPURE
-        .iter()
-        .filter(uses)
-        .map(|library| format!("{} uses {library}", file.path));
+    let libraries =
+        IMPURE.iter().filter(uses).map(|library| format!("{} uses {library}", file.path));
     let reads = tokens.windows(3).filter(|seen| match seen {
         [a, b, "now"] if *b == "::" => CLOCKS.contains(&[a, b]),
         [a, b, "("] => CLOCKS.contains(&[a, b]),
@@ -78,8 +67,7 @@ fn violations(file: &File) -> Vec<String> {
 fn pure_files() -> Vec<File> {
     let all = ["src", "client/src", "bench/src", "ids/src", "jepsen/src"];
     let all = all.into_iter().flat_map(|dir| files(dir, "rs"));
-    all.filter(|file| is_pure(file) && !file.is_test())
-        .collect()
+    all.filter(|file| is_pure(file) && !file.is_test()).collect()
 }
 
 #[test]
@@ -121,10 +109,7 @@ fn a_file_is_pure_by_its_first_paragraph_or_its_place() {
     let pure = |path: &str, text: &str| is_pure(&File::new(path, text));
     assert!(pure("src/sequence/key.rs", "//! Keys."));
     assert!(pure("ids/src/format.rs", "//! Formats."));
-    assert!(pure(
-        "src/a.rs",
-        "//! Arithmetic, of\n//! two lines. Pure.\n//!\n//! More."
-    ));
+    assert!(pure("src/a.rs", "//! Arithmetic, of\n//! two lines. Pure.\n//!\n//! More."));
     assert!(pure("src/a.rs", "//! Arithmetic. Pure: no I/O."));
     assert!(!pure("src/a.rs", "//! Arithmetic.\n//!\n//! Pure."));
     assert!(!pure("src/a.rs", "//! Impure."));

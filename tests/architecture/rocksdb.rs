@@ -68,9 +68,8 @@ impl Place {
 
 /// The version of RocksDB's crate in Cargo.lock.
 fn locked(lock: &str) -> &str {
-    let (_, rest) = lock
-        .split_once("name = \"librocksdb-sys\"\nversion = \"")
-        .expect("librocksdb-sys");
+    let (_, rest) =
+        lock.split_once("name = \"librocksdb-sys\"\nversion = \"").expect("librocksdb-sys");
     rest.split_once('"').expect("its version").0
 }
 
@@ -89,10 +88,7 @@ fn the_script_knows_the_release_in_cargo_lock() {
 #[test]
 fn rocksdb_has_no_feature_that_the_archive_lacks() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
-    let line = manifest
-        .lines()
-        .find(|line| line.starts_with("rocksdb = "))
-        .expect("rocksdb");
+    let line = manifest.lines().find(|line| line.starts_with("rocksdb = ")).expect("rocksdb");
     let (_, features) = line.split_once("features = ").expect("its features");
     assert!(line.contains("default-features = false"), "{line}");
     // It is about the bindings. Others need a definition in cluster/rocksdb, too.
@@ -112,10 +108,7 @@ fn another_release_is_refused_and_named() {
     let ran = place.run_in(&checkout);
     let told = String::from_utf8(ran.stderr).expect("text");
     assert!(!ran.status.success());
-    assert!(
-        told.contains("Cargo.lock has librocksdb-sys 9.9.9+12.0.0"),
-        "{told}"
-    );
+    assert!(told.contains("Cargo.lock has librocksdb-sys 9.9.9+12.0.0"), "{told}");
     assert!(!place.path("cache").exists());
 }
 
@@ -125,10 +118,7 @@ fn a_compiler_that_fails_leaves_nothing_and_the_next_run_makes_the_archive() {
     fs::write(place.path("fails"), "").expect("written");
     let told = place.run(false);
     assert!(told.contains("No space left on device"), "{told}");
-    assert!(
-        told.contains("RocksDB could not be compiled; see above"),
-        "{told}"
-    );
+    assert!(told.contains("RocksDB could not be compiled; see above"), "{told}");
     assert_eq!(place.cached(), Vec::<PathBuf>::new());
     fs::remove_file(place.path("fails")).expect("removed");
     place.run(true);

@@ -41,8 +41,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
 
 /// How long the word is that `text` starts with.
 fn word(text: &str) -> usize {
-    text.find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(text.len())
+    text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
 fn block_comment(text: &str) -> usize {
@@ -202,10 +201,7 @@ fn is_public(before: &[&str]) -> bool {
 
 /// Reads one branch of a `use`; answers where it ends.
 fn use_tree<'a>(
-    tokens: &[&'a str],
-    mut at: usize,
-    prefix: &[&'a str],
-    paths: &mut Vec<Named<'a>>,
+    tokens: &[&'a str], mut at: usize, prefix: &[&'a str], paths: &mut Vec<Named<'a>>,
 ) -> usize {
     let mut segments = prefix.to_vec();
     while let Some(token) = tokens.get(at) {
@@ -232,12 +228,7 @@ fn use_tree<'a>(
                     known_as = Some(alias);
                     at += 2;
                 }
-                paths.push(Named {
-                    segments,
-                    known_as,
-                    re_exports: false,
-                    inside: Vec::new(),
-                });
+                paths.push(Named { segments, known_as, re_exports: false, inside: Vec::new() });
                 return at;
             }
         }
@@ -293,12 +284,7 @@ fn paths_are_found_in_groups_nested_groups_and_expressions() {
         .into_iter()
         .map(|path| {
             let segments = path.segments.join("::");
-            (
-                segments,
-                path.known_as,
-                path.re_exports,
-                path.inside.join("::"),
-            )
+            (segments, path.known_as, path.re_exports, path.inside.join("::"))
         })
         .collect();
     let path = |segments: &str, known_as, re_exports, inside: &str| {

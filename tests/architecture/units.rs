@@ -91,11 +91,7 @@ fn compiled_again(built: &Units, plan: &Units) -> Vec<String> {
         let Some(there) = built.get(target) else {
             continue;
         };
-        again.extend(
-            kinds
-                .difference(there)
-                .map(|kind| format!("{target}: {kind}")),
-        );
+        again.extend(kinds.difference(there).map(|kind| format!("{target}: {kind}")));
     }
     again
 }
@@ -149,10 +145,7 @@ fn a_dependency_with_other_features_or_another_profile_is_compiled_again() {
     let built = plan(&[unit("tokio", &["rt"], "1"), unit("path+ours", &[], "1")]);
     let again = |list: &[Value]| compiled_again(&built, &plan(list)).len();
     assert_eq!(again(&[unit("tokio", &["rt"], "1")]), 0);
-    assert_eq!(
-        again(&[unit("new", &[], "3"), unit("path+ours", &[], "3")]),
-        0
-    );
+    assert_eq!(again(&[unit("new", &[], "3"), unit("path+ours", &[], "3")]), 0);
     assert_eq!(again(&[unit("tokio", &["rt", "fs"], "1")]), 1);
     assert_eq!(again(&[unit("tokio", &["rt"], "0")]), 1);
 }

@@ -59,10 +59,7 @@ impl Browser {
         ]});
         let wanted = json!({"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}});
         let begun = browser.send("POST /session", wanted).await;
-        begun["sessionId"]
-            .as_str()
-            .expect("a session")
-            .clone_into(&mut browser.session);
+        begun["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
         browser
     }
 
@@ -104,8 +101,7 @@ impl Browser {
     /// Sets the size of the tab, and whether it prefers a light or a dark look.
     pub async fn look(&self, width: u32, height: u32, scheme: &str) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
-        self.devtools("Emulation.setDeviceMetricsOverride", size)
-            .await;
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
@@ -113,8 +109,7 @@ impl Browser {
     /// Has the tab run JavaScript, or not.
     pub async fn run_scripts(&self, wanted: bool) {
         let disabled = json!({"value": !wanted});
-        self.devtools("Emulation.setScriptExecutionDisabled", disabled)
-            .await;
+        self.devtools("Emulation.setScriptExecutionDisabled", disabled).await;
     }
 
     async fn devtools(&self, command: &str, params: Value) {

@@ -185,11 +185,7 @@ impl Cluster {
         let mut leadership = self.nodes[&id].context().group.leadership();
         let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));
         let now = in_time("a leader that fits", seen).await;
-        now.expect("a running node")
-            .leader
-            .as_ref()
-            .expect("checked")
-            .0
+        now.expect("a running node").leader.as_ref().expect("checked").0
     }
 
     /// The leader of the latest term, once it hands out numbers.
@@ -239,7 +235,5 @@ impl Cluster {
 fn open_files() -> Vec<PathBuf> {
     let descriptors = fs::read_dir("/proc/self/fd").expect("a process has a list of its files");
     // One that was closed meanwhile has no path.
-    descriptors
-        .filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok())
-        .collect()
+    descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok()).collect()
 }

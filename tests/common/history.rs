@@ -48,9 +48,7 @@ impl History {
         let seen = self.ops.iter().map(|op| ratchet_jepsen::history::Op {
             process: 0,
             key: op.key.to_string(),
-            action: Action::Next {
-                count: op.last - op.first + 1,
-            },
+            action: Action::Next { count: op.last - op.first + 1 },
             invoked_ns: since_start(op.invoked),
             returned_ns: Some(since_start(op.returned)),
             outcome: Outcome::Ok,
@@ -60,9 +58,7 @@ impl History {
             interface: Interface::Unary,
             note: String::new(),
         });
-        let history = ratchet_jepsen::history::History {
-            ops: seen.collect(),
-        };
+        let history = ratchet_jepsen::history::History { ops: seen.collect() };
         if let Err(violation) = check_order(&history) {
             panic!("{violation}");
         }
@@ -74,10 +70,7 @@ impl History {
         ops.sort_by_key(|op| op.first);
         let mut expected = from;
         for op in ops {
-            assert_eq!(
-                op.first, expected,
-                "key {key}: numbers are missing before {op:?}"
-            );
+            assert_eq!(op.first, expected, "key {key}: numbers are missing before {op:?}");
             expected = op.last + 1;
         }
     }
@@ -116,11 +109,7 @@ impl Load {
             let (stop, history) = (stop.clone(), history.clone());
             set.spawn(call(client, caller as u64 % keys, stop, history));
         }
-        Load {
-            stop,
-            history,
-            callers: set,
-        }
+        Load { stop, history, callers: set }
     }
 
     /// How many calls were answered so far.

@@ -54,9 +54,7 @@ impl Links {
     async fn until_cut(&self, from: u64, to: String) {
         let mut links = self.cut.subscribe();
         // The sender lives as long as `self`.
-        let _ = links
-            .wait_for(|cut| cut.contains(&(from, to.clone())))
-            .await;
+        let _ = links.wait_for(|cut| cut.contains(&(from, to.clone()))).await;
     }
 }
 
@@ -92,10 +90,7 @@ impl LinkedTransport {
     }
 
     async fn over<T>(
-        &self,
-        to: &str,
-        timeout: Duration,
-        exchange: impl Future<Output = Result<T, Status>>,
+        &self, to: &str, timeout: Duration, exchange: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Status> {
         let vanish = async {
             tokio::time::sleep(timeout).await;
@@ -114,11 +109,7 @@ impl LinkedTransport {
 #[async_trait]
 impl Transport for LinkedTransport {
     async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
+        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Status> {
         (self.on_raft)();
         let exchange = self.inner.raft(address, rpc, message, timeout);
@@ -126,15 +117,10 @@ impl Transport for LinkedTransport {
     }
 
     async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
         let one_less = |left: u32| left.checked_sub(1);
-        let damaged = self
-            .links
-            .snapshots_to_damage
-            .fetch_update(Relaxed, Relaxed, one_less);
+        let damaged = self.links.snapshots_to_damage.fetch_update(Relaxed, Relaxed, one_less);
         let parts = match damaged {
             Ok(_) => parts.enumerate().map(damage_second).boxed(),
             Err(_) => parts,
@@ -144,19 +130,14 @@ impl Transport for LinkedTransport {
     }
 
     async fn send_memory(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, MemoryPart>,
+        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let exchange = self.inner.send_memory(address, parts);
         self.over(address, PATIENCE, exchange).await
     }
 
     async fn hello(
-        &self,
-        address: &str,
-        mut request: HelloRequest,
-        timeout: Duration,
+        &self, address: &str, mut request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Status> {
         (self.on_greeting)(&mut request);
         let exchange = self.inner.hello(address, request, timeout);
@@ -166,9 +147,7 @@ impl Transport for LinkedTransport {
     }
 
     async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
+        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
         let exchange = self.inner.forward(address, requests);
         let replies = self.over(address, PATIENCE, exchange).await?;
@@ -178,10 +157,7 @@ impl Transport for LinkedTransport {
     }
 
     async fn administer(
-        &self,
-        address: &str,
-        mut request: AdministerRequest,
-        timeout: Duration,
+        &self, address: &str, mut request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Status> {
         (self.on_administer)(&mut request);
         let exchange = self.inner.administer(address, request, timeout);

@@ -76,10 +76,7 @@ pub fn with_resp(config: &mut ratchet::node::Config) {
 pub fn own_ip() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let host = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(
-        host < 1 << 12,
-        "one test process uses at most 4 095 addresses"
-    );
+    assert!(host < 1 << 12, "one test process uses at most 4 095 addresses");
     // Neither 0, to which 127.0.0.1 belongs, nor the last one, which has the broadcast address.
     let process = 1 + std::process::id() % 4_094;
     Ipv4Addr::from_bits(127 << 24 | process << 12 | host).into()
@@ -109,15 +106,11 @@ pub struct Client {
 }
 
 pub fn id(id: u64) -> Option<Key> {
-    Some(Key {
-        kind: Some(Kind::Id(id)),
-    })
+    Some(Key { kind: Some(Kind::Id(id)) })
 }
 
 pub fn name(name: &[u8]) -> Option<Key> {
-    Some(Key {
-        kind: Some(Kind::Name(name.to_vec().into())),
-    })
+    Some(Key { kind: Some(Kind::Name(name.to_vec().into())) })
 }
 
 impl Client {
@@ -142,10 +135,7 @@ impl Client {
     }
 
     pub async fn try_next(
-        &mut self,
-        namespace: &str,
-        key: Option<Key>,
-        count: u64,
+        &mut self, namespace: &str, key: Option<Key>, count: u64,
     ) -> Result<NextResponse, Status> {
         let request = self.request(NextRequest {
             namespace: namespace.to_owned(),
@@ -160,9 +150,7 @@ impl Client {
 
     /// The next number of a book.
     pub async fn next(&mut self, key: u64) -> Result<u64, Status> {
-        self.try_next("book", id(key), 1)
-            .await
-            .map(|answer| answer.first)
+        self.try_next("book", id(key), 1).await.map(|answer| answer.first)
     }
 
     /// The next number of a book, by way of a stream.
@@ -178,9 +166,7 @@ impl Client {
 
     /// The next number of each of these keys of a namespace, in one message.
     pub async fn next_of_each_in(
-        &mut self,
-        namespace: &str,
-        ids: Vec<u64>,
+        &mut self, namespace: &str, ids: Vec<u64>,
     ) -> Result<Vec<u64>, Status> {
         let request = NextManyRequest {
             namespace: namespace.to_owned(),
@@ -201,9 +187,7 @@ impl Client {
     }
 
     pub async fn current(
-        &mut self,
-        namespace: &str,
-        key: Option<Key>,
+        &mut self, namespace: &str, key: Option<Key>,
     ) -> Result<Option<u64>, Status> {
         let request = self.request(CurrentRequest {
             namespace: namespace.to_owned(),
@@ -237,8 +221,7 @@ impl Client {
 
     /// Has leadership transferred to `to`, or to any voter.
     pub async fn transfer(
-        &mut self,
-        to: impl Into<Option<u64>>,
+        &mut self, to: impl Into<Option<u64>>,
     ) -> Result<TransferLeadershipResponse, Status> {
         let request = TransferLeadershipRequest { to: to.into() };
         let answer = self.admin.transfer_leadership(request).await;
@@ -246,9 +229,7 @@ impl Client {
     }
 
     pub async fn add_node(
-        &mut self,
-        id: u64,
-        peer_address: impl Into<String>,
+        &mut self, id: u64, peer_address: impl Into<String>,
     ) -> Result<MembershipResponse, Status> {
         let peer_address = peer_address.into();
         let answer = self.admin.add_node(AddNodeRequest { id, peer_address });
@@ -312,9 +293,5 @@ pub async fn http(address: SocketAddr, what: &str, headers: &str, body: &str) ->
     let answer = in_time("a page", asking).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    Page {
-        status: status.expect("a status"),
-        head: head.to_owned(),
-        body: body.to_owned(),
-    }
+    Page { status: status.expect("a status"), head: head.to_owned(), body: body.to_owned() }
 }

@@ -31,10 +31,7 @@ impl Names {
     /// A disk that keeps what it needs in a new directory `kept`, beside the data.
     pub fn new(kept: PathBuf) -> Names {
         fs::create_dir(&kept).expect("a directory");
-        Names {
-            synced: Mutex::default(),
-            kept,
-        }
+        Names { synced: Mutex::default(), kept }
     }
 
     /// Notes that the names in `dir` are on the disk.

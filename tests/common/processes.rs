@@ -66,20 +66,9 @@ impl Processes {
     pub async fn start(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
-                let [
-                    listen,
-                    peer_listen,
-                    metrics_listen,
-                    http_listen,
-                    resp_listen,
-                ] = free_ports(own_ip());
-                let place = Place {
-                    listen,
-                    peer_listen,
-                    metrics_listen,
-                    http_listen,
-                    resp_listen,
-                };
+                let [listen, peer_listen, metrics_listen, http_listen, resp_listen] =
+                    free_ports(own_ip());
+                let place = Place { listen, peer_listen, metrics_listen, http_listen, resp_listen };
                 (id, place)
             })
             .collect();
@@ -101,11 +90,8 @@ impl Processes {
     /// Starts one node.
     pub fn spawn(&mut self, id: u64) {
         let place = &self.places[&id];
-        let peers: Vec<String> = self
-            .places
-            .iter()
-            .map(|(id, place)| format!("{id}={}", place.peer_listen))
-            .collect();
+        let peers: Vec<String> =
+            self.places.iter().map(|(id, place)| format!("{id}={}", place.peer_listen)).collect();
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -157,9 +143,7 @@ impl Processes {
         self.signal(id, Signal::STOP);
         let pid = Pid::from_child(&self.running[&id].0);
         let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED);
-        stopped
-            .expect("a child of this process")
-            .expect("it stopped");
+        stopped.expect("a child of this process").expect("it stopped");
     }
 
     pub fn resume(&self, id: u64) {

@@ -50,11 +50,7 @@ pub async fn take(client: &Client, tasks: u64, each: usize, keys: u64) -> BTreeM
 pub fn assert_no_repeats(all: &BTreeMap<u64, Vec<u64>>) {
     for (key, numbers) in all {
         let distinct: BTreeSet<&u64> = numbers.iter().collect();
-        assert_eq!(
-            distinct.len(),
-            numbers.len(),
-            "a number of key {key} was handed out twice"
-        );
+        assert_eq!(distinct.len(), numbers.len(), "a number of key {key} was handed out twice");
     }
 }
 

@@ -23,34 +23,17 @@ pub async fn fill(config: &Config, sections: u64) {
     // The node that was stopped may still be letting go of the directory.
     let store = eventually("the directory", async || open().ok()).await;
     let mut machine = StateMachine::open(&store, 1).expect("a table");
-    let namespace = machine
-        .view()
-        .namespaces()
-        .by_name("book")
-        .expect("book")
-        .id;
+    let namespace = machine.view().namespaces().by_name("book").expect("book").id;
     let last = machine.applied_state().await.expect("a table").0;
     let mut last = last.expect("a table in use");
     for first in (0..sections).step_by(BUMPS as usize) {
         let bump = |key| Bump {
-            section: SectionId {
-                namespace,
-                key: SectionKey::Id(key),
-            },
-            raise: Raise {
-                numbers: 10_000,
-                unused_max: 10_000,
-                step: 10_000,
-                up_to: 0,
-            },
+            section: SectionId { namespace, key: SectionKey::Id(key) },
+            raise: Raise { numbers: 10_000, unused_max: 10_000, step: 10_000, up_to: 0 },
         };
         let keys = first..sections.min(first + BUMPS);
         last = LogId::new(*last.committed_leader_id(), last.index + 1);
-        let command = Command::Bump {
-            bumps: keys.map(bump).collect(),
-            lost: vec![],
-            now_ms: 0,
-        };
+        let command = Command::Bump { bumps: keys.map(bump).collect(), lost: vec![], now_ms: 0 };
         let entry: Entry = Entry::new(last, EntryPayload::Normal(command));
         let entries = futures::stream::iter([Ok((entry, None))]);
         machine.apply(entries).await.expect("applied");

@@ -39,10 +39,7 @@ pub fn entry(index: u64, command: Command) -> Entry {
 }
 
 pub fn section(id: u64) -> SectionId {
-    SectionId {
-        namespace: NamespaceId(1),
-        key: SectionKey::Id(id),
-    }
+    SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) }
 }
 
 /// An entry that creates a namespace.
@@ -56,44 +53,19 @@ pub fn lift(index: u64) -> Entry {
 }
 
 fn raise(numbers: u64) -> Raise {
-    Raise {
-        numbers,
-        unused_max: numbers,
-        step: numbers,
-        up_to: 0,
-    }
+    Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
 }
 
 /// An entry that raises section 7 by `numbers`.
 pub fn bump(index: u64, numbers: u64) -> Entry {
-    let bump = Bump {
-        section: section(7),
-        raise: raise(numbers),
-    };
-    entry(
-        index,
-        Command::Bump {
-            bumps: vec![bump],
-            lost: vec![],
-            now_ms: 0,
-        },
-    )
+    let bump = Bump { section: section(7), raise: raise(numbers) };
+    entry(index, Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 })
 }
 
 /// An entry that raises each of the sections `ids`: section n by n + 1.
 pub fn bumps(index: u64, ids: Range<u64>) -> Entry {
-    let bump = |id| Bump {
-        section: section(id),
-        raise: raise(id + 1),
-    };
-    entry(
-        index,
-        Command::Bump {
-            bumps: ids.map(bump).collect(),
-            lost: vec![],
-            now_ms: 0,
-        },
-    )
+    let bump = |id| Bump { section: section(id), raise: raise(id + 1) };
+    entry(index, Command::Bump { bumps: ids.map(bump).collect(), lost: vec![], now_ms: 0 })
 }
 
 /// Fails unless the table holds the namespace "book" alone, and what [`bumps`] made of `ids`.
@@ -160,8 +132,7 @@ pub fn count_applied_records(dir: &Path) -> usize {
     let path = dir.join("db");
     let db = rocksdb::DB::open_cf_for_read_only(&options, path, COLUMN_FAMILIES, false).unwrap();
     let applied = db.cf_handle("applied").unwrap();
-    db.iterator_cf(applied, rocksdb::IteratorMode::Start)
-        .count()
+    db.iterator_cf(applied, rocksdb::IteratorMode::Start).count()
 }
 
 const COLUMN_FAMILIES: [&str; 4] = ["default", "log", "hard_state", "applied"];

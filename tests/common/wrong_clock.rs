@@ -21,18 +21,13 @@ impl Clock for WrongClock {
     }
 
     fn wall_ms(&self) -> u64 {
-        BootClock
-            .wall_ms()
-            .saturating_add_signed(self.0.load(Ordering::SeqCst))
+        BootClock.wall_ms().saturating_add_signed(self.0.load(Ordering::SeqCst))
     }
 }
 
 /// Restarts a node with a clock that is `off` by so many milliseconds.
 pub async fn restart_with_clock(cluster: &mut Cluster, node: u64, off: &Arc<AtomicI64>) {
     cluster.crash(node).await;
-    let seams = Seams {
-        clock: Arc::new(WrongClock(off.clone())),
-        ..cluster.seams(node)
-    };
+    let seams = Seams { clock: Arc::new(WrongClock(off.clone())), ..cluster.seams(node) };
     cluster.start_node_with(node, seams).await;
 }

@@ -31,11 +31,7 @@ async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {
         (
             500,
             Code::InvalidArgument,
-            vec![
-                (leaf("none"), no_tag),
-                (leaf(&long), no_tag),
-                (leaf("%FF"), "UTF-8"),
-            ],
+            vec![(leaf("none"), no_tag), (leaf(&long), no_tag), (leaf("%FF"), "UTF-8")],
         ),
         (
             500,
@@ -96,11 +92,7 @@ async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {
                 (segment_simple(&of("huge")), ""),
             ],
         ),
-        (
-            200,
-            Code::OutOfRange,
-            vec![(segment(&of("short")), "max 3")],
-        ),
+        (200, Code::OutOfRange, vec![(segment(&of("short")), "max 3")]),
     ] {
         for (path, says) in paths {
             let before = errors.get(code);
@@ -136,11 +128,7 @@ async fn a_key_without_numbers_left_is_a_failure_of_each_form() {
     let tinyid = format!("/tinyid/id/nextId?bizType=short&token={TOKEN}&batchSize=4");
     let page = http_get(asked, &tinyid).await;
     assert_eq!(page.status, 200, "{}", page.body);
-    assert!(
-        page.body.starts_with("{\"data\":null,\"code\":6,"),
-        "{}",
-        page.body
-    );
+    assert!(page.body.starts_with("{\"data\":null,\"code\":6,"), "{}", page.body);
     for (path, status) in [("/api/segment/get/short", 500), ("/?type=3", 500)] {
         for expected in [200, 200, 200, status] {
             let page = http_get(asked, path).await;

@@ -15,8 +15,7 @@ const TOKEN: &str = "0f673adf";
 
 fn table(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
     let rows = rows.iter();
-    rows.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-        .collect()
+    rows.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
 /// Has the node serve the clients of all three. Namespace `leaf` takes names and begins at 1 001, `ten` goes in steps of 10
@@ -40,9 +39,7 @@ fn all(config: &mut Config) {
     ]);
     let tokens = [("test", "0f673adf second"), ("ten", TOKEN), ("huge", TOKEN)];
     config.tinyid_tokens = table(&tokens);
-    config
-        .tinyid_tokens
-        .extend(table(&[("gone", TOKEN), ("short", TOKEN)]));
+    config.tinyid_tokens.extend(table(&[("gone", TOKEN), ("short", TOKEN)]));
     config.tinyid_segment = 100;
     config.yuewen_types = table(&[("1", "book:2"), ("2", "nowhere:2"), ("3", "short:2")]);
 }
@@ -73,10 +70,7 @@ fn assert_answer(page: &Page, status: u16, media_type: &str, body: &str) {
     let expected = format!("content-type: {media_type}\r\n");
     assert!(format!("{head}\r\n").contains(&expected), "{head}");
     assert!(head.contains("cache-control: no-store"), "{head}");
-    assert!(
-        head.contains(&format!("content-length: {}", body.len())),
-        "{head}"
-    );
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -197,13 +191,7 @@ async fn numbers_go_on_upwards_after_a_failover_for_all_clients() {
     cluster.crash(leader).await;
     for (path, before) in paths.iter().zip(before) {
         let other = address(&cluster, others(leader)[0]);
-        let after = http(
-            other,
-            &format!("GET {path}"),
-            "ratchet-timeout-ms: 30000\r\n",
-            "",
-        )
-        .await;
+        let after = http(other, &format!("GET {path}"), "ratchet-timeout-ms: 30000\r\n", "").await;
         let number = |page: &Page| page.body.parse::<u64>().expect("a number");
         assert!(number(&after) > number(&before), "{path}: {}", after.body);
     }
@@ -225,11 +213,7 @@ async fn without_a_table_there_is_no_endpoint() {
     ] {
         let page = http_get(address(&cluster, 1), path).await;
         assert_eq!(page.status, 404, "{path}: {}", page.body);
-        assert!(
-            page.body.contains("does not exist"),
-            "{path}: {}",
-            page.body
-        );
+        assert!(page.body.contains("does not exist"), "{path}: {}", page.body);
     }
 }
 

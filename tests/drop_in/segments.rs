@@ -24,21 +24,14 @@ struct Segment {
 impl Segment {
     /// Reads `currentId,loadingId,maxId,delta,remainder`.
     fn parse(line: &str) -> Segment {
-        let numbers: Vec<i64> = line
-            .split(',')
-            .map(|number| number.parse().expect("a number"))
-            .collect();
+        let numbers: Vec<i64> =
+            line.split(',').map(|number| number.parse().expect("a number")).collect();
         let [current, loading, end, step, remainder] = numbers[..] else {
             panic!("{line:?} has not five numbers");
         };
         // The first number above `current` that fits is the first one given.
         let first = (current + 1..).find(|number| number % step == remainder);
-        Segment {
-            last_given: first.expect("one in each step fits") - step,
-            loading,
-            end,
-            step,
-        }
+        Segment { last_given: first.expect("one in each step fits") - step, loading, end, step }
     }
 }
 
@@ -108,10 +101,7 @@ async fn two_tinyid_clients_share_out_segments_without_a_duplicate_and_each_in_o
             taken.extend(numbers);
         }
         taken.sort_unstable();
-        assert!(
-            taken.is_sorted_by(|a, b| a < b),
-            "{of_type}: a duplicate in {taken:?}"
-        );
+        assert!(taken.is_sorted_by(|a, b| a < b), "{of_type}: a duplicate in {taken:?}");
         // Together they took 18 segments of 100 numbers.
         let range = start..start + 18 * 100 * step;
         let of_range = |number: &i64| range.contains(number) && (number - start) % step == 0;

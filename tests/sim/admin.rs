@@ -71,11 +71,7 @@ async fn carry_out(world: &World, job: Job) -> String {
             }
             outcome(
                 world,
-                &ask(
-                    asked,
-                    Request::PromoteNode(NodeRequest { id, force: false }),
-                )
-                .await,
+                &ask(asked, Request::PromoteNode(NodeRequest { id, force: false })).await,
             )
         }
         Job::Shrink { asked, id } => {
@@ -103,9 +99,7 @@ fn outcome(world: &World, reply: &Result<Reply, tonic::Status>) -> String {
 /// # Errors
 /// If a member does not answer for a key in time, or nobody tells the members.
 pub async fn last_questions(
-    world: &Arc<World>,
-    record: &Arc<Record>,
-    patience: Duration,
+    world: &Arc<World>, record: &Arc<Record>, patience: Duration,
 ) -> Result<(), String> {
     let until = clock::now() + patience;
     let mut missing = "the membership".to_owned();

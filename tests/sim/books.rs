@@ -29,9 +29,7 @@ pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> R
                 break known;
             }
             if clock::now() > until {
-                return Err(format!(
-                    "nobody explains {namespace}/{id} within {patience:?}"
-                ));
+                return Err(format!("nobody explains {namespace}/{id} within {patience:?}"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
@@ -53,9 +51,7 @@ fn numbers_got(record: &Record, key: &str) -> (u64, u64) {
 async fn explained(world: &World, namespace: &str, id: u64) -> Option<v1::Explanation> {
     let request = Request::Explain(v1::ExplainRequest {
         namespace: namespace.to_owned(),
-        key: Some(v1::Key {
-            kind: Some(Kind::Id(id)),
-        }),
+        key: Some(v1::Key { kind: Some(Kind::Id(id)) }),
     });
     let told = administer(world, world.leader()?, request, Duration::from_secs(1)).await;
     match told {
@@ -84,9 +80,7 @@ fn compare(known: &v1::Explanation, (got, greatest): (u64, u64)) -> Result<(), S
     }
     let not_left = all - accounts.left;
     if got > not_left {
-        return Err(format!(
-            "clients got {got} numbers, and {not_left} are not left"
-        ));
+        return Err(format!("clients got {got} numbers, and {not_left} are not left"));
     }
     Ok(())
 }

@@ -36,11 +36,7 @@ const WALL_MS: u64 = 20_000 * 86_400_000 - 5_000_000;
 impl NodeClock {
     /// A clock that shows `offset` at the start of the run.
     pub fn new(offset: Duration, rate: f64) -> Self {
-        NodeClock(Mutex::new(Drift {
-            since: Duration::ZERO,
-            showed: offset,
-            rate,
-        }))
+        NodeClock(Mutex::new(Drift { since: Duration::ZERO, showed: offset, rate }))
     }
 
     /// From the true time `at` on, it runs at `rate`.

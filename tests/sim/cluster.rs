@@ -57,13 +57,7 @@ pub enum Condition {
 
 impl World {
     pub fn new(network: Network, trace: Arc<Trace>, config: Config, founders: u64) -> Arc<World> {
-        Arc::new(World {
-            network,
-            trace,
-            config,
-            founders,
-            state: Mutex::default(),
-        })
+        Arc::new(World { network, trace, config, founders, state: Mutex::default() })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, BTreeMap<Host, Machine>> {
@@ -161,10 +155,7 @@ impl World {
         let clock: Arc<dyn Clock> = clock;
         let seams = Seams {
             clock: clock.clone(),
-            transport: Arc::new(SimTransport {
-                from: id,
-                network: self.network.clone(),
-            }),
+            transport: Arc::new(SimTransport { from: id, network: self.network.clone() }),
             storage: disk.options(clock),
         };
         let addresses = Addresses {
@@ -194,8 +185,7 @@ impl World {
             peers: Arc::new(PeerService::new(node.context().clone(), node.stopping())),
         };
         let mut messages = self.network.open(id);
-        self.trace
-            .event(clock::now(), "start", format!("node {id} is up"));
+        self.trace.event(clock::now(), "start", format!("node {id} is up"));
         tokio::spawn(self.clone().watch_leadership(id, doors.clone()));
         let told_to_stop = self.with(id, |machine| machine.told_to_stop.clone());
         let mut delivering = std::pin::pin!(self.network.deliver(id, &mut messages, &doors));
@@ -240,10 +230,7 @@ impl World {
 
     /// Notes how a term begins, and that it lets shared sections go.
     async fn note_term(
-        &self,
-        id: Host,
-        metrics: &Metrics,
-        begun: &mut (u64, u64),
+        &self, id: Host, metrics: &Metrics, begun: &mut (u64, u64),
     ) -> std::convert::Infallible {
         self.note_beginning(id, metrics, begun).await;
         let mut gone = metrics.released_shared_sections.get();
@@ -252,8 +239,7 @@ impl World {
             let now = metrics.released_shared_sections.get();
             if std::mem::replace(&mut gone, now) != now {
                 let text = format!("node {id}");
-                self.trace
-                    .event(clock::now(), "shared section let go", text);
+                self.trace.event(clock::now(), "shared section let go", text);
             }
         }
     }
@@ -342,36 +328,27 @@ impl Cluster<'_> {
             false => format!("node {id} ({why})"),
         };
         if lost {
-            self.world
-                .trace
-                .note(self.now(), "crash that lost writes", id);
+            self.world.trace.note(self.now(), "crash that lost writes", id);
         }
         self.world.trace.event(self.now(), "crash", text);
     }
 
     /// The power comes back.
     pub fn restart(&mut self, id: Host) {
-        self.world
-            .with(id, |machine| machine.condition = Condition::Running);
+        self.world.with(id, |machine| machine.condition = Condition::Running);
         self.sim.bounce(host_name(id));
     }
 
     /// Clears away nodes that ended by themselves. What they did not sync is lost, as after a crash.
     pub fn clear_away(&mut self) -> BTreeSet<Host> {
-        let ended = self
-            .world
-            .nodes(|condition| matches!(condition, Condition::Ended(_)));
+        let ended = self.world.nodes(|condition| matches!(condition, Condition::Ended(_)));
         for &id in &ended {
-            let why = self
-                .world
-                .with(id, |machine| match machine.condition.clone() {
-                    Condition::Ended(why) => why,
-                    _ => String::new(),
-                });
+            let why = self.world.with(id, |machine| match machine.condition.clone() {
+                Condition::Ended(why) => why,
+                _ => String::new(),
+            });
             let why = self.world.without_places(&why);
-            self.world
-                .trace
-                .event(self.now(), "end", format!("node {id}: {why}"));
+            self.world.trace.event(self.now(), "end", format!("node {id}: {why}"));
             self.crash(id, "ended by itself");
         }
         ended

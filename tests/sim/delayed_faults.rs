@@ -19,10 +19,7 @@ pub enum DelayedFault {
 impl DelayedFault {
     /// What hits the handover of `leader` to `heir`, one of `members`.
     pub fn to_handover(
-        rng: &mut StdRng,
-        leader: Host,
-        heir: Host,
-        members: &[Host],
+        rng: &mut StdRng, leader: Host, heir: Host, members: &[Host],
     ) -> DelayedFault {
         match rng.random_range(0..10) {
             0..3 => DelayedFault::Crash(leader),

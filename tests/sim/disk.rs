@@ -53,11 +53,8 @@ impl Disk {
     /// An empty disk.
     pub fn new(seed: u64) -> Arc<Disk> {
         let shared_memory = Path::new("/dev/shm");
-        let parent = if shared_memory.is_dir() {
-            TempDir::new_in(shared_memory)
-        } else {
-            TempDir::new()
-        };
+        let parent =
+            if shared_memory.is_dir() { TempDir::new_in(shared_memory) } else { TempDir::new() };
         let parent = parent.expect("a temporary directory");
         Arc::new(Disk {
             names: Arc::new(Names::new(parent.path().join("kept"))),

@@ -52,11 +52,7 @@ pub struct Faults {
 impl Faults {
     /// Faults of these kinds from `start` on, with `usual` weather in between.
     pub fn new(
-        mut rng: StdRng,
-        kinds: Vec<Fault>,
-        start: Duration,
-        usual: Weather,
-        founders: u64,
+        mut rng: StdRng, kinds: Vec<Fault>, start: Duration, usual: Weather, founders: u64,
         jobs: UnboundedSender<Job>,
     ) -> Faults {
         Faults {
@@ -105,12 +101,7 @@ impl Faults {
         self.delayed.clear();
         self.jobs = None;
         self.mend(cluster, Remedy::MendLinks);
-        self.usual = Weather {
-            delay_ms: 3,
-            lost: 0,
-            twice: 0,
-            late: 0,
-        };
+        self.usual = Weather { delay_ms: 3, lost: 0, twice: 0, late: 0 };
         self.mend(cluster, Remedy::CalmDown);
         for id in cluster.world.members() {
             self.mend(cluster, Remedy::MendDisk(id));
@@ -128,9 +119,7 @@ impl Faults {
         match remedy {
             Remedy::Restart(id) => {
                 if world.with(id, |machine| machine.condition == Condition::Down) {
-                    world
-                        .trace
-                        .event(cluster.now(), "restart", format!("node {id}"));
+                    world.trace.event(cluster.now(), "restart", format!("node {id}"));
                     cluster.restart(id);
                 }
             }
@@ -142,9 +131,7 @@ impl Faults {
 
     fn strike_delayed(&mut self, cluster: &mut Cluster<'_>, fault: DelayedFault) {
         let (world, now) = (cluster.world.clone(), cluster.now());
-        world
-            .trace
-            .event(now, "delayed fault", format!("{fault:?}"));
+        world.trace.event(now, "delayed fault", format!("{fault:?}"));
         match fault {
             DelayedFault::Crash(id) => self.crash(cluster, id),
             DelayedFault::Cut(one, other) => {
@@ -207,11 +194,7 @@ impl Faults {
         };
         let leader = world.leader().unwrap_or(any);
         let others_of = |id: Host| -> BTreeSet<Host> {
-            members
-                .iter()
-                .copied()
-                .filter(|other| *other != id)
-                .collect()
+            members.iter().copied().filter(|other| *other != id).collect()
         };
         let lasting = self.rng.random_range(100..3_000);
         let mut told = format!("{fault:?}");
@@ -223,8 +206,7 @@ impl Faults {
                 self.slow_down(cluster, leader, &others_of(leader), by);
                 let after = Duration::from_millis(self.rng.random_range(2 * by..10 * by));
                 told = format!("{told} {leader} by {by} ms, after {after:?}");
-                self.delayed
-                    .push((now + after, DelayedFault::Crash(leader)));
+                self.delayed.push((now + after, DelayedFault::Crash(leader)));
                 self.remedy(now, lasting.max(1_000), Remedy::MendLinks);
             }
             Fault::CrashSome => {
@@ -324,14 +306,9 @@ impl Faults {
                 };
                 match self.rng.random_bool(0.3) {
                     true => cluster.world.stop(leader, now),
-                    false => self.have_done(Job::Transfer {
-                        asked: leader,
-                        to: Some(heir),
-                    }),
+                    false => self.have_done(Job::Transfer { asked: leader, to: Some(heir) }),
                 }
-                world
-                    .trace
-                    .event(now, "handover to hit", format!("of {leader}"));
+                world.trace.event(now, "handover to hit", format!("of {leader}"));
                 let then = DelayedFault::to_handover(&mut self.rng, leader, heir, &list);
                 let after = Duration::from_millis(DelayedFault::after_ms(&mut self.rng));
                 told = format!("{told} of {leader} to {heir}: {then:?} after {after:?}");

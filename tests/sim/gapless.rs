@@ -52,11 +52,7 @@ pub async fn create(world: &World) {
 /// # Errors
 /// If a request is answered in two ways, or refused.
 pub async fn keep_asking(
-    world: Arc<World>,
-    record: Arc<Record>,
-    invoices: Arc<Invoices>,
-    caller: u64,
-    mut rng: StdRng,
+    world: Arc<World>, record: Arc<Record>, invoices: Arc<Invoices>, caller: u64, mut rng: StdRng,
 ) -> Result<(), String> {
     for number in 0.. {
         if record.is_stopped() {
@@ -88,9 +84,7 @@ pub async fn keep_asking(
 
 /// The answer to a request, and the node that gave it, however often it takes.
 async fn ask_until_answered(
-    world: &World,
-    request: &Request,
-    rng: &mut StdRng,
+    world: &World, request: &Request, rng: &mut StdRng,
 ) -> Result<(Host, Range), String> {
     loop {
         let members: Vec<Host> = world.members().into_iter().collect();
@@ -116,12 +110,7 @@ async fn ask_until_answered(
 
 /// The request as the history shows it: one call from its first try to its answer.
 fn op(
-    world: &World,
-    record: &Record,
-    request: &Request,
-    node: Host,
-    invoked: Duration,
-    range: Range,
+    world: &World, record: &Record, request: &Request, node: Host, invoked: Duration, range: Range,
 ) -> Op {
     let returned = clock::now();
     let key = format!("{NAMESPACE}/{}", request.key);
@@ -130,9 +119,7 @@ fn op(
     Op {
         process: record.new_process(),
         key,
-        action: Action::Next {
-            count: request.count,
-        },
+        action: Action::Next { count: request.count },
         invoked_ns: invoked.as_nanos() as u64,
         returned_ns: Some(returned.as_nanos() as u64),
         outcome: Outcome::Ok,

@@ -67,9 +67,7 @@ pub async fn keep_asking(world: Arc<World>, record: Arc<Record>, mut rng: StdRng
         let take = TakeIdNumbersRequest {
             namespace: namespace.to_owned(),
             format: format.to_owned(),
-            key: Some(v1::Key {
-                kind: Some(Kind::Id(key)),
-            }),
+            key: Some(v1::Key { kind: Some(Kind::Id(key)) }),
             count: [1, 1, 5, 40][rng.random_range(0..4)],
         };
         let invoked = clock::now();
@@ -84,11 +82,7 @@ pub async fn keep_asking(world: Arc<World>, record: Arc<Record>, mut rng: StdRng
 
 /// Notes an answer: each range as if it had been asked for by itself.
 fn note(
-    world: &World,
-    record: &Record,
-    node: Host,
-    key: (&str, u64),
-    numbers: &IdNumbers,
+    world: &World, record: &Record, node: Host, key: (&str, u64), numbers: &IdNumbers,
     invoked: Duration,
 ) {
     let returned = clock::now();
@@ -105,9 +99,7 @@ fn note(
             0 => "ids of a key",
             _ => "ids with a date",
         };
-        world
-            .trace
-            .note(returned, kind, (&op.key, op.first, op.last, process));
+        world.trace.note(returned, kind, (&op.key, op.first, op.last, process));
         record.push(op);
     }
 }

@@ -74,9 +74,7 @@ fn in_time(seed: u64, loud: bool) -> Result<Report, String> {
 
 /// Has `run` run one seed on a fresh thread, for at most `limit`. `test` replays it.
 fn on_fresh_thread(
-    seed: u64,
-    limit: Duration,
-    test: &str,
+    seed: u64, limit: Duration, test: &str,
     run: impl FnOnce() -> Result<Report, String> + Send + 'static,
 ) -> Result<Report, String> {
     let (done, wait) = mpsc::channel();
@@ -158,10 +156,7 @@ fn many_seeds() {
         "message lost",
     ] {
         let count = total.get(kind).copied().unwrap_or_default();
-        assert!(
-            count >= seeds / 4,
-            "{seeds} seeds saw {kind:?} {count} times"
-        );
+        assert!(count >= seeds / 4, "{seeds} seeds saw {kind:?} {count} times");
     }
 }
 
@@ -220,10 +215,7 @@ fn forever() {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done % 100 == 0 {
                 let minutes = started.elapsed().as_secs_f64() / 60.0;
-                println!(
-                    "{done} seeds, up to {seed}, {:.0} a minute",
-                    done as f64 / minutes
-                );
+                println!("{done} seeds, up to {seed}, {:.0} a minute", done as f64 / minutes);
             }
         },
     );

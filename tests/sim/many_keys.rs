@@ -50,12 +50,7 @@ const GRACEFUL_CHANGES: usize = 4;
 /// How long a caller waits for an answer where no node fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const CALM: Weather = Weather {
-    delay_ms: 2,
-    lost: 0,
-    twice: 0,
-    late: 0,
-};
+const CALM: Weather = Weather { delay_ms: 2, lost: 0, twice: 0, late: 0 };
 
 /// Runs one seed with so many keys. Call it on a fresh thread.
 ///
@@ -150,9 +145,7 @@ fn simulate(seed: u64, keys: u32, trace: &Arc<Trace>) -> Result<usize, String> {
 
 impl Run {
     async fn play(
-        self: Arc<Self>,
-        mut rng: StdRng,
-        jobs: mpsc::UnboundedSender<Job>,
+        self: Arc<Self>, mut rng: StdRng, jobs: mpsc::UnboundedSender<Job>,
     ) -> Result<(), String> {
         let namespace = CreateNamespaceRequest {
             name: NAMESPACE.to_owned(),
@@ -182,17 +175,12 @@ impl Run {
 
     /// Has the leader hand over, by a transfer or because it stops, and waits until another node hands out numbers.
     async fn change_gracefully(
-        &self,
-        rng: &mut StdRng,
-        jobs: &mpsc::UnboundedSender<Job>,
+        &self, rng: &mut StdRng, jobs: &mpsc::UnboundedSender<Job>,
     ) -> Result<(), String> {
         let now = || self.world.trace.counts().get("inheritance").copied();
         let (leader, before) = (self.until_leader().await, now());
         if rng.random_bool(0.7) {
-            let job = Job::Transfer {
-                asked: leader,
-                to: None,
-            };
+            let job = Job::Transfer { asked: leader, to: None };
             jobs.send(job).map_err(|error| error.to_string())?;
         } else {
             // A caller that asked the node itself could get no answer.
@@ -280,20 +268,14 @@ impl Run {
             } else {
                 let keys = (0..rng.random_range(100..800)).map(|_| rng.random_range(0..self.keys));
                 let keys = Vec::from_iter(keys);
-                let _ = self
-                    .ask(node, &keys, rng.random_range(1..4), patience)
-                    .await;
+                let _ = self.ask(node, &keys, rng.random_range(1..4), patience).await;
             }
             tokio::time::sleep(Duration::from_millis(rng.random_range(0..20))).await;
         }
     }
 
     async fn ask(
-        &self,
-        node: Host,
-        keys: &[u32],
-        count: u64,
-        patience: Duration,
+        &self, node: Host, keys: &[u32], count: u64, patience: Duration,
     ) -> Result<(), Status> {
         let asked = self.answers.lock().expect("answers").ask(keys);
         let ids = Keys::Ids(keys.iter().map(|&key| key.into()).collect());

@@ -157,11 +157,8 @@ impl Network {
             StdRng::seed_from_u64(seed ^ (from << 32 | to).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         });
         let mut chance = |of_thousand: u32| link.random_ratio(of_thousand.min(1_000), 1_000);
-        let (lost, twice, late) = (
-            chance(weather.lost),
-            chance(weather.twice),
-            chance(weather.late),
-        );
+        let (lost, twice, late) =
+            (chance(weather.lost), chance(weather.twice), chance(weather.late));
         let mut arrival = || {
             let mut delay = link.random_range(1..=weather.delay_ms) + slower;
             if late {
@@ -182,9 +179,7 @@ impl Network {
             1 => "message",
             _ => "message twice",
         };
-        self.0
-            .trace
-            .note(clock::now(), kind, (from, to, arrivals.clone()));
+        self.0.trace.note(clock::now(), kind, (from, to, arrivals.clone()));
         arrivals
     }
 
@@ -211,11 +206,7 @@ impl Network {
 
     /// Asks `to` and waits for the answer, at most `timeout`.
     pub async fn call<Q, A>(
-        &self,
-        (from, to): (Host, Host),
-        delivery: Delivery,
-        timeout: Duration,
-        question: Q,
+        &self, (from, to): (Host, Host), delivery: Delivery, timeout: Duration, question: Q,
         answer: impl Fn(Doors, Q) -> BoxFuture<'static, Result<A, Status>> + Clone + Send + 'static,
     ) -> Result<A, Status>
     where
@@ -266,9 +257,7 @@ impl Network {
 
     /// Opens a stream of questions to `to`, and one of answers back.
     pub fn open_stream<Q: Send + 'static, A: Send + 'static>(
-        &self,
-        (from, to): (Host, Host),
-        questions: BoxStream<'static, Q>,
+        &self, (from, to): (Host, Host), questions: BoxStream<'static, Q>,
         serve: impl FnOnce(
             Doors,
             BoxStream<'static, Result<Q, Status>>,
@@ -301,9 +290,7 @@ impl Network {
 
     /// Sends what a stream yields, each in its time, in order.
     async fn pump<T>(
-        self,
-        (from, to): (Host, Host),
-        items: impl Stream<Item = T>,
+        self, (from, to): (Host, Host), items: impl Stream<Item = T>,
         pipe: UnboundedSender<(Duration, T)>,
     ) {
         let mut items = pin!(items);
@@ -318,9 +305,7 @@ impl Network {
     /// The other end of [`Network::pump`]: ends when that has ended, and breaks when the link stays
     /// cut.
     fn pipe<T: Send + 'static>(
-        &self,
-        (from, to): (Host, Host),
-        pipe: UnboundedReceiver<(Duration, Result<T, Status>)>,
+        &self, (from, to): (Host, Host), pipe: UnboundedReceiver<(Duration, Result<T, Status>)>,
     ) -> impl Stream<Item = Result<T, Status>> + Send + use<T> {
         let network = self.clone();
         stream::unfold(Some(pipe), move |pipe| {

@@ -50,17 +50,11 @@ pub fn no_panic() -> Result<(), String> {
 /// # Errors
 /// If it fails or panics: why, the last events, and how to replay it.
 pub fn observe(
-    command: &str,
-    seed: u64,
-    loud: bool,
+    command: &str, seed: u64, loud: bool,
     simulate: impl FnOnce(&Arc<Trace>) -> Result<usize, String>,
 ) -> Result<Report, String> {
     remember_panics();
-    let trace = Arc::new(if loud {
-        Trace::loud()
-    } else {
-        Trace::default()
-    });
+    let trace = Arc::new(if loud { Trace::loud() } else { Trace::default() });
     let verdict = if loud {
         // Prints what the nodes log, filtered by RUST_LOG.
         let logging = tracing_subscriber::fmt()
@@ -77,11 +71,7 @@ pub fn observe(
         None => verdict,
     };
     match verdict {
-        Ok(answered) => Ok(Report {
-            digest: trace.digest(),
-            answered,
-            counts: trace.counts(),
-        }),
+        Ok(answered) => Ok(Report { digest: trace.digest(), answered, counts: trace.counts() }),
         Err(why) => Err(format!(
             "seed {seed}: {why}\n\nwhat happened last:\n{}\nsee it again with:\n  \
              RATCHET_SIM_SEED={seed} {command} --nocapture\n",

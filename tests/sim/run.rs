@@ -56,11 +56,8 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     };
     let network = Network::new(rng.random(), usual, trace.clone());
     let founders = [3, 3, 3, 5][rng.random_range(0..4)];
-    let mut config = Config {
-        cluster: "sim".to_owned(),
-        shutdown_timeout_ms: 1_000,
-        ..Config::default()
-    };
+    let mut config =
+        Config { cluster: "sim".to_owned(), shutdown_timeout_ms: 1_000, ..Config::default() };
     if rng.random_bool(0.5) {
         config.log_keep_bytes = rng.random_range(1..6_000);
     }
@@ -89,14 +86,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     let (jobs, todo) = mpsc::unbounded_channel();
     let verdict = Arc::new(Mutex::new(None));
     let healed = Arc::new(tokio::sync::Notify::new());
-    start_clients(
-        &mut cluster,
-        record,
-        todo,
-        healed.clone(),
-        verdict.clone(),
-        &mut rng,
-    );
+    start_clients(&mut cluster, record, todo, healed.clone(), verdict.clone(), &mut rng);
 
     // Faults mostly begin once the cluster runs, sometimes while it is being founded.
     let start = Duration::from_millis(match rng.random_bool(0.8) {
@@ -105,14 +95,8 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     });
     let end = start + Duration::from_millis(rng.random_range(3_000..9_000));
     let kinds = some_kinds(&mut rng);
-    let mut faults = Faults::new(
-        StdRng::seed_from_u64(rng.random()),
-        kinds,
-        start,
-        usual,
-        founders,
-        jobs,
-    );
+    let mut faults =
+        Faults::new(StdRng::seed_from_u64(rng.random()), kinds, start, usual, founders, jobs);
     trace.event(
         Duration::ZERO,
         "seed",
@@ -140,11 +124,8 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
 
 /// All clients are on one host, which has no faults.
 fn start_clients(
-    cluster: &mut Cluster<'_>,
-    record: &Arc<Record>,
-    jobs: mpsc::UnboundedReceiver<admin::Job>,
-    healed: Arc<tokio::sync::Notify>,
-    verdict: Arc<Mutex<Option<Result<(), String>>>>,
+    cluster: &mut Cluster<'_>, record: &Arc<Record>, jobs: mpsc::UnboundedReceiver<admin::Job>,
+    healed: Arc<tokio::sync::Notify>, verdict: Arc<Mutex<Option<Result<(), String>>>>,
     rng: &mut StdRng,
 ) {
     let world = cluster.world.clone();
@@ -157,18 +138,15 @@ fn start_clients(
         })
         .collect();
     let step = rng.random_range(1..60);
-    let invoicing: Vec<_> = (0..rng.random_range(1..4))
-        .map(|_| StdRng::seed_from_u64(rng.random()))
-        .collect();
+    let invoicing: Vec<_> =
+        (0..rng.random_range(1..4)).map(|_| StdRng::seed_from_u64(rng.random())).collect();
     let recreating = StdRng::seed_from_u64(rng.random());
-    let holding: Vec<_> = (0..rng.random_range(2..5))
-        .map(|_| StdRng::seed_from_u64(rng.random()))
-        .collect();
+    let holding: Vec<_> =
+        (0..rng.random_range(2..5)).map(|_| StdRng::seed_from_u64(rng.random())).collect();
     let recreating_ids = StdRng::seed_from_u64(rng.random());
     let recreates_ids = rng.random_bool(0.5);
-    let of_keys: Vec<_> = (0..rng.random_range(1..4))
-        .map(|_| StdRng::seed_from_u64(rng.random()))
-        .collect();
+    let of_keys: Vec<_> =
+        (0..rng.random_range(1..4)).map(|_| StdRng::seed_from_u64(rng.random())).collect();
     // Thirty of them are up to a minute, of sixteen ids a millisecond, so that keys get ahead of the leader's time.
     let ids_step = [2_000, 32_000][rng.random_range(0..2)];
     let ids_step = rng.random_range(1..ids_step);
@@ -183,11 +161,7 @@ fn start_clients(
             workers::create(&preparing).await;
             key_ids::create(&preparing, ids_step).await;
         });
-        tokio::spawn(workload::recreate(
-            world.clone(),
-            recreating,
-            Arc::clone(&stop),
-        ));
+        tokio::spawn(workload::recreate(world.clone(), recreating, Arc::clone(&stop)));
         let operators = tokio::spawn(admin::see_to(world.clone(), jobs));
         for (rng, stuck_to) in clients {
             tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
@@ -195,25 +169,13 @@ fn start_clients(
         let invoices = Arc::new(Invoices::default());
         let invoicing = invoicing.into_iter().zip(0..).map(|(rng, caller)| {
             let (world, record) = (world.clone(), record.clone());
-            tokio::spawn(gapless::keep_asking(
-                world,
-                record,
-                invoices.clone(),
-                caller,
-                rng,
-            ))
+            tokio::spawn(gapless::keep_asking(world, record, invoices.clone(), caller, rng))
         });
         let invoicing: Vec<_> = invoicing.collect();
         let chunks = Arc::new(Chunks::default());
         let holding = holding.into_iter().zip(0..).map(|(rng, holder)| {
             let (world, record) = (world.clone(), record.clone());
-            tokio::spawn(workers::keep_holding(
-                world,
-                record,
-                chunks.clone(),
-                holder,
-                rng,
-            ))
+            tokio::spawn(workers::keep_holding(world, record, chunks.clone(), holder, rng))
         });
         let holding: Vec<_> = holding.collect();
         if recreates_ids {
@@ -222,12 +184,7 @@ fn start_clients(
         }
         if recreates_key_ids {
             let (world, record) = (world.clone(), record.clone());
-            tokio::spawn(key_ids::recreate(
-                world,
-                record,
-                ids_step,
-                recreating_key_ids,
-            ));
+            tokio::spawn(key_ids::recreate(world, record, ids_step, recreating_key_ids));
         }
         for rng in of_keys {
             tokio::spawn(key_ids::keep_asking(world.clone(), record.clone(), rng));
@@ -255,9 +212,7 @@ fn start_clients(
 
 /// Waits until every gapless request is answered, and checks the answers.
 async fn judge_invoices(
-    world: &World,
-    callers: Vec<tokio::task::JoinHandle<Result<(), String>>>,
-    invoices: &Invoices,
+    world: &World, callers: Vec<tokio::task::JoinHandle<Result<(), String>>>, invoices: &Invoices,
 ) -> Result<(), String> {
     joined(callers).await?;
     invoices.check(world).await
@@ -279,9 +234,7 @@ fn judge(record: &Record) -> Result<(), String> {
     check_order(&history).map_err(|violation| violation.to_string())?;
     let answered = record.answered();
     if answered < ANSWERS_MIN {
-        return Err(format!(
-            "only {answered} calls were answered: this run shows nothing"
-        ));
+        return Err(format!("only {answered} calls were answered: this run shows nothing"));
     }
     Ok(())
 }

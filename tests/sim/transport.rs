@@ -49,11 +49,7 @@ fn node_at(address: &str) -> Result<Host, Status> {
 #[async_trait]
 impl Transport for SimTransport {
     async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
+        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Status> {
         let link = (self.from, node_at(address)?);
         self.network
@@ -75,34 +71,24 @@ impl Transport for SimTransport {
     }
 
     async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
         let link = (self.from, node_at(address)?);
         let parts: Vec<SnapshotPart> = parts.collect().await;
         self.network
-            .call(
-                link,
-                Delivery::Reliable,
-                SNAPSHOT_TIMEOUT,
-                parts,
-                |to, parts| {
-                    let arriving = stream::iter(parts).then(|part| async {
-                        // A crash can come between two parts.
-                        tokio::time::sleep(PART_TAKES).await;
-                        Ok(part)
-                    });
-                    async move { to.peers.take_snapshot(arriving.boxed()).await }.boxed()
-                },
-            )
+            .call(link, Delivery::Reliable, SNAPSHOT_TIMEOUT, parts, |to, parts| {
+                let arriving = stream::iter(parts).then(|part| async {
+                    // A crash can come between two parts.
+                    tokio::time::sleep(PART_TAKES).await;
+                    Ok(part)
+                });
+                async move { to.peers.take_snapshot(arriving.boxed()).await }.boxed()
+            })
             .await
     }
 
     async fn send_memory(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, MemoryPart>,
+        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let link = (self.from, node_at(address)?);
         let parts = parts.then(|part| async {
@@ -123,43 +109,27 @@ impl Transport for SimTransport {
     }
 
     async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
+        &self, address: &str, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Status> {
         let link = (self.from, node_at(address)?);
         self.network
-            .call(
-                link,
-                Delivery::PerhapsTwice,
-                timeout,
-                request,
-                |to, request| {
-                    async move { to.peers.hello(Request::new(request)).await }
-                        .map(|a| a.map(Response::into_inner))
-                        .boxed()
-                },
-            )
+            .call(link, Delivery::PerhapsTwice, timeout, request, |to, request| {
+                async move { to.peers.hello(Request::new(request)).await }
+                    .map(|a| a.map(Response::into_inner))
+                    .boxed()
+            })
             .await
     }
 
     async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
+        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
         let link = (self.from, node_at(address)?);
-        self.network.open_stream(link, requests, |to, requests| {
-            to.peers.answer_forwarded(requests)
-        })
+        self.network.open_stream(link, requests, |to, requests| to.peers.answer_forwarded(requests))
     }
 
     async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
+        &self, address: &str, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Status> {
         let link = (self.from, node_at(address)?);
         self.network

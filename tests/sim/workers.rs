@@ -83,11 +83,7 @@ pub async fn recreate(world: Arc<World>, record: Arc<Record>, mut rng: StdRng) {
 /// # Errors
 /// If a time belongs to two leases.
 pub async fn keep_holding(
-    world: Arc<World>,
-    record: Arc<Record>,
-    chunks: Arc<Chunks>,
-    holder: u64,
-    mut rng: StdRng,
+    world: Arc<World>, record: Arc<Record>, chunks: Arc<Chunks>, holder: u64, mut rng: StdRng,
 ) -> Result<(), String> {
     let holder = format!("holder-{holder}");
     while !record.is_stopped() {
@@ -101,20 +97,12 @@ pub async fn keep_holding(
 
 /// Renews a lease some times, and gives it back, or not.
 async fn hold(
-    world: &World,
-    record: &Record,
-    chunks: &Chunks,
-    holder: &str,
-    lease: WorkerLease,
+    world: &World, record: &Record, chunks: &Chunks, holder: &str, lease: WorkerLease,
     rng: &mut StdRng,
 ) -> Result<(), String> {
     let WorkerLease { worker, token, .. } = lease;
     let (from, mut ceiling) = (lease.from_ms, lease.ceiling_ms);
-    world.trace.note(
-        clock::now(),
-        "worker leased",
-        (worker, token, from, ceiling, holder),
-    );
+    world.trace.note(clock::now(), "worker leased", (worker, token, from, ceiling, holder));
     chunks.note(worker, token, (from, ceiling))?;
     let held = HeldWorker { worker, token };
     for _ in 0..rng.random_range(0..6) {
@@ -128,9 +116,7 @@ async fn hold(
             }
             // An answer may be older than one that was lost.
             ceiling = ceiling.max(renewed.ceiling_ms);
-            world
-                .trace
-                .note(clock::now(), "worker renewed", (worker, token, ceiling));
+            world.trace.note(clock::now(), "worker renewed", (worker, token, ceiling));
             chunks.note(worker, token, (from, ceiling))?;
         }
     }
@@ -151,10 +137,7 @@ async fn hold(
 
 /// Leases a worker id, or renews a lease; `None` without an answer, or with another one.
 async fn ask(
-    world: &World,
-    holder: &str,
-    renew: Option<HeldWorker>,
-    rng: &mut StdRng,
+    world: &World, holder: &str, renew: Option<HeldWorker>, rng: &mut StdRng,
 ) -> Option<WorkerLease> {
     let lease = Request::LeaseWorker(LeaseWorkerRequest {
         namespace: NAMESPACE.to_owned(),

@@ -95,45 +95,27 @@ pub struct Client {
 
 impl Client {
     pub fn new(world: &Arc<World>, record: &Arc<Record>) -> Client {
-        Client {
-            world: world.clone(),
-            process: record.new_process(),
-            record: record.clone(),
-        }
+        Client { world: world.clone(), process: record.new_process(), record: record.clone() }
     }
 
     /// Asks `node` for numbers of a key, or for its last one; true if it was answered.
     pub async fn ask(
-        &mut self,
-        node: Host,
-        (namespace, id): (&str, u64),
-        action: Action,
-        patience: Duration,
+        &mut self, node: Host, (namespace, id): (&str, u64), action: Action, patience: Duration,
     ) -> bool {
         let invoked = clock::now();
         let answer = self.call(node, (namespace, id), action, patience).await;
         let returned = clock::now();
-        let mut op = op(
-            self.process,
-            node,
-            (namespace, id),
-            action,
-            (invoked, returned),
-        );
+        let mut op = op(self.process, node, (namespace, id), action, (invoked, returned));
         match answer {
             Ok((first, last)) => {
                 (op.first, op.last) = (first, last);
-                self.world
-                    .trace
-                    .note(returned, "answer", (&op.key, first, last, op.process));
+                self.world.trace.note(returned, "answer", (&op.key, first, last, op.process));
             }
             Err(status) => {
                 op.outcome = Outcome::Info;
                 op.returned_ns = None;
                 op.note = self.world.legible(&status);
-                self.world
-                    .trace
-                    .note(returned, "no answer", (&op.key, &op.note, op.process));
+                self.world.trace.note(returned, "no answer", (&op.key, &op.note, op.process));
                 self.process = self.record.new_process();
             }
         }
@@ -143,20 +125,12 @@ impl Client {
     }
 
     async fn call(
-        &self,
-        node: Host,
-        (namespace, id): (&str, u64),
-        action: Action,
-        patience: Duration,
+        &self, node: Host, (namespace, id): (&str, u64), action: Action, patience: Duration,
     ) -> Result<(u64, u64), Status> {
         let (namespace, known) = (namespace.to_owned(), KnownRoute::default());
         match action {
             Action::Current => {
-                let request = Current {
-                    namespace,
-                    key: OwnedKey::Id(id),
-                    known,
-                };
+                let request = Current { namespace, key: OwnedKey::Id(id), known };
                 let last = request_at(&self.world, node, request, patience).await?;
                 let last = last.unwrap_or_default();
                 Ok((last, last))
@@ -182,12 +156,7 @@ impl Client {
                 Ok((range.first, range.last))
             }
             Action::Raise { floor } => {
-                let request = Raise {
-                    namespace,
-                    key: OwnedKey::Id(id),
-                    at_least: floor,
-                    known,
-                };
+                let request = Raise { namespace, key: OwnedKey::Id(id), at_least: floor, known };
                 let raised = request_at(&self.world, node, request, patience).await?;
                 Ok((raised.floor, raised.floor))
             }
@@ -210,9 +179,7 @@ impl Client {
             Err(status) => Err(status),
         };
         if raised.is_ok() {
-            self.world
-                .trace
-                .note(clock::now(), "section raised", (id, floor));
+            self.world.trace.note(clock::now(), "section raised", (id, floor));
         }
         for (namespace, id) in KEYS.into_iter().filter(|key| key.0 == SHARED) {
             let last = match &raised {
@@ -255,9 +222,7 @@ impl Client {
                 // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
                 4 if key != AGAIN && key.1.is_multiple_of(2) => Some(Action::Raise { floor }),
                 5 if key.0 == SHARED => None,
-                4..8 => Some(Action::Next {
-                    count: rng.random_range(2..60),
-                }),
+                4..8 => Some(Action::Next { count: rng.random_range(2..60) }),
                 _ => Some(Action::Next { count: 1 }),
             };
             match action {
@@ -276,10 +241,7 @@ impl Client {
 
 /// A call that was answered, without its numbers.
 pub fn op(
-    process: u64,
-    node: Host,
-    (namespace, id): (&str, u64),
-    action: Action,
+    process: u64, node: Host, (namespace, id): (&str, u64), action: Action,
     (invoked, returned): (Duration, Duration),
 ) -> Op {
     Op {
@@ -300,9 +262,7 @@ pub fn op(
 /// A request id for some counts.
 fn request_id(process: u64, count: u64) -> Option<RequestId> {
     let id = format!("{process}-{}", nanos(clock::now()));
-    RequestId::new(id.as_bytes())
-        .ok()
-        .filter(|_| count.is_multiple_of(3))
+    RequestId::new(id.as_bytes()).ok().filter(|_| count.is_multiple_of(3))
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -318,10 +278,7 @@ fn status(failure: Failure) -> Status {
 
 /// Has `node` answer a request.
 pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
-    world: &World,
-    node: Host,
-    request: Q,
-    patience: Duration,
+    world: &World, node: Host, request: Q, patience: Duration,
 ) -> Result<Q::Answer, Status> {
     // As over gRPC: the answer leaves before the caller hangs up.
     let budget = patience * 9 / 10;
@@ -341,23 +298,18 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
 
 /// Has `node` see to an administrative request.
 pub async fn administer(
-    world: &World,
-    node: Host,
-    request: Request,
-    patience: Duration,
+    world: &World, node: Host, request: Request, patience: Duration,
 ) -> Result<Reply, Status> {
-    let call = world
-        .network
-        .call((CLIENTS, node), Delivery::Once, patience, request, {
-            move |to, request| {
-                async move {
-                    let deadline = tokio::time::Instant::now() + patience * 9 / 10;
-                    let asked = to.shared.administer(request, Origin::Client, deadline);
-                    asked.await.map_err(status)
-                }
-                .boxed()
+    let call = world.network.call((CLIENTS, node), Delivery::Once, patience, request, {
+        move |to, request| {
+            async move {
+                let deadline = tokio::time::Instant::now() + patience * 9 / 10;
+                let asked = to.shared.administer(request, Origin::Client, deadline);
+                asked.await.map_err(status)
             }
-        });
+            .boxed()
+        }
+    });
     call.await
 }
 
@@ -374,11 +326,9 @@ pub async fn create_namespaces(world: &World, step: u64) {
         start: Some(start),
         ..CreateNamespaceRequest::default()
     };
-    for namespace in [
-        namespace(OWN, 1, 1, 1),
-        namespace(SHARED, 10, 1, 1),
-        namespace(SPARSE, 1, 100, 7),
-    ] {
+    for namespace in
+        [namespace(OWN, 1, 1, 1), namespace(SHARED, 10, 1, 1), namespace(SPARSE, 1, 100, 7)]
+    {
         create_namespace(world, namespace).await;
     }
 }

@@ -23,15 +23,13 @@ impl Ids for Echo {
     type NextManyStream = BoxStream<'static, Result<NextIdsResponse, Status>>;
 
     async fn next(
-        &self,
-        request: Request<NextIdsRequest>,
+        &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
         Ok(Response::new(answer(request.get_ref())))
     }
 
     async fn next_many(
-        &self,
-        requests: Request<Streaming<NextIdsRequest>>,
+        &self, requests: Request<Streaming<NextIdsRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let requests = requests.into_inner();
         let answers = requests.map(|request| request.map(|request| answer(&request)));
@@ -39,22 +37,19 @@ impl Ids for Echo {
     }
 
     async fn lease_worker(
-        &self,
-        _: Request<LeaseWorkerRequest>,
+        &self, _: Request<LeaseWorkerRequest>,
     ) -> Result<Response<WorkerLease>, Status> {
         Err(Status::unimplemented("the echo has no worker ids"))
     }
 
     async fn release_worker(
-        &self,
-        _: Request<ReleaseWorkerRequest>,
+        &self, _: Request<ReleaseWorkerRequest>,
     ) -> Result<Response<ReleaseWorkerResponse>, Status> {
         Err(Status::unimplemented("the echo has no worker ids"))
     }
 
     async fn list_workers(
-        &self,
-        _: Request<ListWorkersRequest>,
+        &self, _: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         Err(Status::unimplemented("the echo has no worker ids"))
     }

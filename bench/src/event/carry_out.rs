@@ -37,12 +37,7 @@ impl Event {
     /// [`Done::refused`].
     pub async fn carry_out(self, cluster: &mut Target, spared: Option<u64>) -> Result<Done, Error> {
         let (from, leader) = (Instant::now(), cluster.leader);
-        let mut done = Done {
-            from,
-            until: from,
-            ended: Vec::new(),
-            refused: None,
-        };
+        let mut done = Done { from, until: from, ended: Vec::new(), refused: None };
         match self {
             Event::Kill => {
                 let process = process_of(cluster, leader)?;

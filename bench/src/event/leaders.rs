@@ -46,10 +46,7 @@ impl LeaderWatch {
                 }
             });
         }
-        LeaderWatch {
-            terms,
-            _tasks: tasks,
-        }
+        LeaderWatch { terms, _tasks: tasks }
     }
 
     /// Who led so far, term by term.

@@ -88,10 +88,7 @@ async fn measure(event: Event, options: &EventOptions) -> Result<Printed, Error>
     if let Some(path) = &options.plot {
         plot::write(path, &report)?;
     }
-    Ok(Printed {
-        json: report.to_json(),
-        text: report.to_text(),
-    })
+    Ok(Printed { json: report.to_json(), text: report.to_text() })
 }
 
 /// A cluster that is measured.
@@ -105,16 +102,10 @@ struct Measured {
 impl Measured {
     /// Starts a cluster, and touches its keys.
     async fn start(
-        directory: &Directory,
-        name: &'static str,
-        binary: Option<PathBuf>,
-        options: &EventOptions,
+        directory: &Directory, name: &'static str, binary: Option<PathBuf>, options: &EventOptions,
         load: &Load,
     ) -> Result<Measured, Error> {
-        let cluster_options = ClusterOptions {
-            binary,
-            ..options.cluster.clone()
-        };
+        let cluster_options = ClusterOptions { binary, ..options.cluster.clone() };
         let mut cluster = cluster::start(directory, name, NODES, &cluster_options).await?;
         if options.warm_records > 0 {
             warm::touch_all(&cluster, load, options.warm_records).await?;
@@ -126,20 +117,13 @@ impl Measured {
         Ok(Measured {
             counters: Counters::read(&cluster).await?,
             cluster,
-            side: Side {
-                name,
-                binary: cluster_options.binary,
-                events: Vec::new(),
-            },
+            side: Side { name, binary: cluster_options.binary, events: Vec::new() },
         })
     }
 
     /// Drives the cluster with the load, has the event happen, and brings the cluster back to its full strength.
     async fn add_event(
-        &mut self,
-        event: Event,
-        options: &EventOptions,
-        load: &Load,
+        &mut self, event: Event, options: &EventOptions, load: &Load,
     ) -> Result<(), Error> {
         let name = self.side.name;
         let mut asked = self.cluster.without_processes(name);
@@ -156,10 +140,7 @@ impl Measured {
         let since_start = |at: Instant| (at - started).as_millis() as u64;
         let took = since_start(done.from)..since_start(done.until) + 1;
         let around = Around::new(&seen.timeline, took.clone()).ok_or_else(|| {
-            let why = failures
-                .first
-                .as_deref()
-                .unwrap_or("no request was answered");
+            let why = failures.first.as_deref().unwrap_or("no request was answered");
             Error::other(format!("{name}: no numbers before the event: {why}"))
         })?;
         restart_ended(&mut self.cluster).await?;
@@ -188,10 +169,7 @@ impl Measured {
 
     /// Has the event happen while `workers` drive the cluster, and looks on until the load is over.
     async fn happen(
-        &mut self,
-        event: Event,
-        options: &EventOptions,
-        asked_follower: Option<u64>,
+        &mut self, event: Event, options: &EventOptions, asked_follower: Option<u64>,
         workers: &Workers,
     ) -> (Result<Done, Error>, Seen) {
         let at = workers.started() + Duration::from_secs_f64(options.at);

@@ -37,9 +37,8 @@ pub fn write(path: &Path, report: &Report) -> Result<(), Error> {
         }
     }
     let points = || lines.iter().flat_map(|line| &line.points);
-    let (first, last) = points().fold((0.0f64, 1.0f64), |(first, last), (x, _)| {
-        (first.min(*x), last.max(*x))
-    });
+    let (first, last) =
+        points().fold((0.0f64, 1.0f64), |(first, last), (x, _)| (first.min(*x), last.max(*x)));
     let highest = points().fold(1.0f64, |highest, (_, y)| highest.max(*y)) * 1.05;
     lines.push(Line {
         label: Some("the event begins".to_owned()),

@@ -23,33 +23,18 @@ pub struct Side {
 type Measure = (&'static str, fn(&EventResult) -> Option<f64>);
 
 const MEASURES: [Measure; 12] = [
-    ("before_numbers_per_second", |event| {
-        Some(event.around.before)
-    }),
+    ("before_numbers_per_second", |event| Some(event.around.before)),
     ("silence_ms", |event| Some(event.around.silence.ms() as f64)),
-    ("first_second_numbers_per_second", |event| {
-        Some(event.around.first_second())
-    }),
-    ("first_second_ratio", |event| {
-        Some(event.around.first_second_ratio())
-    }),
-    ("recovered_ms", |event| {
-        event.around.recovered_ms.map(|ms| ms as f64)
-    }),
-    ("event_ms", |event| {
-        Some((event.event.end - event.event.start) as f64)
-    }),
-    ("longest_call_ms", |event| {
-        Some(millis(event.seen.longest_call()))
-    }),
+    ("first_second_numbers_per_second", |event| Some(event.around.first_second())),
+    ("first_second_ratio", |event| Some(event.around.first_second_ratio())),
+    ("recovered_ms", |event| event.around.recovered_ms.map(|ms| ms as f64)),
+    ("event_ms", |event| Some((event.event.end - event.event.start) as f64)),
+    ("longest_call_ms", |event| Some(millis(event.seen.longest_call()))),
     ("p99_before_ms", |event| Some(millis(event.seen.p99()[0]))),
     ("p99_after_ms", |event| Some(millis(event.seen.p99()[1]))),
     ("errors", |event| Some(event.failures.count as f64)),
     ("skipped", |event| Some(event.skipped() as f64)),
-    (
-        "leader_changes",
-        |event| Some(event.leader_changes() as f64),
-    ),
+    ("leader_changes", |event| Some(event.leader_changes() as f64)),
 ];
 
 impl Side {

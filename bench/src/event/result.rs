@@ -29,21 +29,13 @@ pub struct Seen {
 impl Seen {
     /// Nothing.
     pub fn new() -> Seen {
-        Seen {
-            timeline: Timeline::default(),
-            before: histogram(),
-            after: histogram(),
-        }
+        Seen { timeline: Timeline::default(), before: histogram(), after: histogram() }
     }
 
     /// Adds records. `is_before`: all of them were made before the event.
     pub fn add(&mut self, records: &Records, is_before: bool) {
         self.timeline.add(&records.receipts);
-        let latencies = if is_before {
-            &mut self.before
-        } else {
-            &mut self.after
-        };
+        let latencies = if is_before { &mut self.before } else { &mut self.after };
         // It cannot fail: all histograms have the same bounds.
         let _ = latencies.add(&records.latencies);
     }

@@ -49,9 +49,7 @@ impl Timeline {
     pub fn numbers(&self, ms: Range<u64>) -> u64 {
         let length = self.numbers.len();
         let (from, until) = (ms.start as usize, ms.end as usize);
-        self.numbers[from.min(length)..until.min(length)]
-            .iter()
-            .sum()
+        self.numbers[from.min(length)..until.min(length)].iter().sum()
     }
 
     /// The throughput in `ms`, in numbers a second; `None` if the timeline ends before.
@@ -90,9 +88,7 @@ mod tests {
     use super::*;
 
     fn timeline(received: &[(u64, u64)]) -> Timeline {
-        let receipts = received
-            .iter()
-            .map(|&(ms, numbers)| Receipt { ms, numbers });
+        let receipts = received.iter().map(|&(ms, numbers)| Receipt { ms, numbers });
         let mut timeline = Timeline::default();
         timeline.add(&receipts.collect::<Vec<_>>());
         timeline

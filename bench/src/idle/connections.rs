@@ -10,11 +10,8 @@ use crate::{
 };
 
 /// The doors that idle connections are opened to, and their names in reports.
-pub const DOORS: [(&str, Door); 3] = [
-    ("grpc", Door::Unary),
-    ("http", Door::Http),
-    ("redis", Door::Redis),
-];
+pub const DOORS: [(&str, Door); 3] =
+    [("grpc", Door::Unary), ("http", Door::Http), ("redis", Door::Redis)];
 
 /// Idle connections. They are closed when this is dropped.
 #[derive(Default)]

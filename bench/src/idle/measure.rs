@@ -34,10 +34,7 @@ impl IdleOptions {
         };
         let target = cluster::start(&directory, "ratchet", self.nodes, &options).await?;
         let report = self.measure(&target).await?;
-        Ok(Printed {
-            json: report.to_json(),
-            text: report.to_text(),
-        })
+        Ok(Printed { json: report.to_json(), text: report.to_text() })
     }
 
     async fn measure(&self, target: &Target) -> Result<Report, Error> {
@@ -68,21 +65,12 @@ impl IdleOptions {
 
     /// Watches the leader without callers, then with them.
     async fn half(
-        &self,
-        nth: u32,
-        name: &str,
-        target: &Target,
-        leader: &Leader<'_>,
-        load: &Load,
+        &self, nth: u32, name: &str, target: &Target, leader: &Leader<'_>, load: &Load,
     ) -> Result<Half, Error> {
         let quiet_cpu = leader.cpu_per_second(self.time()).await?;
         let memory = leader.memory()?;
         let tell = |so_far: &_| round::tell(nth, self.rounds, name, so_far);
-        Ok(Half {
-            quiet_cpu,
-            memory,
-            load: round::drive(target, load, self.time(), tell).await?,
-        })
+        Ok(Half { quiet_cpu, memory, load: round::drive(target, load, self.time(), tell).await? })
     }
 
     /// Opens the idle connections, door by door.

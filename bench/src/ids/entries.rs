@@ -32,10 +32,7 @@ pub async fn count(target: &Target, client: &Client, time: Duration) -> Result<E
     tokio::time::sleep(time).await;
     let after = last_entry(target, client).await?;
     let per_second = after.saturating_sub(before) as f64 / began.elapsed().as_secs_f64();
-    Ok(Entries {
-        per_second,
-        workers: held(client).await?,
-    })
+    Ok(Entries { per_second, workers: held(client).await? })
 }
 
 /// How many entries the leader's log has had.

@@ -65,13 +65,7 @@ impl IdsOptions {
         let mut echo = echo::start(&directory).await?;
         echo.choose_ids_of(1);
         let load = self.load();
-        let sides = Sides {
-            ours,
-            nodes,
-            echo,
-            client,
-            load,
-        };
+        let sides = Sides { ours, nodes, echo, client, load };
         let mut report = Report::new(&self);
         let mut alone = ClientAlone::new(sides.client.ids(IDS_NAMESPACE).await?);
         for nth in 0..self.rounds {
@@ -79,17 +73,11 @@ impl IdsOptions {
             report.add(round);
         }
         alone.give_back().await;
-        Ok(Printed {
-            json: report.to_json(),
-            text: report.to_text(),
-        })
+        Ok(Printed { json: report.to_json(), text: report.to_text() })
     }
 
     async fn round(
-        &self,
-        nth: u32,
-        sides: &Sides,
-        alone: &mut ClientAlone,
+        &self, nth: u32, sides: &Sides, alone: &mut ClientAlone,
     ) -> Result<Round, Error> {
         let time = self.time();
         let (all_nodes, busy) = sides.all_nodes(time).await?;
@@ -112,15 +100,7 @@ impl IdsOptions {
             let echo = drive(&sides.echo).await?;
             (drive(&sides.ours).await?, echo)
         };
-        Ok(Round {
-            idle,
-            busy,
-            single,
-            bursts,
-            all_nodes,
-            ours,
-            echo,
-        })
+        Ok(Round { idle, busy, single, bursts, all_nodes, ours, echo })
     }
 }
 
@@ -133,12 +113,7 @@ impl Sides {
             workers.push(Workers::start(node, &self.load).await?);
         }
         tokio::time::sleep(GROWTH).await;
-        let numbers = || {
-            workers
-                .iter()
-                .map(|each| each.records().numbers())
-                .sum::<u64>()
-        };
+        let numbers = || workers.iter().map(|each| each.records().numbers()).sum::<u64>();
         numbers();
         let (began, mut made) = (Instant::now(), 0);
         let counting = entries::count(&self.ours, &self.client, time);

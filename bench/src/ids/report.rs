@@ -102,13 +102,7 @@ impl Report {
 
     /// The report as a table.
     pub fn to_text(&self) -> String {
-        let Values {
-            single,
-            bursts,
-            all_nodes,
-            idle,
-            busy,
-        } = &self.values;
+        let Values { single, bursts, all_nodes, idle, busy } = &self.values;
         let workers = |of: &[Entries]| of.iter().map(|one| one.workers as f64).collect();
         let per_worker = |of: &[Entries]| of.iter().map(Entries::per_worker).collect();
         let rows: [(&str, Vec<f64>); 7] = [

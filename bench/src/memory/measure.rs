@@ -36,9 +36,7 @@ impl MemoryOptions {
     /// If a node does not start or answer, the leader changes, or a number is out of order.
     pub async fn run(self) -> Result<Printed, Error> {
         let directory = Directory::new()?;
-        let mut bounded = self
-            .start(&directory, "bounded", self.memory_max_mb)
-            .await?;
+        let mut bounded = self.start(&directory, "bounded", self.memory_max_mb).await?;
         let unbounded = self.start(&directory, "unbounded", NO_BOUND).await?;
         let mut report = Report::new(&self);
         for nth in 0..self.rounds {
@@ -48,17 +46,11 @@ impl MemoryOptions {
         }
         drop(unbounded);
         report.restart = Some(restart::measure(&mut bounded, self.active + self.keys).await?);
-        Ok(Printed {
-            json: report.to_json(),
-            text: report.to_text(),
-        })
+        Ok(Printed { json: report.to_json(), text: report.to_text() })
     }
 
     async fn start(
-        &self,
-        directory: &Directory,
-        name: &'static str,
-        memory_max_mb: u64,
+        &self, directory: &Directory, name: &'static str, memory_max_mb: u64,
     ) -> Result<Target, Error> {
         let options = ClusterOptions {
             further: vec![
@@ -99,11 +91,7 @@ impl MemoryOptions {
                 target.name
             )));
         }
-        Ok(Half {
-            load: driven,
-            scan_time,
-            memory: leader_memory(target)?,
-        })
+        Ok(Half { load: driven, scan_time, memory: leader_memory(target)? })
     }
 
     /// The keys that are asked for once in round `nth`. They follow the active ones.
@@ -128,10 +116,7 @@ impl MemoryOptions {
 
 /// Asks for a number of each key, evenly over `time`, or as fast as that goes.
 async fn ask_in(
-    target: &Target,
-    load: &Load,
-    keys: Range<u64>,
-    time: Duration,
+    target: &Target, load: &Load, keys: Range<u64>, time: Duration,
 ) -> Result<(), Error> {
     let started = Instant::now();
     let count = keys.end - keys.start;

@@ -51,12 +51,7 @@ pub async fn measure(target: &mut Target, keys: u64) -> Result<Restart, Error> {
         stopping,
         starting: began.elapsed(),
         keys: count,
-        gaps: count
-            - before
-                .iter()
-                .zip(&after)
-                .filter(|both| goes_on(*both))
-                .count() as u64,
+        gaps: count - before.iter().zip(&after).filter(|both| goes_on(*both)).count() as u64,
     })
 }
 
@@ -75,9 +70,7 @@ async fn take(target: &Target, ids: &[u64]) -> Result<Vec<u64>, Error> {
     let failed =
         |why: &str| Error::other(format!("cannot take numbers at {}: {why}", server.address));
     let answers = client.next_many(tokio_stream::iter([message])).await;
-    let mut answers = answers
-        .map_err(|status| failed(status.message()))?
-        .into_inner();
+    let mut answers = answers.map_err(|status| failed(status.message()))?.into_inner();
     let answer = answers.message().await;
     let answer = answer
         .map_err(|status| failed(status.message()))?

@@ -23,18 +23,14 @@ use crate::{
 pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("etcd", "apt-get install etcd-server (Debian)")?;
     let ports = free_ports(6)?;
-    let founders: Vec<String> = (1..=3)
-        .map(|id| format!("n{id}=http://{}", ports[id + 2]))
-        .collect();
+    let founders: Vec<String> =
+        (1..=3).map(|id| format!("n{id}=http://{}", ports[id + 2])).collect();
     let mut servers = Vec::new();
     for id in 1..=3 {
         let (client, peer) = (ports[id - 1], ports[id + 2]);
         let args = [
             format!("--name=n{id}"),
-            format!(
-                "--data-dir={}",
-                directory.place(&format!("etcd-{id}")).display()
-            ),
+            format!("--data-dir={}", directory.place(&format!("etcd-{id}")).display()),
             format!("--listen-client-urls=http://{client}"),
             format!("--advertise-client-urls=http://{client}"),
             format!("--listen-peer-urls=http://{peer}"),
@@ -121,10 +117,7 @@ impl Etcd {
     /// # Errors
     /// The text of the failure.
     pub async fn put(&mut self, key: u64) -> Result<u64, String> {
-        let request = PutRequest {
-            key: key.to_string().into(),
-            value: Bytes::from_static(b"x"),
-        };
+        let request = PutRequest { key: key.to_string().into(), value: Bytes::from_static(b"x") };
         let path = "/etcdserverpb.KV/Put";
         let answer: PutResponse = call(&mut self.0, request, path).await?;
         let header = answer.header.ok_or("etcd answered without a revision")?;

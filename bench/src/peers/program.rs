@@ -23,8 +23,7 @@ pub fn installed(name: &str, how: &str) -> Result<PathBuf, Error> {
 /// # Errors
 /// If it never succeeds; with the end of the log of `process`.
 pub async fn until_up<T>(
-    process: &Process,
-    mut attempt: impl AsyncFnMut() -> Option<T>,
+    process: &Process, mut attempt: impl AsyncFnMut() -> Option<T>,
 ) -> Result<T, Error> {
     for _ in 0..300 {
         if let Some(done) = attempt().await {

@@ -18,23 +18,11 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let program = installed("redis-server", "apt-get install redis-server (Debian)")?;
     let address = free_ports(1)?[0];
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
-    let args = [
-        "--port",
-        &port,
-        "--bind",
-        &ip,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ];
+    let args = ["--port", &port, "--bind", &ip, "--save", "", "--appendonly", "no"];
     let process = Process::start(directory, "redis", Command::new(program).args(args), false)?;
     let address = address.to_string();
     until_up(&process, async || Redis::connect(&address).await.ok()).await?;
-    let server = Server {
-        process: Some(process),
-        ..Server::new(1, address)
-    };
+    let server = Server { process: Some(process), ..Server::new(1, address) };
     let mut target = Target::new("redis", vec![server], 1);
     target.protocol = Protocol::Redis;
     Ok(target)

@@ -39,10 +39,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
             format!("--listen={}", ports[at]),
             format!("--id={}", at + 1),
             format!("--raft-addr={}", ports[at + 3]),
-            format!(
-                "--raft-dir={}",
-                directory.place(&format!("tsoracle-{}", at + 1)).display()
-            ),
+            format!("--raft-dir={}", directory.place(&format!("tsoracle-{}", at + 1)).display()),
         ];
         if at == 0 {
             args.extend(["--bootstrap".to_owned(), format!("--members={members}")]);

@@ -57,22 +57,13 @@ impl RunOptions {
         if let Some(path) = &self.plot {
             plot::write(path, &report)?;
         }
-        Ok(Printed {
-            json: report.to_json(),
-            text: report.to_text(),
-        })
+        Ok(Printed { json: report.to_json(), text: report.to_text() })
     }
 
     async fn start(
-        &self,
-        directory: &Directory,
-        name: &'static str,
-        fence: Fence,
+        &self, directory: &Directory, name: &'static str, fence: Fence,
     ) -> Result<Target, Error> {
-        let options = ClusterOptions {
-            fence,
-            ..self.cluster.clone()
-        };
+        let options = ClusterOptions { fence, ..self.cluster.clone() };
         cluster::start(directory, name, self.nodes, &options).await
     }
 
@@ -88,21 +79,16 @@ impl RunOptions {
     }
 
     async fn their_target(
-        &self,
-        directory: &Directory,
-        ours: &Target,
-        load: &Load,
+        &self, directory: &Directory, ours: &Target, load: &Load,
     ) -> Result<Option<Target>, Error> {
         let Some(against) = self.against else {
             return Ok(None);
         };
-        let door = self
-            .against_door
-            .unwrap_or(match (against, self.load.door) {
-                // The client library checks that numbers grow, and an echo's do not.
-                (Against::Echo, Door::Client) => Door::Unary,
-                (_, door) => door,
-            });
+        let door = self.against_door.unwrap_or(match (against, self.load.door) {
+            // The client library checks that numbers grow, and an echo's do not.
+            (Against::Echo, Door::Client) => Door::Unary,
+            (_, door) => door,
+        });
         if against == Against::Echo && door == Door::Client {
             return Err(Error::config(
                 "an echo hands out no growing numbers, and the client library would report that; use --against-door unary"

@@ -22,11 +22,7 @@ impl Report {
         for part in [options.load.to_json(), options.cluster.to_json()] {
             add_fields(&mut settings, part);
         }
-        Report {
-            title: format!("ratchet-bench: {}", options.load.to_text()),
-            settings,
-            sides,
-        }
+        Report { title: format!("ratchet-bench: {}", options.load.to_text()), settings, sides }
     }
 
     /// The report as JSON.

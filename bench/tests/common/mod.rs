@@ -19,10 +19,7 @@ pub fn command(dir: &Path, subcommand: &str) -> Command {
 
 /// Runs a subcommand, whose files go to `dir`.
 pub fn bench(dir: &Path, subcommand: &str, args: &[&str]) -> Output {
-    command(dir, subcommand)
-        .args(args)
-        .output()
-        .expect("it runs")
+    command(dir, subcommand).args(args).output().expect("it runs")
 }
 
 /// The node's program, in the directory of the benchmark's.
@@ -34,11 +31,7 @@ pub fn node() -> PathBuf {
 
 /// The report of a run that succeeded.
 pub fn report(output: &Output) -> Value {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
@@ -48,12 +41,8 @@ pub fn processes_of(dir: &Path) -> BTreeSet<u32> {
         let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
         let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         let dir = dir.to_str().expect("a path");
-        [command, environment]
-            .iter()
-            .any(|text| String::from_utf8_lossy(text).contains(dir))
+        [command, environment].iter().any(|text| String::from_utf8_lossy(text).contains(dir))
     };
     let all = std::fs::read_dir("/proc").expect("/proc");
-    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(named)
-        .collect()
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(named).collect()
 }

@@ -111,10 +111,7 @@ impl Script {
 
     fn answer(&mut self, batch: &str, rest: &[&str]) -> String {
         let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
-        let mut answer = NextManyResponse {
-            increment: 1,
-            ..NextManyResponse::default()
-        };
+        let mut answer = NextManyResponse { increment: 1, ..NextManyResponse::default() };
         for word in rest {
             if let Some(increment) = word.strip_prefix("increment=") {
                 answer.increment = increment.parse().unwrap();
@@ -162,16 +159,12 @@ impl Script {
                 Ok(Numbers { first, last, .. }) if first == last => {
                     format!("caller {caller}: {first}")
                 }
-                Ok(Numbers {
-                    first,
-                    last,
-                    increment: 1,
-                }) => format!("caller {caller}: {first}..{last}"),
-                Ok(Numbers {
-                    first,
-                    last,
-                    increment,
-                }) => format!("caller {caller}: {first}..{last} by {increment}"),
+                Ok(Numbers { first, last, increment: 1 }) => {
+                    format!("caller {caller}: {first}..{last}")
+                }
+                Ok(Numbers { first, last, increment }) => {
+                    format!("caller {caller}: {first}..{last} by {increment}")
+                }
                 Err(error) => format!("caller {caller}: error: {error}"),
             });
             false
@@ -192,9 +185,7 @@ fn keys(text: &str) -> Vec<Key> {
         (Some(from), Some(to)) => (from.parse::<u64>().unwrap()..=to.parse().unwrap())
             .map(|n| Key::from(format!("{n:0256}")))
             .collect(),
-        _ => (from.parse().unwrap()..=to.parse().unwrap())
-            .map(Key::Id)
-            .collect(),
+        _ => (from.parse().unwrap()..=to.parse().unwrap()).map(Key::Id).collect(),
     }
 }
 

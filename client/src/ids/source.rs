@@ -74,9 +74,7 @@ pub struct IdSource<L: Lessor> {
 
 impl<L: Lessor> Clone for IdSource<L> {
     fn clone(&self) -> Self {
-        IdSource {
-            shared: self.shared.clone(),
-        }
+        IdSource { shared: self.shared.clone() }
     }
 }
 
@@ -105,9 +103,7 @@ impl<L: Lessor> IdSource<L> {
     /// # Panics
     /// Outside of a Tokio runtime.
     pub fn new(
-        format: Format,
-        workers_max: usize,
-        lessor: L,
+        format: Format, workers_max: usize, lessor: L,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static), EncodeError> {
         let holder = Holder::new(format, workers_max, lessor.mono_ns(), lessor.wall_ms())?;
         let wanted = Arc::new(Notify::new());
@@ -135,10 +131,7 @@ impl<L: Lessor> IdSource<L> {
     #[inline]
     pub fn try_take(&self, count_max: u64) -> Result<Run, Wait> {
         let shared = &self.shared;
-        shared
-            .holder
-            .lock()
-            .take(shared.lessor.mono_ns(), count_max)
+        shared.holder.lock().take(shared.lessor.mono_ns(), count_max)
     }
 
     /// Takes up to `count_max` (at least 1) ids of one unit of time.

@@ -10,9 +10,7 @@ fn format(text: &str) -> Format {
 fn decoded(format: &Format, text: &str) -> (String, String) {
     let id = format.decode(text).unwrap();
     assert_eq!(format.print(id.id()).to_string(), text.to_uppercase());
-    let fields = id
-        .fields()
-        .map(|(field, value)| format!("{}={value}", field.name()));
+    let fields = id.fields().map(|(field, value)| format!("{}={value}", field.name()));
     let fields: Vec<String> = fields.collect();
     (id.date_time().to_string(), fields.join(" "))
 }
@@ -94,11 +92,7 @@ fn letters_may_be_in_lower_case() {
 #[test]
 fn what_is_no_id_of_a_format_is_refused_with_the_reason() {
     for (name, text, message) in [
-        (
-            "snowflake",
-            "",
-            "the id is empty: write it as ids of the format are printed",
-        ),
+        ("snowflake", "", "the id is empty: write it as ids of the format are printed"),
         (
             "snowflake",
             "12a4",
@@ -150,11 +144,7 @@ fn what_is_no_id_of_a_format_is_refused_with_the_reason() {
             "34342949799-9998-01-1-00",
             r#"the group "34342949799" is no time-s: its width is 10"#,
         ),
-        (
-            "yuewen-route",
-            "-9998-01-1-00",
-            r#"the group "" is no time-s: its width is 10"#,
-        ),
+        ("yuewen-route", "-9998-01-1-00", r#"the group "" is no time-s: its width is 10"#),
         (
             "yuewen-route",
             "0343429497-9998-01-1-00",

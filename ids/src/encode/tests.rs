@@ -10,10 +10,7 @@ fn format(text: &str) -> Format {
 fn what_a_caller_chooses_must_be_complete_known_and_fit() {
     let route = format("yuewen-route");
     for (parameters, message) in [
-        (
-            &[("type", 1)][..],
-            "the parameter database is missing: give it a value from 0 to 99",
-        ),
+        (&[("type", 1)][..], "the parameter database is missing: give it a value from 0 to 99"),
         (
             &[("type", 1), ("database", 0), ("kind", 3)],
             r#"there is no parameter "kind": the format's parameters are ["type", "database"]"#,
@@ -27,10 +24,7 @@ fn what_a_caller_chooses_must_be_complete_known_and_fit() {
             &[("type", 1), ("database", 0), ("type", 1)],
             "the parameter type is given twice: give it once",
         ),
-        (
-            &[("type", 100), ("database", 0)],
-            "type 100 does not fit: the greatest value is 99",
-        ),
+        (&[("type", 100), ("database", 0)], "type 100 does not fit: the greatest value is 99"),
     ] {
         let refused = route.fixed(parameters, None).unwrap_err();
         assert_eq!(refused.to_string(), message);
@@ -45,20 +39,12 @@ fn what_a_caller_chooses_must_be_complete_known_and_fit() {
 #[test]
 fn the_key_must_have_an_id_that_fits() {
     let rongcloud = format("rongcloud");
-    let refused = |key| {
-        rongcloud
-            .fixed(&[("type", 1)], key)
-            .unwrap_err()
-            .to_string()
-    };
+    let refused = |key| rongcloud.fixed(&[("type", 1)], key).unwrap_err().to_string();
     assert_eq!(
         refused(None),
         "the key has no id, and the format has a field for it: use a key with an id from 0 to 4194303"
     );
-    assert_eq!(
-        refused(Some(4_194_304)),
-        "key 4194304 does not fit: the greatest value is 4194303"
-    );
+    assert_eq!(refused(Some(4_194_304)), "key 4194304 does not fit: the greatest value is 4194303");
     assert!(rongcloud.fixed(&[("type", 1)], Some(4_194_303)).is_ok());
 }
 
@@ -66,55 +52,29 @@ fn the_key_must_have_an_id_that_fits() {
 fn parts_that_do_not_fit_are_named() {
     let snowflake = format("snowflake");
     let fixed = snowflake.fixed(&[], None).unwrap();
-    let fits = Parts {
-        time_ms: snowflake.first_ms(),
-        worker: 1_023,
-        sequence: 4_095,
-        random: 0,
-    };
+    let fits = Parts { time_ms: snowflake.first_ms(), worker: 1_023, sequence: 4_095, random: 0 };
     // One millisecond after the epoch, and all bits below.
     assert_eq!(snowflake.encode(&fits, fixed), Ok((2 << 22) - 1));
     for (parts, message) in [
+        (Parts { worker: 1_024, ..fits }, "worker 1024 does not fit: the greatest value is 1023"),
         (
-            Parts {
-                worker: 1_024,
-                ..fits
-            },
-            "worker 1024 does not fit: the greatest value is 1023",
-        ),
-        (
-            Parts {
-                sequence: 4_096,
-                ..fits
-            },
+            Parts { sequence: 4_096, ..fits },
             "sequence 4096 does not fit: the greatest value is 4095",
         ),
+        (Parts { random: 1, ..fits }, "random 1 does not fit: the greatest value is 0"),
         (
-            Parts { random: 1, ..fits },
-            "random 1 does not fit: the greatest value is 0",
-        ),
-        (
-            Parts {
-                time_ms: 1_288_834_974_657,
-                ..fits
-            },
+            Parts { time_ms: 1_288_834_974_657, ..fits },
             "the time 2010-11-04T01:42:54.657Z is before the format's first one, 2010-11-04T01:42:54.658Z: check the clock, or the format's epoch",
         ),
         (
-            Parts {
-                time_ms: 3_487_858_230_209,
-                ..fits
-            },
+            Parts { time_ms: 3_487_858_230_209, ..fits },
             "the time 2080-07-10T17:30:30.209Z is after the format's last one, 2080-07-10T17:30:30.208Z: ids need another format",
         ),
     ] {
         let refused = snowflake.encode(&parts, fixed).unwrap_err();
         assert_eq!(refused.to_string(), message);
     }
-    let last = Parts {
-        time_ms: 3_487_858_230_208,
-        ..fits
-    };
+    let last = Parts { time_ms: 3_487_858_230_208, ..fits };
     assert_eq!(snowflake.encode(&last, fixed), Ok(i64::MAX as u128));
 }
 
@@ -137,24 +97,15 @@ fn the_numbers_of_a_key_count_times_and_ids() {
     assert_eq!(rongcloud.number_max(), last + 4_095);
     // A number beyond the format's end is a time beyond it, not an earlier one.
     let beyond = rongcloud.parts_of_number(u64::MAX, 0);
-    assert!(matches!(
-        rongcloud.encode(&beyond, fixed),
-        Err(EncodeError::Ended { .. })
-    ));
+    assert!(matches!(rongcloud.encode(&beyond, fixed), Err(EncodeError::Ended { .. })));
 }
 
 #[test]
 fn an_order_number_stands_beside_the_date_of_its_place() {
     let chapter = format("yuewen-chapter");
-    let fixed = chapter
-        .fixed(&[("table", 0), ("database", 0)], Some(7))
-        .unwrap();
+    let fixed = chapter.fixed(&[("table", 0), ("database", 0)], Some(7)).unwrap();
     let text = |time_ms| {
-        let parts = Parts {
-            time_ms,
-            sequence: 100,
-            ..Parts::default()
-        };
+        let parts = Parts { time_ms, sequence: 100, ..Parts::default() };
         let id = chapter.encode(&parts, fixed).unwrap();
         chapter.print(id).to_string()
     };

@@ -11,10 +11,7 @@ fn the_text_of_each_built_in_format_is_its_full_text() {
     assert_eq!(Format::built_in().count(), 10);
     for (name, text) in Format::built_in() {
         let format = parse(name);
-        assert_eq!(
-            (format.to_string().as_str(), format.name()),
-            (text, Some(name))
-        );
+        assert_eq!((format.to_string().as_str(), format.name()), (text, Some(name)));
         assert_eq!(parse(text), format);
     }
 }
@@ -23,15 +20,7 @@ fn the_text_of_each_built_in_format_is_its_full_text() {
 fn built_in_formats_have_the_reach_that_their_fields_give_them() {
     for (name, source, bits, tick_ms, capacity, workers, last) in [
         // The last second is bounded by 2^63 - 1, not by its ten digits.
-        (
-            "yuewen-route",
-            Source::Worker,
-            63,
-            1_000,
-            10_000,
-            10,
-            "2307-04-12T23:47:15.999+08:00",
-        ),
+        ("yuewen-route", Source::Worker, 63, 1_000, 10_000, 10, "2307-04-12T23:47:15.999+08:00"),
         (
             "yuewen-published",
             Source::Worker,
@@ -41,24 +30,8 @@ fn built_in_formats_have_the_reach_that_their_fields_give_them() {
             100,
             "2331-11-21T17:46:39.999+08:00",
         ),
-        (
-            "yuewen-strict",
-            Source::Key,
-            63,
-            1_000,
-            10_000,
-            0,
-            "2307-04-12T23:47:15.999+08:00",
-        ),
-        (
-            "yuewen-chapter",
-            Source::Date,
-            63,
-            86_400_000,
-            9_999,
-            0,
-            "9223-12-31T23:59:59.999+08:00",
-        ),
+        ("yuewen-strict", Source::Key, 63, 1_000, 10_000, 0, "2307-04-12T23:47:15.999+08:00"),
+        ("yuewen-chapter", Source::Date, 63, 86_400_000, 9_999, 0, "9223-12-31T23:59:59.999+08:00"),
         (
             "yuewen-exception",
             Source::Worker,
@@ -68,15 +41,7 @@ fn built_in_formats_have_the_reach_that_their_fields_give_them() {
             16,
             "2151-02-07T06:28:15.999+08:00",
         ),
-        (
-            "snowflake",
-            Source::Worker,
-            63,
-            1,
-            4_096,
-            1_024,
-            "2080-07-10T17:30:30.208Z",
-        ),
+        ("snowflake", Source::Worker, 63, 1, 4_096, 1_024, "2080-07-10T17:30:30.208Z"),
         (
             "uid-generator",
             Source::Worker,
@@ -86,33 +51,13 @@ fn built_in_formats_have_the_reach_that_their_fields_give_them() {
             4_194_304,
             "2024-11-20T21:24:15.999+08:00",
         ),
-        (
-            "rongcloud",
-            Source::Key,
-            80,
-            1,
-            4_096,
-            0,
-            "2109-05-15T07:35:11.103Z",
-        ),
-        (
-            "uuid7",
-            Source::Worker,
-            128,
-            1,
-            4_096,
-            16_384,
-            "10889-08-02T05:31:50.655Z",
-        ),
+        ("rongcloud", Source::Key, 80, 1, 4_096, 0, "2109-05-15T07:35:11.103Z"),
+        ("uuid7", Source::Worker, 128, 1, 4_096, 16_384, "10889-08-02T05:31:50.655Z"),
     ] {
         let format = parse(name);
         assert_eq!(format.source(), source, "{name}");
         assert_eq!((format.bits(), format.tick_ms()), (bits, tick_ms), "{name}");
-        assert_eq!(
-            (format.capacity(), format.workers_max()),
-            (capacity, workers),
-            "{name}"
-        );
+        assert_eq!((format.capacity(), format.workers_max()), (capacity, workers), "{name}");
         let ends = format.date_time(format.last_ms()).to_string();
         assert_eq!(ends, last, "{name}");
     }
@@ -126,15 +71,9 @@ fn the_first_time_lies_after_the_epoch() {
     };
     assert_eq!(first("snowflake"), "2010-11-04T01:42:54.658Z");
     assert_eq!(first("yuewen-route"), "2015-01-01T00:00:01.000+08:00");
-    assert_eq!(
-        first("yuewen-chapter epoch=2016-01-01"),
-        "2016-01-01T00:00:00.000+08:00"
-    );
+    assert_eq!(first("yuewen-chapter epoch=2016-01-01"), "2016-01-01T00:00:00.000+08:00");
     // The time 0 lies in the day before 1970-01-01 there.
-    assert_eq!(
-        first("yuewen-chapter offset=-05:00"),
-        "1970-01-01T00:00:00.000-05:00"
-    );
+    assert_eq!(first("yuewen-chapter offset=-05:00"), "1970-01-01T00:00:00.000-05:00");
 }
 
 #[test]
@@ -192,10 +131,7 @@ fn a_format_has_at_most_1024_bytes() {
     let padded = |length| format!("{:<length$}", "snowflake");
     assert_eq!(Format::parse(&padded(1_024)), Format::parse("snowflake"));
     let refused = Format::parse(&padded(1_025)).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "the format has 1025 bytes: write it in at most 1024"
-    );
+    assert_eq!(refused.to_string(), "the format has 1025 bytes: write it in at most 1024");
 }
 
 #[test]

@@ -41,10 +41,7 @@ fn calls() -> impl Strategy<Value = Vec<(i64, u64)>> {
 
 /// All ids that the calls give, in order.
 fn drain(
-    format: &Format,
-    generator: &mut Generator,
-    begin_ms: u64,
-    calls: &[(i64, u64)],
+    format: &Format, generator: &mut Generator, begin_ms: u64, calls: &[(i64, u64)],
 ) -> Vec<u128> {
     let mut now_ms = begin_ms;
     let mut made = Vec::new();
@@ -71,10 +68,7 @@ fn the_ids_of_a_millisecond_are_a_run() {
     assert_eq!(rest.count(), 4_093);
     assert_eq!(generator.take(now_ms, 1), Err(NotYet::Until(now_ms + 1)));
     // A clock that goes back finds the same unit of time.
-    assert_eq!(
-        generator.take(now_ms - 500, 1),
-        Err(NotYet::Until(now_ms + 1))
-    );
+    assert_eq!(generator.take(now_ms - 500, 1), Err(NotYet::Until(now_ms + 1)));
     let next = generator.take(now_ms + 1, 1).unwrap();
     assert_eq!(ids(&format, next), [first + (1 << 22)]);
     let again = generator.take(now_ms - 500, 1).unwrap();
@@ -88,13 +82,7 @@ fn a_unit_of_time_belongs_to_the_chunk_of_its_first_millisecond() {
     let take = |from_ms, ceiling_ms, now_ms| {
         let mut generator = Generator::new(&format, 1, from_ms, ceiling_ms).unwrap();
         let taken = generator.take(now_ms, 1);
-        taken.map(|run| {
-            format
-                .decode_number(ids(&format, run)[0])
-                .unwrap()
-                .parts()
-                .time_ms
-        })
+        taken.map(|run| format.decode_number(ids(&format, run)[0]).unwrap().parts().time_ms)
     };
     assert_eq!(take(10_000, 12_000, 10_999), Err(NotYet::Until(11_000)));
     assert_eq!(take(9_999, 12_000, 10_999), Ok(10_000));
@@ -165,14 +153,9 @@ fn ids_end_with_the_format_and_never_wrap() {
 fn a_worker_must_be_one_of_the_formats() {
     let refused = |text, worker| {
         let format = Format::parse(text).unwrap();
-        Generator::new(&format, worker, 0, 1)
-            .unwrap_err()
-            .to_string()
+        Generator::new(&format, worker, 0, 1).unwrap_err().to_string()
     };
-    assert_eq!(
-        refused("snowflake", 1_024),
-        "worker 1024 does not fit: the greatest value is 1023"
-    );
+    assert_eq!(refused("snowflake", 1_024), "worker 1024 does not fit: the greatest value is 1023");
     assert_eq!(
         refused("rongcloud", 0),
         "the format has no worker, so its ids are made by the leader alone: ask a node for them"

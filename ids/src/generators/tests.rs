@@ -211,10 +211,7 @@ fn joined(format: &Format, worker: u64, from_ms: u64, ceiling_ms: u64) -> (HeldW
 
 /// Which worker makes the next id, and at which time.
 fn next(
-    generators: &mut Generators,
-    format: &Format,
-    now_ms: u64,
-    count: u64,
+    generators: &mut Generators, format: &Format, now_ms: u64, count: u64,
 ) -> Result<(u64, u64), NotYet> {
     let run = generators.take(now_ms, now_ms, count)?;
     let id = run.ids(Fixed(0), || 0).next().unwrap();
@@ -234,23 +231,11 @@ fn a_lower_worker_that_joins_within_a_unit_of_time_waits_for_the_next_one() {
     generators.join(held, generator, 0);
     assert_eq!(next(&mut generators, &format, now_ms, 9), Ok((5, now_ms)));
     let later = now_ms + 1;
-    assert_eq!(
-        next(&mut generators, &format, later, u64::MAX),
-        Ok((2, later))
-    );
-    assert_eq!(
-        next(&mut generators, &format, later, u64::MAX),
-        Ok((5, later))
-    );
-    assert_eq!(
-        next(&mut generators, &format, later, 1),
-        Err(NotYet::Until(later + 1))
-    );
+    assert_eq!(next(&mut generators, &format, later, u64::MAX), Ok((2, later)));
+    assert_eq!(next(&mut generators, &format, later, u64::MAX), Ok((5, later)));
+    assert_eq!(next(&mut generators, &format, later, 1), Err(NotYet::Until(later + 1)));
     // A clock that goes back changes nothing.
-    assert_eq!(
-        next(&mut generators, &format, now_ms, 1),
-        Err(NotYet::Until(later + 1))
-    );
+    assert_eq!(next(&mut generators, &format, now_ms, 1), Err(NotYet::Until(later + 1)));
 }
 
 #[test]
@@ -262,45 +247,24 @@ fn a_lost_lease_takes_its_own_worker_out_and_leaves_the_order_as_it_was() {
         let (held, generator) = joined(&format, worker, 0, now_ms + 100);
         generators.join(held, generator, 0);
     }
-    assert_eq!(
-        next(&mut generators, &format, now_ms, 4_096),
-        Ok((2, now_ms))
-    );
+    assert_eq!(next(&mut generators, &format, now_ms, 4_096), Ok((2, now_ms)));
     assert_eq!(next(&mut generators, &format, now_ms, 1), Ok((5, now_ms)));
-    let lost = HeldWorker {
-        worker: 5,
-        token: 1,
-    };
+    let lost = HeldWorker { worker: 5, token: 1 };
     assert_eq!(generators.remove(lost), Some((lost, now_ms)));
     assert_eq!(generators.remove(lost), None);
     assert_eq!(generators.used_ms(), now_ms, "number 2 begins above it");
     let next_ms = now_ms + 1;
-    assert_eq!(
-        next(&mut generators, &format, now_ms, 1),
-        Err(NotYet::Until(next_ms))
-    );
+    assert_eq!(next(&mut generators, &format, now_ms, 1), Err(NotYet::Until(next_ms)));
     assert_eq!(next(&mut generators, &format, next_ms, 1), Ok((2, next_ms)));
     // Another lease of a worker id that is held is the end of the one before.
-    let again = HeldWorker {
-        worker: 2,
-        token: 9,
-    };
+    let again = HeldWorker { worker: 2, token: 9 };
     let generator = Generator::new(&format, 2, now_ms + 100, now_ms + 200).unwrap();
     generators.join(again, generator, 0);
-    assert_eq!(
-        generators.held().collect::<Vec<_>>(),
-        [(again, now_ms + 200)]
-    );
+    assert_eq!(generators.held().collect::<Vec<_>>(), [(again, now_ms + 200)]);
     // A renewal of the one before comes too late.
-    let before = HeldWorker {
-        worker: 2,
-        token: 1,
-    };
+    let before = HeldWorker { worker: 2, token: 1 };
     generators.extend(before, now_ms + 300);
-    assert_eq!(
-        generators.held().collect::<Vec<_>>(),
-        [(again, now_ms + 200)]
-    );
+    assert_eq!(generators.held().collect::<Vec<_>>(), [(again, now_ms + 200)]);
 }
 
 #[test]
@@ -312,17 +276,8 @@ fn a_lease_that_begins_late_does_not_keep_another_from_being_renewed() {
         let (held, generator) = joined(&format, worker, from_ms, ceiling_ms);
         generators.join(held, generator, 0);
     }
-    assert_eq!(
-        next(&mut generators, &format, now_ms + 1, 1),
-        Err(NotYet::Ceiling)
-    );
-    generators.remove(HeldWorker {
-        worker: 1,
-        token: 1,
-    });
+    assert_eq!(next(&mut generators, &format, now_ms + 1, 1), Err(NotYet::Ceiling));
+    generators.remove(HeldWorker { worker: 1, token: 1 });
     let begins_ms = now_ms + 60_001;
-    assert_eq!(
-        next(&mut generators, &format, now_ms + 1, 1),
-        Err(NotYet::Until(begins_ms))
-    );
+    assert_eq!(next(&mut generators, &format, now_ms + 1, 1), Err(NotYet::Until(begins_ms)));
 }

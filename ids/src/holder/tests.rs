@@ -10,13 +10,7 @@ fn holder() -> Holder {
 }
 
 fn grant(token: u64, from_ms: u64, ceiling_ms: u64, now_ms: u64) -> Grant {
-    Grant {
-        worker: 7,
-        token,
-        from_ms,
-        ceiling_ms,
-        now_ms,
-    }
+    Grant { worker: 7, token, from_ms, ceiling_ms, now_ms }
 }
 
 fn held(token: u64) -> HeldWorker {
@@ -60,18 +54,14 @@ fn a_holder_that_cannot_renew_stops_at_its_ceiling_and_goes_on_when_it_is_raised
     let last = first(&mut holder, 10_000 * MS).unwrap();
     assert_eq!(first(&mut holder, 10_001 * MS), Err(Wait::ForLease));
     let granted = grant(1, NOW, NOW + 20_000, NOW + 10_001);
-    holder
-        .granted(renew(1), 10_001 * MS, 10_001 * MS, granted)
-        .unwrap();
+    holder.granted(renew(1), 10_001 * MS, 10_001 * MS, granted).unwrap();
     assert!(first(&mut holder, 10_001 * MS).unwrap() > last);
 }
 
 #[test]
 fn a_lease_that_was_lost_is_not_used_any_more_and_the_next_one_begins_above_its_from() {
     let mut holder = holder();
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     first(&mut holder, 5 * MS).unwrap();
     holder.lost(renew(1), 6 * MS);
     assert_eq!(first(&mut holder, 6 * MS), Err(Wait::ForLease));
@@ -92,9 +82,7 @@ fn a_holder_whose_wall_clock_is_an_hour_behind_follows_the_leader() {
     let hour = 3_600_000;
     let format = Format::parse("snowflake").unwrap();
     let mut holder = Holder::new(format, 1, 0, NOW - hour).unwrap();
-    let observed = holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    let observed = holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     let step_ms = i64::try_from(hour).unwrap();
     assert_eq!(observed, Observed::Followed { step_ms });
     assert_eq!(holder.now_ms(0), NOW);
@@ -109,9 +97,7 @@ fn a_holder_whose_wall_clock_is_an_hour_behind_follows_the_leader() {
 fn what_is_given_up_names_the_greatest_time_in_an_id_and_makes_none_after() {
     let mut holder = holder();
     assert_eq!(holder.give_up(), []);
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     first(&mut holder, 5 * MS).unwrap();
     assert_eq!(holder.give_up(), [(held(1), NOW + 5)]);
     assert_eq!(holder.asks(2_000 * MS), [], "nobody wants ids");
@@ -122,18 +108,13 @@ fn what_is_given_up_names_the_greatest_time_in_an_id_and_makes_none_after() {
 #[test]
 fn a_format_without_a_worker_has_no_holder() {
     let format = Format::parse("rongcloud").unwrap();
-    assert!(matches!(
-        Holder::new(format, 1, 0, NOW),
-        Err(EncodeError::NoWorker)
-    ));
+    assert!(matches!(Holder::new(format, 1, 0, NOW), Err(EncodeError::NoWorker)));
 }
 
 #[test]
 fn ids_run_ahead_of_the_time_by_a_few_milliseconds_and_no_further() {
     let mut holder = holder();
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     let format = Format::parse("snowflake").unwrap();
     let mut ids = Vec::new();
     let wait = loop {
@@ -153,9 +134,7 @@ fn ids_run_ahead_of_the_time_by_a_few_milliseconds_and_no_further() {
 fn ids_of_a_second_that_is_used_up_wait_for_the_next_one() {
     let format = Format::parse("uid-generator epoch=2023-01-01").unwrap();
     let mut holder = Holder::new(format, 1, 0, NOW + 990).unwrap();
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW + 990))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW + 990)).unwrap();
     assert_eq!(holder.take(0, u64::MAX).unwrap().count(), 8_192);
     assert_eq!(holder.take(0, 1), Err(Wait::For(Duration::from_millis(10))));
     assert_eq!(holder.take(10 * MS, 1).unwrap().count(), 1);
@@ -164,9 +143,7 @@ fn ids_of_a_second_that_is_used_up_wait_for_the_next_one() {
 #[test]
 fn a_renewal_that_comes_after_the_lease_was_given_up_makes_no_id_a_second_time() {
     let mut holder = holder();
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     first(&mut holder, 5 * MS).unwrap();
     let asked = 5_000 * MS;
     assert_eq!(holder.asks(asked), [renew(1)]);
@@ -187,26 +164,17 @@ fn a_leader_far_behind_is_asked_once_a_second_and_then_for_another_worker() {
     // The ceiling stays where it is.
     let renewed = grant(1, 0, NOW + 10_000, NOW - hour);
     assert_eq!(holder.asks(9_000 * MS), [renew(1)]);
-    holder
-        .granted(renew(1), 9_000 * MS, 9_000 * MS, renewed)
-        .unwrap();
+    holder.granted(renew(1), 9_000 * MS, 9_000 * MS, renewed).unwrap();
     assert!(first(&mut holder, 9_500 * MS).unwrap() > before);
     assert_eq!(holder.asks(9_500 * MS), [], "a second has not passed");
     // At half speed.
     let at_ceiling = 11_002 * MS;
     assert_eq!(holder.asks(at_ceiling), [renew(1)]);
-    holder
-        .granted(renew(1), at_ceiling, at_ceiling, renewed)
-        .unwrap();
+    holder.granted(renew(1), at_ceiling, at_ceiling, renewed).unwrap();
     assert_eq!(first(&mut holder, at_ceiling), Err(Wait::ForLease));
     assert_eq!(holder.asks(at_ceiling), [Ask::Lease]);
-    let other = Grant {
-        worker: 8,
-        ..grant(5, 0, NOW - hour + 20_000, NOW - hour)
-    };
-    holder
-        .granted(Ask::Lease, at_ceiling, at_ceiling, other)
-        .unwrap();
+    let other = Grant { worker: 8, ..grant(5, 0, NOW - hour + 20_000, NOW - hour) };
+    holder.granted(Ask::Lease, at_ceiling, at_ceiling, other).unwrap();
     assert!(first(&mut holder, at_ceiling).is_ok());
 }
 
@@ -227,14 +195,10 @@ fn a_holder_whose_wall_clock_is_an_hour_ahead_makes_ids_at_the_leaders_time() {
 #[test]
 fn a_leader_whose_clock_went_back_does_not_make_ids_go_back() {
     let mut holder = holder();
-    holder
-        .granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW))
-        .unwrap();
+    holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW)).unwrap();
     let before = first(&mut holder, 5_000 * MS).unwrap();
     let renewed = grant(1, 0, NOW + 10_000, NOW + 5_000 - 3_600_000);
-    holder
-        .granted(renew(1), 5_000 * MS, 5_000 * MS, renewed)
-        .unwrap();
+    holder.granted(renew(1), 5_000 * MS, 5_000 * MS, renewed).unwrap();
     let after = first(&mut holder, 5_001 * MS).unwrap();
     assert!(after > before);
     // Half as fast as the time.
@@ -247,10 +211,7 @@ fn a_lease_that_begins_far_above_the_time_is_waited_for_until_it_can_be_renewed(
     let empty = grant(1, NOW + 60_000, NOW + 60_000, NOW);
     holder.granted(Ask::Lease, 0, 0, empty).unwrap();
     let until_renewed = 60_000 - RENEW_BELOW_MS;
-    assert_eq!(
-        first(&mut holder, 0),
-        Err(Wait::For(Duration::from_millis(until_renewed)))
-    );
+    assert_eq!(first(&mut holder, 0), Err(Wait::For(Duration::from_millis(until_renewed))));
     let later = (until_renewed + 1) * MS;
     assert_eq!(first(&mut holder, later), Err(Wait::ForLease));
     assert_eq!(holder.asks(later), [renew(1)]);
@@ -264,10 +225,7 @@ fn a_lease_that_ended_unrenewed_is_not_asked_for_again_until_somebody_wants_ids(
     let before = 9_000 * MS;
     assert_eq!(holder.asks(before), [renew(1)]);
     holder.failed(renew(1), before);
-    assert!(
-        first(&mut holder, before).is_ok(),
-        "the lease is still good"
-    );
+    assert!(first(&mut holder, before).is_ok(), "the lease is still good");
     let after = 10_001 * MS;
     assert_eq!(holder.asks(after), [renew(1)]);
     holder.failed(renew(1), after);
@@ -279,10 +237,7 @@ fn a_lease_that_ended_unrenewed_is_not_asked_for_again_until_somebody_wants_ids(
 
 /// A lease of this worker id, for ten seconds from `at_ms` after the beginning.
 fn lease_of(worker: u64, token: u64, at_ms: u64) -> Grant {
-    Grant {
-        worker,
-        ..grant(token, NOW, NOW + at_ms + 10_000, NOW + at_ms)
-    }
+    Grant { worker, ..grant(token, NOW, NOW + at_ms + 10_000, NOW + at_ms) }
 }
 
 /// A holder of up to `workers_max` worker ids, which has number 7.
@@ -308,16 +263,12 @@ fn a_holder_whose_callers_wait_asks_for_further_worker_ids_until_it_has_enough()
     use_up(&mut holder, 40, 60);
     assert_eq!(holder.asks(60 * MS), [Ask::Further]);
     assert_eq!(holder.asks(60 * MS), [], "it was asked");
-    holder
-        .granted(Ask::Further, 60 * MS, 60 * MS, lease_of(3, 2, 60))
-        .unwrap();
+    holder.granted(Ask::Further, 60 * MS, 60 * MS, lease_of(3, 2, 60)).unwrap();
     assert_eq!(holder.workers().collect::<Vec<_>>(), [3, 7]);
     use_up(&mut holder, 60, 200);
     assert_eq!(holder.asks(200 * MS), [], "not at once");
     assert_eq!(holder.asks(261 * MS), [Ask::Further]);
-    holder
-        .granted(Ask::Further, 261 * MS, 261 * MS, lease_of(9, 3, 261))
-        .unwrap();
+    holder.granted(Ask::Further, 261 * MS, 261 * MS, lease_of(9, 3, 261)).unwrap();
     use_up(&mut holder, 261, 1_000);
     assert_eq!(holder.asks(1_000 * MS), [], "it has as many as it may");
 }
@@ -347,9 +298,7 @@ fn where_there_is_no_worker_id_to_spare_the_holder_goes_on_and_asks_again_after_
     assert_eq!(holder.asks(3_000 * MS), []);
     assert!(holder.take(3_010 * MS, 1).is_ok());
     assert_eq!(holder.asks(4_100 * MS), [renew(1)]);
-    holder
-        .granted(renew(1), 4_100 * MS, 4_100 * MS, lease_of(7, 1, 4_100))
-        .unwrap();
+    holder.granted(renew(1), 4_100 * MS, 4_100 * MS, lease_of(7, 1, 4_100)).unwrap();
     use_up(&mut holder, 10_000, 10_061);
     assert_eq!(holder.asks(10_061 * MS), [renew(1), Ask::Further]);
 }
@@ -363,9 +312,7 @@ fn a_wait_for_a_lease_that_begins_late_is_no_shortage_and_hides_none() {
     use_up(&mut holder, 0, 500);
     assert_eq!(holder.asks(500 * MS), []);
     let now = 501 * MS;
-    holder
-        .granted(Ask::Further, now, now, lease_of(3, 2, 501))
-        .unwrap();
+    holder.granted(Ask::Further, now, now, lease_of(3, 2, 501)).unwrap();
     use_up(&mut holder, 701, 761);
     assert_eq!(holder.asks(761 * MS), [Ask::Further]);
 }
@@ -373,9 +320,7 @@ fn a_wait_for_a_lease_that_begins_late_is_no_shortage_and_hides_none() {
 #[test]
 fn the_ids_of_a_millisecond_go_from_worker_to_worker_before_the_time_is_borrowed() {
     let mut holder = growing(2);
-    holder
-        .granted(Ask::Further, 0, 0, lease_of(3, 2, 0))
-        .unwrap();
+    holder.granted(Ask::Further, 0, 0, lease_of(3, 2, 0)).unwrap();
     let format = Format::parse("snowflake").unwrap();
     let mut seen = Vec::new();
     while let Ok(run) = holder.take(MS, u64::MAX) {
@@ -390,13 +335,8 @@ fn the_ids_of_a_millisecond_go_from_worker_to_worker_before_the_time_is_borrowed
 #[test]
 fn all_leases_are_renewed_together_and_each_goes_its_own_way() {
     let mut holder = growing(3);
-    let other = HeldWorker {
-        worker: 3,
-        token: 2,
-    };
-    holder
-        .granted(Ask::Further, 0, 2_000 * MS, lease_of(3, 2, 2_000))
-        .unwrap();
+    let other = HeldWorker { worker: 3, token: 2 };
+    holder.granted(Ask::Further, 0, 2_000 * MS, lease_of(3, 2, 2_000)).unwrap();
     let due = 4_001 * MS;
     assert_eq!(holder.asks(due), [Ask::Renew(other), renew(1)]);
     holder.lost(Ask::Renew(other), due);
@@ -406,13 +346,8 @@ fn all_leases_are_renewed_together_and_each_goes_its_own_way() {
     assert!(holder.take(13_000 * MS, 1).is_ok(), "it was renewed");
     // A lease whose ceiling has passed goes if it cannot be renewed, and the one beside it stays.
     let joined = 13_000 * MS;
-    holder
-        .granted(Ask::Further, joined, joined, lease_of(3, 3, 13_000))
-        .unwrap();
-    let other = HeldWorker {
-        worker: 3,
-        token: 3,
-    };
+    holder.granted(Ask::Further, joined, joined, lease_of(3, 3, 13_000)).unwrap();
+    let other = HeldWorker { worker: 3, token: 3 };
     let later = 14_500 * MS;
     assert_eq!(holder.asks(later), [Ask::Renew(other), renew(1)]);
     assert!(holder.failed(Ask::Renew(other), later));
@@ -424,9 +359,7 @@ fn all_leases_are_renewed_together_and_each_goes_its_own_way() {
 fn worker_ids_of_no_use_for_a_minute_are_given_back_one_a_second_and_the_last_one_stays() {
     let mut holder = growing(3);
     for (worker, token) in [(3, 2), (9, 3)] {
-        holder
-            .granted(Ask::Further, 0, 0, lease_of(worker, token, 0))
-            .unwrap();
+        holder.granted(Ask::Further, 0, 0, lease_of(worker, token, 0)).unwrap();
     }
     let long = NOW + 1_000_000;
     for (held, _) in holder.leases.clone().held() {
@@ -451,10 +384,7 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     use_up(&mut holder, 1, 2);
     let hour = 3_600_000;
     // A further lease by the new leader's time lies below the ids that were made.
-    let behind = Grant {
-        worker: 3,
-        ..grant(2, 0, NOW - hour + 10_000, NOW - hour)
-    };
+    let behind = Grant { worker: 3, ..grant(2, 0, NOW - hour + 10_000, NOW - hour) };
     holder.granted(Ask::Further, MS, MS, behind).unwrap();
     // At half speed, up to its ceiling.
     assert!(holder.take(19_900 * MS, 1).is_ok(), "number 7 goes on");
@@ -464,17 +394,9 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     let unraised = grant(1, NOW, NOW + 10_000, NOW - hour + 20_200);
     holder.granted(renew(1), later, later, unraised).unwrap();
     assert_eq!(holder.workers().collect::<Vec<_>>(), [3]);
-    let other = HeldWorker {
-        worker: 3,
-        token: 2,
-    };
-    let raised = Grant {
-        worker: 3,
-        ..grant(2, 0, NOW - hour + 30_200, NOW - hour + 20_200)
-    };
-    holder
-        .granted(Ask::Renew(other), later, later, raised)
-        .unwrap();
+    let other = HeldWorker { worker: 3, token: 2 };
+    let raised = Grant { worker: 3, ..grant(2, 0, NOW - hour + 30_200, NOW - hour + 20_200) };
+    holder.granted(Ask::Renew(other), later, later, raised).unwrap();
     let format = Format::parse("snowflake").unwrap();
     let id = first(&mut holder, later).unwrap();
     let parts = format.decode_number(id).unwrap().parts();

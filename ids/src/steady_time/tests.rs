@@ -16,11 +16,7 @@ struct Clocks {
 
 impl Clocks {
     fn new() -> Clocks {
-        Clocks {
-            time: SteadyTime::new(0, START_MS),
-            mono_ms: 0,
-            off_ms: 0,
-        }
+        Clocks { time: SteadyTime::new(0, START_MS), mono_ms: 0, off_ms: 0 }
     }
 
     fn truth_ms(&self) -> u64 {
@@ -95,10 +91,7 @@ fn a_step_back_is_followed_at_half_speed() {
     clocks.observe_for(1_000);
     clocks.off_ms = -10_000;
     clocks.observe_for(60_000);
-    assert_eq!(
-        clocks.observe_after(100),
-        Observed::Followed { step_ms: -10_000 }
-    );
+    assert_eq!(clocks.observe_after(100), Observed::Followed { step_ms: -10_000 });
     assert_eq!(clocks.off_after(0), 0);
     for passed in 1..=20 {
         assert_eq!(clocks.observe_for(1_000), [(Observed::InStep, 10)]);
@@ -179,10 +172,7 @@ fn the_wall_clock_does_not_win_against_a_leader_that_is_heard() {
     assert_eq!(clocks.off_after(0), -5_000);
     // Once it is silent, the wall clock counts again.
     let seen = clocks.observe_for(60_100);
-    assert_eq!(
-        seen.last(),
-        Some(&(Observed::Followed { step_ms: 5_000 }, 1))
-    );
+    assert_eq!(seen.last(), Some(&(Observed::Followed { step_ms: 5_000 }, 1)));
     assert_eq!(clocks.off_after(0), 0);
 }
 
@@ -215,28 +205,14 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     let ms = || {
-        prop_oneof![
-            START_MS - 100_000..START_MS + 200_000,
-            any::<u64>(),
-            Just(0),
-            Just(u64::MAX),
-        ]
+        prop_oneof![START_MS - 100_000..START_MS + 200_000, any::<u64>(), Just(0), Just(u64::MAX),]
     };
-    prop_oneof![
-        ms().prop_map(Event::Observe),
-        ms().prop_map(Event::Told),
-        Just(Event::Read),
-    ]
+    prop_oneof![ms().prop_map(Event::Observe), ms().prop_map(Event::Told), Just(Event::Read),]
 }
 
 /// How much the monotonic clock grows, in nanoseconds.
 fn growth() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        0_u64..3 * MS_NS,
-        0_u64..200 * MS_NS,
-        0_u64..100_000 * MS_NS,
-        any::<u64>(),
-    ]
+    prop_oneof![0_u64..3 * MS_NS, 0_u64..200 * MS_NS, 0_u64..100_000 * MS_NS, any::<u64>(),]
 }
 
 proptest! {

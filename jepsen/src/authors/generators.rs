@@ -35,25 +35,14 @@ enum Kind {
 pub fn authors() -> [Author; 6] {
     let author = |name, format, keys, kind| Author {
         name,
-        namespace: IdNamespace {
-            name,
-            format,
-            parameters: &[],
-            keys,
-            count_max: 1,
-        },
+        namespace: IdNamespace { name, format, parameters: &[], keys, count_max: 1 },
         kind,
     };
     let compares = Kind::Compares { new_worker: false };
     let new_worker = Kind::Compares { new_worker: true };
     [
         author("snowflake", "snowflake", 0, compares),
-        author(
-            "uid-generator",
-            "uid-generator epoch=2024-06-01",
-            0,
-            new_worker,
-        ),
+        author("uid-generator", "uid-generator epoch=2024-06-01", 0, new_worker),
         author("yuewen-route", "yuewen-route", 0, Kind::GoesRound),
         author("yuewen-published", "yuewen-published", 0, Kind::GoesRound),
         author("yuewen-exception", "yuewen-exception", 0, Kind::GoesRound),
@@ -64,10 +53,7 @@ pub fn authors() -> [Author; 6] {
 impl Author {
     /// The values of the format's parameters in all ids: 0.
     pub fn parameters(&self, format: &Format) -> Vec<(String, u64)> {
-        format
-            .parameters()
-            .map(|name| (name.to_owned(), 0))
-            .collect()
+        format.parameters().map(|name| (name.to_owned(), 0)).collect()
     }
 }
 
@@ -106,12 +92,7 @@ impl Process {
             Kind::Compares { .. } => self.counter += 1,
         }
         self.last_tick = tick;
-        Some(Parts {
-            time_ms: clock_ms,
-            worker: self.worker,
-            sequence: self.counter,
-            random: 0,
-        })
+        Some(Parts { time_ms: clock_ms, worker: self.worker, sequence: self.counter, random: 0 })
     }
 }
 

@@ -44,18 +44,11 @@ struct Machine {
 /// [`InvalidFormat`] if the author's format is none.
 pub fn judge(author: &Author, seed: u64) -> Result<Judged, InvalidFormat> {
     let format = Format::parse(author.namespace.format)?;
-    let distance = Distance {
-        always_ms: 2 * OFF_MAX_MS.unsigned_abs(),
-        per_second_ms: 0,
-    };
+    let distance = Distance { always_ms: 2 * OFF_MAX_MS.unsigned_abs(), per_second_ms: 0 };
     let mut checker = Checker::new(&[author.namespace], START_MS, distance)?;
     let mut rng = StdRng::seed_from_u64(seed);
     let mut machines: Vec<Machine> = (0..MACHINES)
-        .map(|id| Machine {
-            off_ms: 0,
-            starts: 0,
-            process: Process::start(author, &format, id, 0),
-        })
+        .map(|id| Machine { off_ms: 0, starts: 0, process: Process::start(author, &format, id, 0) })
         .collect();
     let (mut count, mut first_after_ms) = (1, None);
     for run_ms in 0..RUN_MS {
@@ -99,10 +92,8 @@ impl Machine {
     fn make(&mut self, author: &Author, format: &Format, run_ms: u64, count: u64) -> Vec<Said> {
         let clock_ms = (START_MS + run_ms).saturating_add_signed(self.off_ms);
         let parameters = author.parameters(format);
-        let parameters: Vec<_> = parameters
-            .iter()
-            .map(|(name, value)| (&name[..], *value))
-            .collect();
+        let parameters: Vec<_> =
+            parameters.iter().map(|(name, value)| (&name[..], *value)).collect();
         let key = (author.namespace.keys > 0).then_some(0);
         let fixed = format.fixed(&parameters, key);
         let made = (0..count).filter_map(|_| {

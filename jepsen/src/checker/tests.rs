@@ -62,10 +62,7 @@ fn current_stands_between_the_numbers_before_and_after_it() {
 fn a_violation_shows_the_two_operations() {
     let ops = vec![next(7, 7, 0, 10), next(9, 9, 0, 9), next(7, 7, 20, 30)];
     let text = check_order(&History { ops }).unwrap_err().to_string();
-    assert!(
-        text.contains("[7, 7]") && !text.contains("[9, 9]"),
-        "{text}"
-    );
+    assert!(text.contains("[7, 7]") && !text.contains("[9, 9]"), "{text}");
 }
 
 /// Tries every order that the times allow, and every value for what has an unknown outcome.
@@ -73,11 +70,7 @@ fn brute_force(ops: &[Op]) -> bool {
     const VALUE_MAX: u64 = 9;
     fn place(ops: &[Op], done: u32, hwm: u64) -> bool {
         let waits = |at: usize| done & (1 << at) == 0;
-        if ops
-            .iter()
-            .enumerate()
-            .all(|(at, op)| !waits(at) || !op.is_ok())
-        {
+        if ops.iter().enumerate().all(|(at, op)| !waits(at) || !op.is_ok()) {
             return true;
         }
         (0..ops.len()).filter(|at| waits(*at)).any(|at| {
@@ -139,16 +132,10 @@ fn it_agrees_with_brute_force_on_100_000_random_histories() {
         assert_eq!(found.is_ok(), expected, "seed {seed}: {ops:#?} {found:?}");
         if let Err(wrong) = found {
             let alone = [wrong.first, wrong.second];
-            assert!(
-                !brute_force(&alone),
-                "seed {seed}: {alone:#?} is legal alone"
-            );
+            assert!(!brute_force(&alone), "seed {seed}: {alone:#?} is legal alone");
         }
     }
-    assert!(
-        (20_000..80_000).contains(&legal),
-        "{legal} of 100 000 legal"
-    );
+    assert!((20_000..80_000).contains(&legal), "{legal} of 100 000 legal");
 }
 
 proptest! {

@@ -37,19 +37,11 @@ impl AuthorsFormats {
         let twice = judged.iter().filter(|judged| judged.duplicates > 0);
         let violations: Vec<String> = twice
             .map(|judged| {
-                let Judged {
-                    name,
-                    ids,
-                    duplicates,
-                    ..
-                } = judged;
+                let Judged { name, ids, duplicates, .. } = judged;
                 format!("{name}: {duplicates} ids were made again, beside {ids} different ones")
             })
             .collect();
-        let first_ms = judged
-            .iter()
-            .filter_map(|judged| judged.first_after_ms)
-            .min();
+        let first_ms = judged.iter().filter_map(|judged| judged.first_after_ms).min();
         let verdict = match violations.is_empty() {
             true => Verdict::Pass,
             false => Verdict::Violation(violations),

@@ -34,10 +34,7 @@ struct Control {
 }
 
 const CONTROLS: &[Control] = &[
-    Control {
-        bug: "no-fence",
-        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
-    },
+    Control { bug: "no-fence", arguments: &["--nemesis=pause-leader", "--workload=hot-key"] },
     Control {
         bug: "fence-before-taking",
         arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
@@ -56,11 +53,7 @@ const CONTROLS: &[Control] = &[
     },
     Control {
         bug: "lift-not-counted",
-        arguments: &[
-            "--nemesis=kill-leader",
-            "--workload=many-keys",
-            "--keys=2000",
-        ],
+        arguments: &["--nemesis=kill-leader", "--workload=many-keys", "--keys=2000"],
     },
     Control {
         bug: "lease-from-pipelined-acknowledgements",
@@ -74,46 +67,25 @@ const CONTROLS: &[Control] = &[
         bug: "bequest-before-empty",
         arguments: &["--nemesis=transfer", "--workload=hot-key"],
     },
-    Control {
-        bug: "stranger-inherits",
-        arguments: &["--nemesis=transfer", "--workload=reads"],
-    },
-    Control {
-        bug: "ceiling-missing-from-snapshot",
-        arguments: &["--nemesis=snapshot-storm"],
-    },
+    Control { bug: "stranger-inherits", arguments: &["--nemesis=transfer", "--workload=reads"] },
+    Control { bug: "ceiling-missing-from-snapshot", arguments: &["--nemesis=snapshot-storm"] },
     Control {
         bug: "raise-before-commit",
         arguments: &["--nemesis=kill-leader", "--workload=floors"],
     },
-    Control {
-        bug: "write-not-synced",
-        arguments: &["--nemesis=power-cut"],
-    },
-    Control {
-        bug: "names-not-synced",
-        arguments: &["--nemesis=disk-names"],
-    },
+    Control { bug: "write-not-synced", arguments: &["--nemesis=power-cut"] },
+    Control { bug: "names-not-synced", arguments: &["--nemesis=disk-names"] },
     Control {
         bug: "gapless-answered-before-commit",
         arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
     },
-    Control {
-        bug: "request-id-forgotten",
-        arguments: &["--nemesis=none", "--workload=hot-key"],
-    },
+    Control { bug: "request-id-forgotten", arguments: &["--nemesis=none", "--workload=hot-key"] },
     Control {
         bug: "worker-reused-before-ceiling",
         arguments: &["--nemesis=none", "--workload=ids"],
     },
-    Control {
-        bug: "ceiling-not-waited-for",
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
-    Control {
-        bug: "counter-laps",
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
+    Control { bug: "ceiling-not-waited-for", arguments: &["--nemesis=none", "--workload=ids"] },
+    Control { bug: "counter-laps", arguments: &["--nemesis=none", "--workload=ids"] },
 ];
 
 impl Controls {
@@ -153,11 +125,7 @@ impl Controls {
 
     /// Whether a control was caught, or is not to be run. The row does not show the `hidden` arguments.
     fn row(
-        &self,
-        name: &str,
-        subcommand: &str,
-        arguments: &[&str],
-        hidden: &[String],
+        &self, name: &str, subcommand: &str, arguments: &[&str], hidden: &[String],
     ) -> io::Result<bool> {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return Ok(true);
@@ -190,10 +158,7 @@ impl Controls {
                 }
             }
         }
-        println!(
-            "| {name} | `{shown}` | NOT CAUGHT in {} tries | |",
-            self.tries
-        );
+        println!("| {name} | `{shown}` | NOT CAUGHT in {} tries | |", self.tries);
         Ok(false)
     }
 }

@@ -15,8 +15,6 @@ pub fn failed(error: impl std::fmt::Display) -> ExitCode {
 /// # Errors
 /// The runtime cannot be started.
 pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     Ok(runtime.block_on(work))
 }

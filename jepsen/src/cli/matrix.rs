@@ -22,19 +22,11 @@ const MANY_KEYS: u64 = 200_000;
 const MANY_KEYS_TOO: [Nemesis; 3] = [Nemesis::KillLeader, Nemesis::Transfer, Nemesis::Rolling];
 /// The nemeses that run under both fences: clocks are part of the argument of one fence only, and under the
 /// other fence all answers wait for a majority.
-const BOTH_FENCES: [Nemesis; 4] = [
-    Nemesis::ClockRate,
-    Nemesis::PeersCut,
-    Nemesis::PauseLeader,
-    Nemesis::SlowReader,
-];
+const BOTH_FENCES: [Nemesis; 4] =
+    [Nemesis::ClockRate, Nemesis::PeersCut, Nemesis::PauseLeader, Nemesis::SlowReader];
 /// The nemeses that run with ids, too: makers that go, clocks that jump, and makers that reach no leader.
-const WITH_IDS: [Nemesis; 4] = [
-    Nemesis::KillLeader,
-    Nemesis::PartitionHalves,
-    Nemesis::WallClock,
-    Nemesis::WrongClocks,
-];
+const WITH_IDS: [Nemesis; 4] =
+    [Nemesis::KillLeader, Nemesis::PartitionHalves, Nemesis::WallClock, Nemesis::WrongClocks];
 /// A composed run that takes this long must answer 100 000 operations and change the leader 30 times.
 const LONG_SECONDS: u64 = 300;
 
@@ -138,11 +130,7 @@ impl Matrix {
                 continue;
             }
             let mut add = |fence, workload| {
-                rows.push(Row {
-                    nemesis,
-                    fence,
-                    workload,
-                });
+                rows.push(Row { nemesis, fence, workload });
             };
             add(Fence::Lease, None);
             if BOTH_FENCES.contains(&nemesis) {
@@ -163,11 +151,8 @@ impl Matrix {
     }
 
     fn run(&self, row: &Row) -> io::Result<VerdictKind> {
-        let seconds = if row.nemesis == Nemesis::Composed {
-            self.composed_seconds
-        } else {
-            self.seconds
-        };
+        let seconds =
+            if row.nemesis == Nemesis::Composed { self.composed_seconds } else { self.seconds };
         let out = self.out.join(row.dir());
         let try_once = |seed: u64, seconds: u64| {
             let arguments = row.arguments(seed, seconds, self.binary.as_deref());

@@ -25,10 +25,7 @@ use exit::{block_on, failed};
 
 /// Tests under faults whether Ratchet keeps its promise.
 #[derive(Parser)]
-#[command(
-    version,
-    after_help = "Exit codes: 0 pass, 1 violation, 3 unknown, 4 harness error"
-)]
+#[command(version, after_help = "Exit codes: 0 pass, 1 violation, 3 unknown, 4 harness error")]
 struct Command {
     #[command(subcommand)]
     what: What,
@@ -65,9 +62,7 @@ enum What {
 
 fn peer(text: &str) -> Result<SocketAddr, String> {
     let address = text.split_once('=').map_or(text, |(_, address)| address);
-    address
-        .parse()
-        .map_err(|error| format!("{address:?}: {error}"))
+    address.parse().map_err(|error| format!("{address:?}: {error}"))
 }
 
 /// Parses the command line and calls the subcommand.
@@ -78,24 +73,20 @@ pub fn main() -> ExitCode {
         What::Controls(controls) => controls.main(),
         What::AuthorsFormats(authors) => authors.main(),
         What::Check { history } => check(&history).into(),
-        What::MaxWins {
-            listen,
-            peer_listen,
-            peers,
-        } => match block_on(max_wins::serve(listen, peer_listen, peers)) {
-            Ok(Ok(())) => ExitCode::SUCCESS,
-            Ok(Err(error)) => failed(error),
-            Err(error) => failed(error),
-        },
+        What::MaxWins { listen, peer_listen, peers } => {
+            match block_on(max_wins::serve(listen, peer_listen, peers)) {
+                Ok(Ok(())) => ExitCode::SUCCESS,
+                Ok(Err(error)) => failed(error),
+                Err(error) => failed(error),
+            }
+        }
     }
 }
 
 fn check(path: &Path) -> VerdictKind {
-    let read = std::fs::read(path)
-        .map_err(|error| error.to_string())
-        .and_then(|text| {
-            serde_json::from_slice::<History>(&text).map_err(|error| error.to_string())
-        });
+    let read = std::fs::read(path).map_err(|error| error.to_string()).and_then(|text| {
+        serde_json::from_slice::<History>(&text).map_err(|error| error.to_string())
+    });
     let verdict = match read {
         Err(error) => Verdict::HarnessError(format!("{}: {error}", path.display())),
         Ok(history) => match checker::check_order(&history) {

@@ -122,9 +122,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
 }
 
 fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
-    let seed = arguments
-        .seed
-        .unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let own = env::current_exe()?;
     let binary = match (arguments.product, arguments.binary) {
         (Product::MaxWins, _) => own,
@@ -169,9 +167,7 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
         step: arguments.step.unwrap_or_else(|| nemesis.step(seed)),
         ops_min: arguments.ops_min,
         ops_max: arguments.ops_max,
-        changes_min: arguments
-            .changes_min
-            .unwrap_or(u64::from(nemesis.changes_leader())),
+        changes_min: arguments.changes_min.unwrap_or(u64::from(nemesis.changes_leader())),
         until_violation: arguments.until_violation,
         out: arguments.out,
         replay,

@@ -52,20 +52,13 @@ impl Cluster {
     /// # Errors
     /// The network, a disk or a clock's file cannot be created here, or the program cannot be run.
     pub fn start(config: ClusterConfig, dir: &Path) -> io::Result<Cluster> {
-        let network = config
-            .isolated
-            .then(|| Network::start(config.room(), config.seed))
-            .transpose()?;
+        let network =
+            config.isolated.then(|| Network::start(config.room(), config.seed)).transpose()?;
         let preload = clock::build(dir)
             .inspect_err(|error| eprintln!("clocks cannot be changed here: {error}"))
             .ok();
-        let mut cluster = Cluster {
-            network,
-            nodes: BTreeMap::new(),
-            dir: dir.to_owned(),
-            preload,
-            config,
-        };
+        let mut cluster =
+            Cluster { network, nodes: BTreeMap::new(), dir: dir.to_owned(), preload, config };
         for id in 1..=cluster.config.room() {
             let node = cluster.create_node(id)?;
             cluster.nodes.insert(id, node);
@@ -79,11 +72,7 @@ impl Cluster {
     fn create_node(&self, id: Port) -> io::Result<Node> {
         let mount = self.dir.join(format!("disk-{id}"));
         fs::create_dir_all(&mount)?;
-        let disk = self
-            .config
-            .faulty_disks
-            .then(|| Disk::mount(&mount))
-            .transpose()?;
+        let disk = self.config.faulty_disks.then(|| Disk::mount(&mount)).transpose()?;
         let clock = match &self.preload {
             Some(_) => Some(Clock::new(self.dir.join(format!("clock-{id}")))?),
             None => None,
@@ -142,9 +131,8 @@ impl Cluster {
 
     fn founders(&self) -> String {
         let founders = 1..=self.config.nodes;
-        let founders: Vec<String> = founders
-            .map(|id| format!("{id}={}", self.peer_address(id)))
-            .collect();
+        let founders: Vec<String> =
+            founders.map(|id| format!("{id}={}", self.peer_address(id))).collect();
         founders.join(",")
     }
 
@@ -216,10 +204,7 @@ impl Cluster {
         if self.node(id).process.is_alive() {
             return Ok(());
         }
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log(id))?;
+        let log = File::options().create(true).append(true).open(self.log(id))?;
         let words = self.command_line(id);
         let child = Command::new(&words[0])
             .args(&words[1..])

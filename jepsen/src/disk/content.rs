@@ -23,11 +23,7 @@ impl Content {
         let length = self.bytes.len();
         let end = at + data.len();
         let overwritten = self.bytes[at.min(length)..end.min(length)].to_vec();
-        self.undo.push(Undo {
-            at,
-            overwritten,
-            length,
-        });
+        self.undo.push(Undo { at, overwritten, length });
         if length < end {
             self.bytes.resize(end, 0);
         }
@@ -37,11 +33,7 @@ impl Content {
     /// Truncates it, or extends it with zeroes.
     pub fn resize(&mut self, to: usize) {
         let length = self.bytes.len();
-        self.undo.push(Undo {
-            at: to,
-            overwritten: self.bytes[to.min(length)..].to_vec(),
-            length,
-        });
+        self.undo.push(Undo { at: to, overwritten: self.bytes[to.min(length)..].to_vec(), length });
         self.bytes.resize(to, 0);
     }
 

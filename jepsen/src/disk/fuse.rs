@@ -38,9 +38,7 @@ macro_rules! answer {
 impl Filesystem for Served {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let mut state = self.0.lock();
-        let found = state
-            .find(parent, name)
-            .and_then(|ino| state.attributes(ino));
+        let found = state.find(parent, name).and_then(|ino| state.attributes(ino));
         answer!(reply, found, attr => reply.entry(&TTL, &attr, Generation(0)));
     }
 
@@ -50,21 +48,10 @@ impl Filesystem for Served {
     }
 
     fn setattr(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _mode: Option<u32>,
-        _uid: Option<u32>,
-        _gid: Option<u32>,
-        size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        &self, _: &Request, ino: INodeNo, _mode: Option<u32>, _uid: Option<u32>, _gid: Option<u32>,
+        size: Option<u64>, _atime: Option<TimeOrNow>, _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>, _handle: Option<FileHandle>, _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>, _bkuptime: Option<SystemTime>, _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
         let mut state = self.0.lock();
@@ -77,29 +64,15 @@ impl Filesystem for Served {
     }
 
     fn mkdir(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
+        &self, _: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32,
         reply: ReplyEntry,
     ) {
-        let made = self
-            .0
-            .lock()
-            .make(parent, name, Inode::Dir(Names::default()));
+        let made = self.0.lock().make(parent, name, Inode::Dir(Names::default()));
         answer!(reply, made, attr => reply.entry(&TTL, &attr, Generation(0)));
     }
 
     fn create(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        _flags: i32,
+        &self, _: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, _flags: i32,
         reply: ReplyCreate,
     ) {
         let mut state = self.0.lock();
@@ -121,26 +94,15 @@ impl Filesystem for Served {
     }
 
     fn rename(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        _: RenameFlags,
-        reply: ReplyEmpty,
+        &self, _: &Request, parent: INodeNo, name: &OsStr, new_parent: INodeNo, new_name: &OsStr,
+        _: RenameFlags, reply: ReplyEmpty,
     ) {
         let renamed = self.0.lock().rename((parent, name), (new_parent, new_name));
         answer!(reply, renamed, () => reply.ok());
     }
 
     fn link(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        reply: ReplyEntry,
+        &self, _: &Request, ino: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry,
     ) {
         let linked = self.0.lock().link(ino, new_parent, new_name);
         answer!(reply, linked, attr => reply.entry(&TTL, &attr, Generation(0)));
@@ -152,15 +114,8 @@ impl Filesystem for Served {
     }
 
     fn read(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
+        &self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, size: u32, _: OpenFlags,
+        _: Option<LockOwner>, reply: ReplyData,
     ) {
         let mut state = self.0.lock();
         answer!(reply, state.file(ino), content => {
@@ -171,16 +126,8 @@ impl Filesystem for Served {
     }
 
     fn write(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
+        &self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, data: &[u8], _: WriteFlags,
+        _: OpenFlags, _: Option<LockOwner>, reply: ReplyWrite,
     ) {
         answer!(reply, self.0.lock().write(ino, offset, data), size => reply.written(size));
     }
@@ -190,14 +137,8 @@ impl Filesystem for Served {
     }
 
     fn release(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
+        &self, _: &Request, ino: INodeNo, _: FileHandle, _: OpenFlags, _: Option<LockOwner>,
+        _flush: bool, reply: ReplyEmpty,
     ) {
         self.0.lock().released(ino.into());
         reply.ok();
@@ -217,23 +158,14 @@ impl Filesystem for Served {
     }
 
     fn fsyncdir(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        data_alone: bool,
+        &self, request: &Request, ino: INodeNo, handle: FileHandle, data_alone: bool,
         reply: ReplyEmpty,
     ) {
         self.fsync(request, ino, handle, data_alone, reply);
     }
 
     fn readdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
+        &self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory,
     ) {
         let mut state = self.0.lock();
         let listed = state.dir(ino).map(|names| names.entries().clone());
@@ -252,20 +184,7 @@ impl Filesystem for Served {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let free = if self.0.lock().faults.full {
-            0
-        } else {
-            1 << 20
-        };
-        reply.statfs(
-            1 << 20,
-            free,
-            free,
-            1 << 20,
-            1 << 20,
-            BLOCK_BYTES as u32,
-            255,
-            4_096,
-        );
+        let free = if self.0.lock().faults.full { 0 } else { 1 << 20 };
+        reply.statfs(1 << 20, free, free, 1 << 20, 1 << 20, BLOCK_BYTES as u32, 255, 4_096);
     }
 }

@@ -28,10 +28,7 @@ impl Disk {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("ratchet-jepsen".to_owned())];
         let session = fuser::spawn_mount(Served(state.clone()), mount, &config)?;
-        Ok(Disk {
-            state,
-            _session: session,
-        })
+        Ok(Disk { state, _session: session })
     }
 
     /// Replaces its faults.

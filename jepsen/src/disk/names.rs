@@ -81,11 +81,7 @@ impl Names {
     /// Changes or removes names, all at one moment.
     pub fn change(&mut self, at: u64, names: Vec<(OsString, Option<u64>)>) {
         apply(&mut self.entries, &names);
-        self.changes.push(Change {
-            at,
-            names,
-            target_synced: false,
-        });
+        self.changes.push(Change { at, names, target_synced: false });
     }
 
     /// Makes durable what was changed so far.
@@ -138,9 +134,7 @@ impl Names {
         self.durable = left;
         self.poisoned = false;
         let all: BTreeSet<&OsString> = before.keys().chain(self.entries.keys()).collect();
-        let lost = all
-            .into_iter()
-            .filter(|name| before.get(*name) != self.entries.get(*name));
+        let lost = all.into_iter().filter(|name| before.get(*name) != self.entries.get(*name));
         lost.cloned().collect()
     }
 }
@@ -174,9 +168,7 @@ mod tests {
 
     fn left(names: &Names) -> Vec<(&str, u64)> {
         let entries = names.entries().iter();
-        entries
-            .filter_map(|(name, ino)| Some((name.to_str()?, *ino)))
-            .collect()
+        entries.filter_map(|(name, ino)| Some((name.to_str()?, *ino))).collect()
     }
 
     #[test]
@@ -258,9 +250,8 @@ mod tests {
     #[test]
     fn every_kind_of_loss_is_drawn() {
         let mut rng = rng();
-        let drawn: BTreeSet<String> = (0..200)
-            .map(|_| format!("{:?}", Loss::draw(3, 5, &mut rng)))
-            .collect();
+        let drawn: BTreeSet<String> =
+            (0..200).map(|_| format!("{:?}", Loss::draw(3, 5, &mut rng))).collect();
         let all = ["Any", "Since(3)", "Since(4)", "Since(5)"];
         assert!(drawn.iter().eq(all), "{drawn:?}");
     }

@@ -114,9 +114,7 @@ impl State {
 
     /// Changes what names of a directory stand for.
     pub(super) fn change(
-        &mut self,
-        parent: INodeNo,
-        names: Vec<(OsString, Option<u64>)>,
+        &mut self, parent: INodeNo, names: Vec<(OsString, Option<u64>)>,
     ) -> Result<(), Errno> {
         let at = self.image.changes;
         self.dir(parent)?.change(at, names);
@@ -125,10 +123,7 @@ impl State {
     }
 
     pub(super) fn make(
-        &mut self,
-        parent: INodeNo,
-        name: &OsStr,
-        inode: Inode,
+        &mut self, parent: INodeNo, name: &OsStr, inode: Inode,
     ) -> Result<FileAttr, Errno> {
         if self.faults.full {
             self.counts.refused += 1;
@@ -145,10 +140,7 @@ impl State {
     }
 
     pub(super) fn link(
-        &mut self,
-        ino: INodeNo,
-        parent: INodeNo,
-        name: &OsStr,
+        &mut self, ino: INodeNo, parent: INodeNo, name: &OsStr,
     ) -> Result<FileAttr, Errno> {
         let attr = self.attributes(ino.into())?;
         if self.dir(parent)?.get(name).is_some() {
@@ -171,9 +163,7 @@ impl State {
 
     /// A rename between two directories is one change in each. Either may be lost alone.
     pub(super) fn rename(
-        &mut self,
-        (from, name): (INodeNo, &OsStr),
-        (to, new_name): (INodeNo, &OsStr),
+        &mut self, (from, name): (INodeNo, &OsStr), (to, new_name): (INodeNo, &OsStr),
     ) -> Result<(), Errno> {
         let ino = self.find(from, name)?;
         self.dir(to)?;
@@ -221,9 +211,7 @@ impl State {
 
     /// Notes in the directories above `ino` that it was synced.
     pub(super) fn note_synced(&mut self, ino: u64) {
-        let noting = self
-            .dirs()
-            .filter_map(|(dir, names)| names.note_synced(ino).then_some(dir));
+        let noting = self.dirs().filter_map(|(dir, names)| names.note_synced(ino).then_some(dir));
         for dir in noting.collect::<Vec<_>>() {
             self.note_synced(dir);
         }
@@ -237,10 +225,8 @@ impl State {
             return Vec::new();
         };
         let loss = Loss::draw(oldest, newest, rng);
-        let lost: Vec<OsString> = self
-            .dirs()
-            .flat_map(|(_, names)| names.lose(&loss, rng))
-            .collect();
+        let lost: Vec<OsString> =
+            self.dirs().flat_map(|(_, names)| names.lose(&loss, rng)).collect();
         self.sweep();
         lost
     }

@@ -35,9 +35,7 @@ impl Door {
 
     /// Asks once for each key, all of one namespace. Returns what each of them got.
     pub async fn ask(
-        &mut self,
-        targets: &[Target],
-        action: Action,
+        &mut self, targets: &[Target], action: Action,
     ) -> Vec<Result<Answer, Failure>> {
         match (self, targets, action) {
             (Door::Grpc(client), [target], _) => {
@@ -63,9 +61,7 @@ impl Door {
 }
 
 async fn ask_on_stream(
-    client: &mut Client,
-    targets: &[Target],
-    count: u64,
+    client: &mut Client, targets: &[Target], count: u64,
 ) -> Vec<Result<Answer, Failure>> {
     let counts = vec![count; targets.len()];
     match client.ask_many(targets, &counts).await {

@@ -16,18 +16,12 @@ pub struct Failure {
 impl Failure {
     /// The node certainly handed out nothing, and will not.
     pub fn refused(note: impl Into<String>) -> Failure {
-        Failure {
-            outcome: Outcome::Fail,
-            note: note.into(),
-        }
+        Failure { outcome: Outcome::Fail, note: note.into() }
     }
 
     /// The node may have handed out numbers, or may still do so.
     pub fn unknown(note: impl Into<String>) -> Failure {
-        Failure {
-            outcome: Outcome::Info,
-            note: note.into(),
-        }
+        Failure { outcome: Outcome::Info, note: note.into() }
     }
 }
 

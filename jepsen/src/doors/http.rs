@@ -68,10 +68,7 @@ struct Problem {
 impl HttpDoor {
     /// Connects at the first request.
     pub fn new(address: SocketAddr) -> HttpDoor {
-        HttpDoor {
-            address,
-            connection: None,
-        }
+        HttpDoor { address, connection: None }
     }
 
     /// Asks once.
@@ -95,9 +92,7 @@ impl HttpDoor {
     /// # Errors
     /// The node's, or the connection's.
     pub async fn post<T: DeserializeOwned>(
-        &mut self,
-        path: &str,
-        body: String,
+        &mut self, path: &str, body: String,
     ) -> Result<T, Failure> {
         let (status, body) = self.request(Method::POST, path, body.into()).await?;
         match status {
@@ -107,10 +102,7 @@ impl HttpDoor {
     }
 
     async fn request(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Bytes,
+        &mut self, method: Method, path: &str, body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         // A connection that fails meanwhile is not kept: what it still answers would be taken for the answer to
         // something else.
@@ -118,10 +110,7 @@ impl HttpDoor {
             Some(connection) if !connection.requests.is_closed() => connection,
             Some(_) | None => Connection::open(self.address).await?,
         };
-        let exchange = timeout(
-            DEADLINE,
-            connection.exchange(self.address, method, path, body),
-        );
+        let exchange = timeout(DEADLINE, connection.exchange(self.address, method, path, body));
         let in_time = exchange.await;
         let answer = in_time.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")))?;
         self.connection = Some(connection);
@@ -140,19 +129,12 @@ impl Connection {
             // The request that is under way says how the connection ended.
             let _ = connection.await;
         });
-        Ok(Connection {
-            requests,
-            _driver: driver,
-        })
+        Ok(Connection { requests, _driver: driver })
     }
 
     /// Sends a request, and reads the whole answer.
     async fn exchange(
-        &mut self,
-        address: SocketAddr,
-        method: Method,
-        path: &str,
-        body: Bytes,
+        &mut self, address: SocketAddr, method: Method, path: &str, body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         let request = Request::builder()
             .method(method)

@@ -39,18 +39,13 @@ enum Reply {
 impl RespDoor {
     /// Connects at the first command.
     pub fn new(address: SocketAddr) -> RespDoor {
-        RespDoor {
-            address,
-            connection: None,
-        }
+        RespDoor { address, connection: None }
     }
 
     /// Asks once for each key, in one pipeline. Returns what each of them got. What was not answered before the
     /// connection failed has an unknown outcome.
     pub async fn ask(
-        &mut self,
-        targets: &[Target],
-        action: Action,
+        &mut self, targets: &[Target], action: Action,
     ) -> Vec<Result<Answer, Failure>> {
         let mut answers = Vec::with_capacity(targets.len());
         if let Err(failure) = self.pipeline(targets, action, &mut answers).await {
@@ -86,27 +81,18 @@ impl RespDoor {
 
     /// Adds to `answers` what is read.
     async fn pipeline(
-        &mut self,
-        targets: &[Target],
-        action: Action,
-        answers: &mut Vec<Result<Answer, Failure>>,
+        &mut self, targets: &[Target], action: Action, answers: &mut Vec<Result<Answer, Failure>>,
     ) -> Result<(), Failure> {
         let mut commands = Vec::new();
         for target in targets {
             write_command(&mut commands, target, action);
         }
-        self.exchange(&commands, targets.len(), |reply| {
-            answers.push(judge(action, reply))
-        })
-        .await
+        self.exchange(&commands, targets.len(), |reply| answers.push(judge(action, reply))).await
     }
 
     /// Sends commands, and hands over each reply that is read.
     async fn exchange(
-        &mut self,
-        commands: &[u8],
-        replies: usize,
-        mut each: impl FnMut(Reply),
+        &mut self, commands: &[u8], replies: usize, mut each: impl FnMut(Reply),
     ) -> Result<(), Failure> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
@@ -192,9 +178,8 @@ async fn read_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<String>
     from.read_line(&mut line).await?;
     match line.strip_suffix("\r\n") {
         Some(line) => Ok(line.to_owned()),
-        None => Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "it ended before the end of a reply",
-        )),
+        None => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before the end of a reply"))
+        }
     }
 }

@@ -18,8 +18,6 @@ pub async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
         .map_err(|_| refused("no answer in time".to_owned()))?
         .map_err(|error| refused(error.to_string()))?;
     // A small request leaves at once.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| refused(error.to_string()))?;
+    stream.set_nodelay(true).map_err(|error| refused(error.to_string()))?;
     Ok(stream)
 }

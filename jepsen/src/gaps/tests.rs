@@ -7,9 +7,7 @@ fn next(first: u64, last: u64, took_ns: u64, outcome: Outcome) -> Op {
     Op {
         process: 0,
         key: "k".to_owned(),
-        action: Action::Next {
-            count: last - first + 1,
-        },
+        action: Action::Next { count: last - first + 1 },
         invoked_ns: 0,
         returned_ns: Some(took_ns),
         outcome,
@@ -22,11 +20,7 @@ fn next(first: u64, last: u64, took_ns: u64, outcome: Outcome) -> Op {
 }
 
 /// A change that may have happened at any time.
-const SOMETIME: UncleanChanges = UncleanChanges {
-    from_ns: 0,
-    to_ns: u64::MAX,
-    count: 1,
-};
+const SOMETIME: UncleanChanges = UncleanChanges { from_ns: 0, to_ns: u64::MAX, count: 1 };
 
 #[test]
 fn a_gap_is_what_nobody_was_given_and_calls_may_have_burnt() {
@@ -85,25 +79,13 @@ fn a_fence_that_failed_burns_what_the_calls_of_the_key_asked_for_and_no_more() {
 
 #[test]
 fn an_unclean_change_allows_a_step_where_it_may_have_happened_and_nothing_elsewhere() {
-    let taken_at = |number, invoked_ns| Op {
-        invoked_ns,
-        ..next(number, number, invoked_ns + 5, Outcome::Ok)
-    };
-    let ops = vec![
-        taken_at(1, 100),
-        taken_at(5, 200),
-        taken_at(25, 300),
-        taken_at(30, 400),
-    ];
+    let taken_at =
+        |number, invoked_ns| Op { invoked_ns, ..next(number, number, invoked_ns + 5, Outcome::Ok) };
+    let ops = vec![taken_at(1, 100), taken_at(5, 200), taken_at(25, 300), taken_at(30, 400)];
     let history = History { ops };
     let gap = |changes: &[(u64, u64, u64)]| {
-        let changes = changes
-            .iter()
-            .map(|&(from_ns, to_ns, count)| UncleanChanges {
-                from_ns,
-                to_ns,
-                count,
-            });
+        let changes =
+            changes.iter().map(|&(from_ns, to_ns, count)| UncleanChanges { from_ns, to_ns, count });
         let bound = GapBound {
             increment: 1,
             step: 10,

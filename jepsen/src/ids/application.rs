@@ -48,9 +48,7 @@ pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool
 }
 
 async fn make_ids(
-    seen: &Seen,
-    rng: &mut StdRng,
-    stopped: &watch::Receiver<bool>,
+    seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool>,
 ) -> Result<(), (&'static str, Error)> {
     let place = choose_place(rng);
     let namespace = with_worker()[place].name;
@@ -82,9 +80,7 @@ async fn make_ids(
 /// Half of all applications go where worker ids are scarce.
 fn choose_place(rng: &mut StdRng) -> usize {
     let namespaces = with_worker();
-    let scarce = namespaces
-        .iter()
-        .position(|namespace| namespace.name == SCARCE);
+    let scarce = namespaces.iter().position(|namespace| namespace.name == SCARCE);
     let any = rng.random_range(0..namespaces.len());
     scarce.filter(|_| rng.random_bool(0.5)).unwrap_or(any)
 }
@@ -109,13 +105,7 @@ async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), E
             Ok(()) => wish.count as usize,
             Err(_) => said.len(),
         };
-        let arrived = Arrived {
-            door: IdDoor::Application,
-            maker,
-            invoked_ns,
-            asked,
-            ids: said,
-        };
+        let arrived = Arrived { door: IdDoor::Application, maker, invoked_ns, asked, ids: said };
         seen.take(wish, arrived);
     }
     result

@@ -67,8 +67,7 @@ impl Caller {
                 self.seen.take(&wish, arrived);
             }
             Err(failure) => {
-                self.seen
-                    .failed(self.door, wish.namespace.name, failure.note);
+                self.seen.failed(self.door, wish.namespace.name, failure.note);
                 // A node that is down refuses thousands of times a second. That would only use up the CPU.
                 let pause_ms = self.rng.random_range(5..20);
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;

@@ -101,9 +101,7 @@ impl Checker {
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.
     pub fn new(
-        namespaces: &[IdNamespace],
-        start_ms: u64,
-        distance: Distance,
+        namespaces: &[IdNamespace], start_ms: u64, distance: Distance,
     ) -> Result<Checker, InvalidFormat> {
         let judged = namespaces.iter().map(|namespace| {
             Ok(Judged {
@@ -289,9 +287,7 @@ fn decode<'a>(format: &'a Format, said: &Said) -> Result<Decoded<'a>, String> {
 
 /// What is wrong with the fields that the caller chose.
 fn wrong_field(
-    parameters: &[(&'static str, u64)],
-    taken: &Taken,
-    decoded: &Decoded<'_>,
+    parameters: &[(&'static str, u64)], taken: &Taken, decoded: &Decoded<'_>,
 ) -> Option<String> {
     let chosen = parameters.iter().map(|(name, _)| *name);
     let chosen = chosen.zip(taken.parameters.iter().copied());
@@ -322,10 +318,7 @@ fn values(format: &Format, taken: &Taken, decoded: &Decoded<'_>) -> Vec<(Series,
 
 /// Adds a value to what one call took of its series. It must lie above the values before it in the answer.
 fn extend(
-    rising: &mut Vec<(Series, Span)>,
-    series: Series,
-    value: u128,
-    taken: &Taken,
+    rising: &mut Vec<(Series, Span)>, series: Series, value: u128, taken: &Taken,
     disorder: impl FnOnce(String),
 ) {
     let known = rising.iter_mut().find(|(known, _)| *known == series);
@@ -340,10 +333,7 @@ fn extend(
     };
     let may_repeat = matches!(series, Series::DateOfKey(_));
     if value < span.last || (value == span.last && !may_repeat) {
-        disorder(format!(
-            "{series:?}: {value} follows {} in one answer",
-            span.last
-        ));
+        disorder(format!("{series:?}: {value} follows {} in one answer", span.last));
     }
     span.first = span.first.min(value);
     span.last = span.last.max(value);

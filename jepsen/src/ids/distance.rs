@@ -26,10 +26,7 @@ impl Distance {
     ///
     /// Clocks that jump: a node begins with whatever its wall clock shows, which is off by the jump.
     pub fn under(nemesis: Nemesis, fence: Fence) -> Distance {
-        let untouched = Distance {
-            always_ms: UNTOUCHED_MS,
-            per_second_ms: 0,
-        };
+        let untouched = Distance { always_ms: UNTOUCHED_MS, per_second_ms: 0 };
         match nemesis {
             Nemesis::WallClock | Nemesis::WrongClocks | Nemesis::Composed => Distance {
                 always_ms: UNTOUCHED_MS + WALL_JUMP_MAX_S.unsigned_abs() * 1_000,
@@ -46,10 +43,7 @@ impl Distance {
     fn drifting(self, fence: Fence) -> Distance {
         let (slowest, fastest) = slowest_and_fastest(fence);
         let drift = (1.0 - slowest).max(fastest - 1.0);
-        Distance {
-            per_second_ms: (drift * 1_000.0).ceil() as u64,
-            ..self
-        }
+        Distance { per_second_ms: (drift * 1_000.0).ceil() as u64, ..self }
     }
 
     /// At a time of the run.

@@ -108,9 +108,7 @@ impl Way {
 }
 
 async fn on_stream(
-    client: &mut IdsClient<Channel>,
-    messages: &mut Option<Box<Messages>>,
-    request: NextIdsRequest,
+    client: &mut IdsClient<Channel>, messages: &mut Option<Box<Messages>>, request: NextIdsRequest,
 ) -> Result<NextIdsResponse, Failure> {
     let broke = || Failure::unknown("the stream broke");
     let open = match messages {
@@ -136,13 +134,9 @@ fn request(wish: &Wish) -> NextIdsRequest {
     NextIdsRequest {
         namespace: wish.namespace.name.to_owned(),
         count: Some(wish.count),
-        parameters: parameters
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
+        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).collect(),
         as_text: wish.as_text,
-        key: wish.key.map(|id| Key {
-            kind: Some(Kind::Id(id)),
-        }),
+        key: wish.key.map(|id| Key { kind: Some(Kind::Id(id)) }),
     }
 }
 
@@ -159,7 +153,5 @@ fn body(wish: &Wish) -> String {
 fn said(answer: NextIdsResponse) -> Vec<Said> {
     let numbers = answer.numbers.into_iter();
     let numbers = numbers.map(|number| Said::Number(number.into()));
-    numbers
-        .chain(answer.texts.into_iter().map(Said::Text))
-        .collect()
+    numbers.chain(answer.texts.into_iter().map(Said::Text)).collect()
 }

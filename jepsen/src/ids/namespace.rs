@@ -22,13 +22,8 @@ pub const PLAIN: &str = "ids-snowflake";
 /// one worker id at a time make the same ids soon.
 pub const SCARCE: &str = "ids-own";
 
-const NO_KEYS: IdNamespace = IdNamespace {
-    name: PLAIN,
-    format: "snowflake",
-    parameters: &[],
-    keys: 0,
-    count_max: 2_000,
-};
+const NO_KEYS: IdNamespace =
+    IdNamespace { name: PLAIN, format: "snowflake", parameters: &[], keys: 0, count_max: 2_000 };
 
 /// All. First those with a worker: any node makes their ids, and so does the product's client. The large calls of those whose
 /// unit of time is a second use up their counters. Then those without a worker: the leader makes their ids, from the sequence
@@ -42,11 +37,7 @@ pub static ALL: [IdNamespace; 10] = [
         count_max: 6_000,
         ..NO_KEYS
     },
-    IdNamespace {
-        name: "ids-uuid7",
-        format: "uuid7",
-        ..NO_KEYS
-    },
+    IdNamespace { name: "ids-uuid7", format: "uuid7", ..NO_KEYS },
     IdNamespace {
         name: "ids-route",
         format: "yuewen-route",

@@ -44,12 +44,7 @@ mod tests {
     use super::*;
 
     fn span(invoked_ns: u64, returned_ns: u64, first: u128, last: u128) -> Span {
-        Span {
-            invoked_ns,
-            returned_ns,
-            first,
-            last,
-        }
+        Span { invoked_ns, returned_ns, first, last }
     }
 
     #[test]
@@ -68,12 +63,8 @@ mod tests {
 
     #[test]
     fn the_greatest_of_all_that_ended_counts_and_not_the_last_one() {
-        let all = [
-            span(0, 9, 50, 60),
-            span(0, 10, 1, 2),
-            span(11, 12, 20, 20),
-            span(13, 14, 61, 61),
-        ];
+        let all =
+            [span(0, 9, 50, 60), span(0, 10, 1, 2), span(11, 12, 20, 20), span(13, 14, 61, 61)];
         assert_eq!(disorder(&all, false), Some((all[0], all[2])));
     }
 

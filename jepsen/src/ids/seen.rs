@@ -72,10 +72,7 @@ impl fmt::Display for Figures {
             write!(f, " {door:?} {answered} ({failed} failed)")?;
         }
         let (applications, farthest_ms) = (self.applications, self.farthest_ms);
-        write!(
-            f,
-            "; {applications} applications; times of ids at most {farthest_ms} ms off"
-        )?;
+        write!(f, "; {applications} applications; times of ids at most {farthest_ms} ms off")?;
         for (rule, count) in &self.broken {
             write!(f, "; {rule:?} broken {count} times")?;
         }
@@ -107,10 +104,7 @@ impl Seen {
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.
     pub fn new(
-        nodes: &KnownNodes,
-        recorder: &Arc<Recorder>,
-        distance: Distance,
-        per_second_max: u64,
+        nodes: &KnownNodes, recorder: &Arc<Recorder>, distance: Distance, per_second_max: u64,
     ) -> Result<Arc<Seen>, InvalidFormat> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ms = now.unwrap_or_default().as_millis() as u64;
@@ -129,13 +123,7 @@ impl Seen {
 
     /// Judges ids that arrived just now.
     pub(super) fn take(&self, wish: &Wish, arrived: Arrived) {
-        let Arrived {
-            door,
-            maker,
-            invoked_ns,
-            asked,
-            ids,
-        } = arrived;
+        let Arrived { door, maker, invoked_ns, asked, ids } = arrived;
         self.ids.fetch_add(ids.len() as u64, Ordering::Relaxed);
         self.used.lock().entry(door).or_default().answered += 1;
         self.checker.lock().add(&Taken {
@@ -195,13 +183,10 @@ impl Seen {
     pub fn findings(&self) -> Findings {
         let Figures { ids, calls, .. } = self.figures();
         let errors = self.last_errors.lock();
-        let none_taken = ids
-            .iter()
-            .filter(|(_, count)| **count == 0)
-            .map(|(name, _)| {
-                let error = errors.get(name).map_or("none", |error| error);
-                format!("no id of {name} was taken; the last error was: {error}")
-            });
+        let none_taken = ids.iter().filter(|(_, count)| **count == 0).map(|(name, _)| {
+            let error = errors.get(name).map_or("none", |error| error);
+            format!("no id of {name} was taken; the last error was: {error}")
+        });
         let unanswered = calls.iter().filter(|(_, used)| used.answered == 0);
         let unanswered = unanswered.map(|(door, _)| format!("no ids came through {door:?}"));
         Findings {

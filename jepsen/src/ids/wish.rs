@@ -41,9 +41,7 @@ impl Wish {
             place,
             namespace,
             key: (namespace.keys > 0).then(|| rng.random_range(0..namespace.keys)),
-            parameters: parameters
-                .map(|(_, below)| rng.random_range(0..*below))
-                .collect(),
+            parameters: parameters.map(|(_, below)| rng.random_range(0..*below)).collect(),
             count,
             as_text: rng.random_bool(0.5),
         }

@@ -34,10 +34,7 @@ pub fn slowest_and_fastest(fence: Fence) -> (f64, f64) {
 impl Injector {
     pub(super) async fn change_clock_rate(&mut self) -> io::Result<ActiveFault> {
         let (slowest, fastest) = slowest_and_fastest(self.cluster.config.fence);
-        let (victim, rate) = (
-            self.random_member(),
-            self.rng.random_range(slowest..fastest),
-        );
+        let (victim, rate) = (self.random_member(), self.rng.random_range(slowest..fastest));
         self.set_clock(victim, rate, 0)?;
         let description = format!("node {victim}'s clocks run at {rate:.2}");
         let took_effect = self.cluster.uses_its_clock(victim).await;
@@ -78,11 +75,7 @@ impl Injector {
         let took_effect = killed > 1 && all_read;
         let description =
             format!("all nodes start again, their wall clocks off by {offsets_s:?} s");
-        Ok(ActiveFault::new(
-            description,
-            Repair::ResetClocks(all),
-            took_effect,
-        ))
+        Ok(ActiveFault::new(description, Repair::ResetClocks(all), took_effect))
     }
 
     fn wall_jump_s(&mut self) -> i64 {

@@ -36,16 +36,14 @@ impl Injector {
         if let Some(disk) = self.cluster.disk(victim) {
             disk.restore(older);
         }
-        self.start_damaged(victim, "has an older copy of its directory", killed)
-            .await
+        self.start_damaged(victim, "has an older copy of its directory", killed).await
     }
 
     pub(super) async fn wipe_directory(&mut self) -> io::Result<ActiveFault> {
         let victim = self.random_follower();
         let killed = self.cluster.kill(victim);
         fs::remove_dir_all(self.cluster.data_dir(victim))?;
-        self.start_damaged(victim, "lost its directory", killed)
-            .await
+        self.start_damaged(victim, "lost its directory", killed).await
     }
 
     pub(super) async fn truncate_log(&mut self) -> io::Result<ActiveFault> {
@@ -93,10 +91,7 @@ impl Injector {
     /// Starts a node whose data is damaged, and replaces it whether it refuses or goes on: it may have
     /// forgotten what it promised to others.
     async fn start_damaged(
-        &mut self,
-        victim: Port,
-        damage: &str,
-        took_effect: bool,
+        &mut self, victim: Port, damage: &str, took_effect: bool,
     ) -> io::Result<ActiveFault> {
         self.cluster.spawn(victim)?;
         let reaction = match self.cluster.wait_for_exit(victim, REFUSAL_MAX).await {

@@ -15,30 +15,20 @@ const NOTICE_MAX: Duration = Duration::from_secs(5);
 
 impl Injector {
     pub(super) async fn fail_fsync(&mut self) -> io::Result<ActiveFault> {
-        let faults = DiskFaults {
-            sync_fails: true,
-            ..DiskFaults::default()
-        };
+        let faults = DiskFaults { sync_fails: true, ..DiskFaults::default() };
         let refused = |counts: &DiskCounts| counts.sync_failed;
         self.refuse_writes(faults, "fsync fails", refused).await
     }
 
     pub(super) async fn fill_disk(&mut self) -> io::Result<ActiveFault> {
-        let faults = DiskFaults {
-            full: true,
-            ..DiskFaults::default()
-        };
+        let faults = DiskFaults { full: true, ..DiskFaults::default() };
         let refused = |counts: &DiskCounts| counts.refused;
-        self.refuse_writes(faults, "the disk is full", refused)
-            .await
+        self.refuse_writes(faults, "the disk is full", refused).await
     }
 
     /// The node must stop by itself: it must not acknowledge what it cannot write.
     async fn refuse_writes(
-        &mut self,
-        faults: DiskFaults,
-        how: &str,
-        refused: fn(&DiskCounts) -> u64,
+        &mut self, faults: DiskFaults, how: &str, refused: fn(&DiskCounts) -> u64,
     ) -> io::Result<ActiveFault> {
         let victim = self.leader_or_random_member();
         let Some(disk) = self.cluster.disk(victim) else {
@@ -47,15 +37,12 @@ impl Injector {
         let before = refused(&disk.counts());
         disk.set_faults(faults);
         let exit = self.cluster.wait_for_exit(victim, NOTICE_MAX).await;
-        let after = self
-            .cluster
-            .disk(victim)
-            .map(|disk| refused(&disk.counts()));
+        let after = self.cluster.disk(victim).map(|disk| refused(&disk.counts()));
         let took_effect = after > Some(before);
         let violation = match exit {
-            Some(status) if status.success() => Some(format!(
-                "node {victim} ended with exit code 0, although its disk failed"
-            )),
+            Some(status) if status.success() => {
+                Some(format!("node {victim} ended with exit code 0, although its disk failed"))
+            }
             None if took_effect => Some(format!("node {victim} went on, although its disk failed")),
             Some(_) | None => None,
         };
@@ -63,9 +50,7 @@ impl Injector {
         self.reset_disk(victim);
         let disk = self.cluster.disk(victim);
         let lost = disk.map_or(0, |disk| disk.lose_unsynced(0));
-        let end = exit.map_or("was killed".to_owned(), |status| {
-            format!("stopped: {status}")
-        });
+        let end = exit.map_or("was killed".to_owned(), |status| format!("stopped: {status}"));
         let description =
             format!("{how} on node {victim}, which {end}; {lost} unsynced bytes lost");
         let repair = Repair::Start(vec![victim]);
@@ -79,10 +64,7 @@ impl Injector {
             return no_faulty_disks();
         };
         let before = disk.counts().sync_delayed;
-        disk.set_faults(DiskFaults {
-            sync_takes,
-            ..DiskFaults::default()
-        });
+        disk.set_faults(DiskFaults { sync_takes, ..DiskFaults::default() });
         self.wait_fault_duration().await;
         let disk = self.cluster.disk(victim);
         let took_effect = disk.is_some_and(|disk| disk.counts().sync_delayed > before);

@@ -50,16 +50,9 @@ pub(super) struct ActiveFault {
 
 impl ActiveFault {
     pub(super) fn new(
-        description: impl Into<String>,
-        repair: Repair,
-        took_effect: bool,
+        description: impl Into<String>, repair: Repair, took_effect: bool,
     ) -> ActiveFault {
-        ActiveFault {
-            description: description.into(),
-            repair,
-            took_effect,
-            violation: None,
-        }
+        ActiveFault { description: description.into(), repair, took_effect, violation: None }
     }
 
     /// A fault that cannot be injected on this machine.

@@ -27,8 +27,7 @@ impl Injector {
         };
         // Otherwise another fault was active, and somebody else may have led in between.
         let at_once = led.filter(|term| (now.leader, now.term) == (to, term + 1));
-        self.handed_over
-            .extend(at_once.map(|term| (term, before_ns)));
+        self.handed_over.extend(at_once.map(|term| (term, before_ns)));
         Ok(now.term)
     }
 
@@ -41,15 +40,11 @@ impl Injector {
                 self.handed_over.extend(led.map(|term| (term, before_ns)));
                 None
             }
-            Some(status) => Some(format!(
-                "node {id} was told to stop and ended with {status}"
-            )),
+            Some(status) => Some(format!("node {id} was told to stop and ended with {status}")),
             None => {
                 self.cluster.kill(id);
                 let limit = limit.as_secs();
-                Some(format!(
-                    "node {id} was told to stop and did not end within {limit} s"
-                ))
+                Some(format!("node {id} was told to stop and did not end within {limit} s"))
             }
         }
     }

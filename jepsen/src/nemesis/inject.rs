@@ -87,13 +87,7 @@ impl Injector {
             faults.push(ClockRate);
         }
         if self.cluster.network.is_some() {
-            faults.extend([
-                PartitionHalves,
-                PartitionOneWay,
-                PeersCut,
-                SlowLinks,
-                FlakyLinks,
-            ]);
+            faults.extend([PartitionHalves, PartitionOneWay, PeersCut, SlowLinks, FlakyLinks]);
         }
         if self.cluster.config.faulty_disks {
             faults.push(DiskSlow);

@@ -137,11 +137,7 @@ impl Injector {
 
     /// The leader half of the time, else any member.
     pub(super) fn leader_or_random_member(&mut self) -> Port {
-        if self.rng.random_bool(0.5) {
-            self.leader()
-        } else {
-            self.random_member()
-        }
+        if self.rng.random_bool(0.5) { self.leader() } else { self.random_member() }
     }
 
     /// Any member but the leader.

@@ -114,15 +114,9 @@ const PLAIN: Profile = Profile {
     uses_up_nodes: false,
     log_keep_bytes: 50_000,
 };
-const CHANGES_LEADER: Profile = Profile {
-    changes_leader: true,
-    ..PLAIN
-};
+const CHANGES_LEADER: Profile = Profile { changes_leader: true, ..PLAIN };
 /// The applied log is kept short: a node that was away needs a snapshot.
-const SHORT_LOG: Profile = Profile {
-    log_keep_bytes: 1_500,
-    ..PLAIN
-};
+const SHORT_LOG: Profile = Profile { log_keep_bytes: 1_500, ..PLAIN };
 
 impl Nemesis {
     fn profile(self) -> Profile {
@@ -133,22 +127,14 @@ impl Nemesis {
             KillLeader | KillAll | WrongClocks | DiskSlow | PowerCut | Transfer | Rolling
             | SlowReader => CHANGES_LEADER,
             PauseLeader | PartitionLeader | PeersCut | CutInSteps | RestartInLease
-            | LateAnswers | TransferSlow => Profile {
-                step: Step::Large,
-                ..CHANGES_LEADER
-            },
-            PauseOne | PartitionHalves | PartitionOneWay | ClockRate => Profile {
-                step: Step::Large,
-                ..PLAIN
-            },
-            Composed => Profile {
-                step: Step::BySeed,
-                ..CHANGES_LEADER
-            },
-            WalTruncate | WalFlip | DirWiped | DirOld | Membership => Profile {
-                uses_up_nodes: true,
-                ..PLAIN
-            },
+            | LateAnswers | TransferSlow => Profile { step: Step::Large, ..CHANGES_LEADER },
+            PauseOne | PartitionHalves | PartitionOneWay | ClockRate => {
+                Profile { step: Step::Large, ..PLAIN }
+            }
+            Composed => Profile { step: Step::BySeed, ..CHANGES_LEADER },
+            WalTruncate | WalFlip | DirWiped | DirOld | Membership => {
+                Profile { uses_up_nodes: true, ..PLAIN }
+            }
             SnapshotStorm | DiskNames => SHORT_LOG,
         }
     }

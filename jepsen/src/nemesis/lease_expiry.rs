@@ -13,12 +13,8 @@ use super::{
 use crate::network::{Link, Port};
 
 /// A delay longer than a lease.
-const LATE: Link = Link {
-    loss: 0.0,
-    duplicates: 0.0,
-    delay: Duration::from_millis(280),
-    jitter: Duration::ZERO,
-};
+const LATE: Link =
+    Link { loss: 0.0, duplicates: 0.0, delay: Duration::from_millis(280), jitter: Duration::ZERO };
 
 /// A leader whose lease rests on one follower's promise alone.
 struct Isolated {

@@ -125,8 +125,7 @@ impl Injector {
 
     /// Six of ten links, between nodes and to clients.
     fn some_links(
-        &mut self,
-        mut draw: impl FnMut(&mut rand::rngs::StdRng) -> Link,
+        &mut self, mut draw: impl FnMut(&mut rand::rngs::StdRng) -> Link,
     ) -> Vec<(Port, Port, Link)> {
         let mut ends = self.members.clone();
         ends.push(CLIENTS);
@@ -145,9 +144,7 @@ impl Injector {
 
 fn cut_off(one: Port, others: Vec<Port>) -> Vec<(Port, Port, Link)> {
     let others = others.into_iter();
-    others
-        .flat_map(|other| Link::cut_both_ways(one, other))
-        .collect()
+    others.flat_map(|other| Link::cut_both_ways(one, other)).collect()
 }
 
 pub(super) fn no_faulty_links() -> ActiveFault {

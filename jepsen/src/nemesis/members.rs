@@ -18,11 +18,7 @@ use crate::{
 
 impl Injector {
     pub(super) async fn change_membership(&mut self) -> io::Result<ActiveFault> {
-        let victim = if self.rng.random_bool(0.5) {
-            self.leader()
-        } else {
-            self.random_follower()
-        };
+        let victim = if self.rng.random_bool(0.5) { self.leader() } else { self.random_follower() };
         let (before, new) = (self.members.clone(), self.next_new_node);
         let violation = self.replace(victim).await?;
         let changed = self.members != before;
@@ -68,22 +64,13 @@ impl Injector {
             peer_address: self.cluster.peer_address(new).to_string(),
         };
         retry("adding the new node", || add(next_client(), added.clone())).await?;
-        retry("promoting the new node", || {
-            promote(next_client(), request(new))
-        })
-        .await?;
-        retry("removing the old node", || {
-            remove(next_client(), request(victim))
-        })
-        .await
+        retry("promoting the new node", || promote(next_client(), request(new))).await?;
+        retry("removing the old node", || remove(next_client(), request(victim))).await
     }
 }
 
 fn request(id: Port) -> NodeRequest {
-    NodeRequest {
-        id: u64::from(id),
-        force: false,
-    }
+    NodeRequest { id: u64::from(id), force: false }
 }
 
 async fn add(mut client: Client, request: AddNodeRequest) -> Result<(), Status> {

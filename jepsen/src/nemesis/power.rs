@@ -36,10 +36,8 @@ impl Injector {
     pub(super) fn cut_power(&mut self) -> ActiveFault {
         let all = self.members.clone();
         let lost = self.cut_power_of(&all, Names::Kept);
-        let description = format!(
-            "power cut: {} unsynced bytes lost on all nodes together",
-            lost.bytes
-        );
+        let description =
+            format!("power cut: {} unsynced bytes lost on all nodes together", lost.bytes);
         ActiveFault::new(description, Repair::Start(all), lost.bytes > 0)
     }
 
@@ -68,11 +66,7 @@ impl Injector {
         }
         let description = format!(
             "power cut{} on {victims:?}: {} unsynced bytes lost, and these names: {}",
-            if twice {
-                ", and again at the start,"
-            } else {
-                ""
-            },
+            if twice { ", and again at the start," } else { "" },
             lost.bytes,
             lost.names.join(" ")
         );

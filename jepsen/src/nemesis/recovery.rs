@@ -18,10 +18,7 @@ pub const RECOVERY_MAX: Duration = Duration::from_secs(10);
 impl Injector {
     /// Waits until numbers flow again after a fault was repaired, and records the fault.
     pub(super) async fn conclude(
-        &mut self,
-        nemesis: Nemesis,
-        from_ns: u64,
-        fault: ActiveFault,
+        &mut self, nemesis: Nemesis, from_ns: u64, fault: ActiveFault,
     ) -> Fault {
         let to_ns = self.recorder.now();
         let flowing = tokio::time::timeout(RECOVERY_MAX, self.recorder.answered_since(to_ns)).await;

@@ -125,10 +125,7 @@ impl Injector {
     }
 
     fn longest_silence(
-        &self,
-        nodes: impl Iterator<Item = u64>,
-        from_ns: u64,
-        to_ns: u64,
+        &self, nodes: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64,
     ) -> Silence {
         let silences = nodes.map(|node| {
             let lasted = self.recorder.with(|history| {

@@ -10,12 +10,8 @@ use super::{
 use crate::network::Link;
 
 /// Longer than the election of a leader that was told to stand, shorter than a message may take.
-const SLOW: Link = Link {
-    loss: 0.0,
-    duplicates: 0.0,
-    delay: Duration::from_millis(25),
-    jitter: Duration::ZERO,
-};
+const SLOW: Link =
+    Link { loss: 0.0, duplicates: 0.0, delay: Duration::from_millis(25), jitter: Duration::ZERO };
 
 impl Injector {
     pub(super) async fn transfer(&mut self) -> ActiveFault {
@@ -40,9 +36,7 @@ impl Injector {
             self.set_link(other, leader, SLOW);
         }
         let mut fault = self.transfer().await;
-        fault
-            .description
-            .push_str(", while the old leader's links are slow");
+        fault.description.push_str(", while the old leader's links are slow");
         fault.repair = Repair::HealLinks;
         fault.took_effect &= self.packets_delayed() > Some(before);
         fault

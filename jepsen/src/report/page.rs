@@ -27,9 +27,7 @@ svg text { font: 11px system-ui, sans-serif; fill: #444; }";
 /// The whole page.
 pub fn html(run: &Run) -> String {
     let ends = run.history.ops.iter().filter_map(|op| op.returned_ns);
-    let scale = Scale {
-        end_ns: ends.max().unwrap_or(1).max(1),
-    };
+    let scale = Scale { end_ns: ends.max().unwrap_or(1).max(1) };
     let mut page = String::new();
     let title = format!("Ratchet under {:?}", run.options.nemesis);
     // Writing to a string does not fail.
@@ -55,10 +53,7 @@ fn badge(verdict: &Verdict) -> String {
         VerdictKind::Unknown => "unknown",
         VerdictKind::HarnessError => "error",
     };
-    format!(
-        "<span class='verdict {class}'>{}</span>",
-        verdict.kind().word()
-    )
+    format!("<span class='verdict {class}'>{}</span>", verdict.kind().word())
 }
 
 fn reasons(verdict: &Verdict) -> String {
@@ -71,46 +66,25 @@ fn reasons(verdict: &Verdict) -> String {
 fn figures(run: &Run) -> String {
     let (cluster, summary) = (&run.options.cluster, &run.summary);
     let rows = [
-        (
-            "operations answered, and their keys",
-            format!("{}, {}", summary.answered, summary.keys),
-        ),
+        ("operations answered, and their keys", format!("{}, {}", summary.answered, summary.keys)),
         ("of those, through", summary.answered_through()),
         ("of unknown outcome", summary.unknown.to_string()),
         ("certainly not done", summary.failed.to_string()),
         ("leader changes seen", summary.leader_changes.to_string()),
-        (
-            "longest time without an answer",
-            format!("{} ms", summary.longest_outage_ms),
-        ),
+        ("longest time without an answer", format!("{} ms", summary.longest_outage_ms)),
         (
             "faults, and those that took effect",
             format!("{}, {}", summary.faults, summary.took_effect),
         ),
-        (
-            "workload",
-            format!(
-                "{:?}, {} callers",
-                run.options.workload, run.options.callers
-            ),
-        ),
+        ("workload", format!("{:?}, {} callers", run.options.workload, run.options.callers)),
         (
             "nodes, fence, step",
-            format!(
-                "{}, {:?}, {}",
-                cluster.nodes, cluster.fence, run.options.step
-            ),
+            format!("{}, {:?}, {}", cluster.nodes, cluster.fence, run.options.step),
         ),
-        (
-            "own network; disks that fail",
-            format!("{}; {}", cluster.isolated, cluster.faulty_disks),
-        ),
+        ("own network; disks that fail", format!("{}; {}", cluster.isolated, cluster.faulty_disks)),
         ("seed", cluster.seed.to_string()),
     ];
-    let ids = summary
-        .ids
-        .iter()
-        .map(|ids| ("ids", escape(&ids.to_string())));
+    let ids = summary.ids.iter().map(|ids| ("ids", escape(&ids.to_string())));
     let rows = Vec::from_iter(
         rows.into_iter()
             .chain(ids)
@@ -129,11 +103,7 @@ fn faults(faults: &[Fault]) -> String {
                 fault.to_ns as f64 / 1e9,
                 fault.nemesis,
                 escape(&fault.description),
-                if fault.took_effect {
-                    "took effect"
-                } else {
-                    "not seen to take effect"
-                },
+                if fault.took_effect { "took effect" } else { "not seen to take effect" },
                 escape(fault.violation.as_deref().unwrap_or("")),
             )
         })

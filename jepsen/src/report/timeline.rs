@@ -37,11 +37,7 @@ impl Scale {
 
 pub fn timeline(run: &Run, scale: &Scale) -> String {
     let buckets = buckets(run, scale);
-    let mut nodes: Vec<u64> = run
-        .leaderships
-        .iter()
-        .map(|leadership| leadership.node)
-        .collect();
+    let mut nodes: Vec<u64> = run.leaderships.iter().map(|leadership| leadership.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     let (top, rate_height, latency_height, row) = (20.0, 140.0, 140.0, 16.0);
@@ -77,10 +73,7 @@ fn leaders(run: &Run, nodes: &[u64], scale: &Scale, leader_top: f64, row: f64) -
     let mut svg = String::new();
     let _ = write!(svg, "<text x='0' y='{:.1}'>leader</text>", leader_top - 4.0);
     for leadership in &run.leaderships {
-        let at = nodes
-            .iter()
-            .position(|node| *node == leadership.node)
-            .unwrap_or(0);
+        let at = nodes.iter().position(|node| *node == leadership.node).unwrap_or(0);
         let (x, y) = (scale.x(leadership.from_ns), leader_top + row * at as f64);
         let _ = write!(
             svg,
@@ -92,11 +85,7 @@ fn leaders(run: &Run, nodes: &[u64], scale: &Scale, leader_top: f64, row: f64) -
     }
     for (at, node) in nodes.iter().enumerate() {
         let y = leader_top + row * at as f64 + 11.0;
-        let _ = write!(
-            svg,
-            "<text x='{}' y='{y:.1}'>node {node}</text>",
-            LEFT - 50.0
-        );
+        let _ = write!(svg, "<text x='{}' y='{y:.1}'>node {node}</text>", LEFT - 50.0);
     }
     svg
 }
@@ -148,19 +137,11 @@ fn middle(at: usize) -> f64 {
 fn rates(buckets: &[Bucket], scale: &Scale, top: f64, height: f64) -> String {
     let second = scale.end_ns as f64 / BUCKETS as f64 / 1e9;
     let rate = |count: u64| count as f64 / second;
-    let counts = buckets
-        .iter()
-        .map(|bucket| bucket.answered.max(bucket.failed));
+    let counts = buckets.iter().map(|bucket| bucket.answered.max(bucket.failed));
     let most = rate(counts.max().unwrap_or(1).max(1));
     let y = |count: u64| top + height * (1.0 - rate(count) / most);
     let line = |of: fn(&Bucket) -> u64, colour| {
-        polyline(
-            buckets
-                .iter()
-                .enumerate()
-                .map(|(at, b)| (middle(at), y(of(b)))),
-            colour,
-        )
+        polyline(buckets.iter().enumerate().map(|(at, b)| (middle(at), y(of(b)))), colour)
     };
     format!(
         "<text x='0' y='{:.1}'>calls/s: answered (blue), not (red); top {most:.0}</text>{}{}",
@@ -180,9 +161,7 @@ fn latencies(buckets: &[Bucket], top: f64, height: f64) -> String {
         "<text x='0' y='{:.1}'>latency of answers: median (green), 99th percentile (orange)</text>",
         top - 6.0
     );
-    for (decade, label) in ["10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"]
-        .iter()
-        .enumerate()
+    for (decade, label) in ["10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"].iter().enumerate()
     {
         let at = y(10_u64.pow(4 + decade as u32));
         let _ = write!(
@@ -194,10 +173,7 @@ fn latencies(buckets: &[Bucket], top: f64, height: f64) -> String {
         );
     }
     for (share, colour) in [(0.5, "#2e7d32"), (0.99, "#f28e2b")] {
-        let seen = buckets
-            .iter()
-            .enumerate()
-            .filter(|(_, b)| !b.latencies.is_empty());
+        let seen = buckets.iter().enumerate().filter(|(_, b)| !b.latencies.is_empty());
         let points = seen.map(|(at, bucket)| {
             let which = ((bucket.latencies.len() - 1) as f64 * share) as usize;
             (middle(at), y(bucket.latencies[which]))

@@ -7,9 +7,7 @@ fn next(key: &str, first: u64, last: u64, invoked_ns: u64, outcome: Outcome) -> 
     Op {
         process: 1,
         key: key.to_owned(),
-        action: Action::Next {
-            count: last - first + 1,
-        },
+        action: Action::Next { count: last - first + 1 },
         invoked_ns,
         returned_ns: Some(invoked_ns + 10),
         outcome,
@@ -43,24 +41,14 @@ const CRITERIA: Criteria = Criteria {
     fence_skips: 0,
     panics: Vec::new(),
     invoices: Vec::new(),
-    ids: Findings {
-        violations: Vec::new(),
-        shortcomings: Vec::new(),
-    },
+    ids: Findings { violations: Vec::new(), shortcomings: Vec::new() },
     own_section: |key| key.starts_with("own"),
 };
 
-const SOMETIME: UncleanChanges = UncleanChanges {
-    from_ns: 0,
-    to_ns: u64::MAX,
-    count: 1,
-};
+const SOMETIME: UncleanChanges = UncleanChanges { from_ns: 0, to_ns: u64::MAX, count: 1 };
 
 fn check(ops: Vec<Op>, faults: &[Fault], final_reads: &[Op], expected: Expect) {
-    let criteria = Criteria {
-        unclean_changes: vec![SOMETIME],
-        ..CRITERIA
-    };
+    let criteria = Criteria { unclean_changes: vec![SOMETIME], ..CRITERIA };
     let verdict = Verdict::decide(&History { ops }, faults, final_reads, &criteria);
     expected.assert_eq(&verdict.to_string());
 }
@@ -88,10 +76,7 @@ fn a_run_in_which_too_little_happened_is_unknown() {
 
 #[test]
 fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
-    let ops = vec![
-        next("own/1", 1, 5, 0, Outcome::Ok),
-        next("own/1", 30, 30, 20, Outcome::Ok),
-    ];
+    let ops = vec![next("own/1", 1, 5, 0, Outcome::Ok), next("own/1", 30, 30, 20, Outcome::Ok)];
     let mut low = next("own/1", 7, 7, 40, Outcome::Ok);
     low.action = Action::Current;
     let mut failed = next("own/1", 0, 0, 50, Outcome::Info);
@@ -126,9 +111,7 @@ fn a_run_in_which_one_of_the_interfaces_was_never_answered_is_unknown() {
 
 #[test]
 fn a_run_in_which_a_node_panicked_is_a_violation() {
-    let history = History {
-        ops: vec![next("own/1", 1, 5, 0, Outcome::Ok)],
-    };
+    let history = History { ops: vec![next("own/1", 1, 5, 0, Outcome::Ok)] };
     let criteria = Criteria {
         panics: vec!["node 2: the task \"bumper\" panicked: why".to_owned()],
         ..CRITERIA
@@ -150,10 +133,7 @@ fn a_graceful_change_may_skip_nothing_and_a_verdict_names_ten_keys_that_skipped(
     let ops = keys.chain(["shared/1".to_owned()]).flat_map(calls_of);
     let history = History { ops: ops.collect() };
     let verdict = |unclean_changes: &[UncleanChanges]| {
-        let criteria = Criteria {
-            unclean_changes: unclean_changes.to_vec(),
-            ..CRITERIA
-        };
+        let criteria = Criteria { unclean_changes: unclean_changes.to_vec(), ..CRITERIA };
         Verdict::decide(&history, &[fault(true, None)], &[], &criteria)
     };
     assert_eq!(verdict(&[SOMETIME]), Verdict::Pass);

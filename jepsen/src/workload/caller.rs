@@ -44,10 +44,7 @@ pub struct Caller {
 impl Caller {
     /// A caller that has not asked yet. Its place among the callers decides through what it asks.
     pub fn new(
-        config: WorkloadConfig,
-        place: usize,
-        nodes: KnownNodes,
-        product: Arc<ProductClient>,
+        config: WorkloadConfig, place: usize, nodes: KnownNodes, product: Arc<ProductClient>,
         recorder: Arc<Recorder>,
     ) -> Caller {
         let processes = 0..config.message_keys();
@@ -72,9 +69,9 @@ impl Caller {
         let (target, drawn) = self.config.workload.draw(self.config.keys, &mut self.rng);
         let action = match drawn {
             // Above what this caller was answered last.
-            Action::Raise { floor } => Action::Raise {
-                floor: floor + self.seen.get(&target.id).copied().unwrap_or(0),
-            },
+            Action::Raise { floor } => {
+                Action::Raise { floor: floor + self.seen.get(&target.id).copied().unwrap_or(0) }
+            }
             other => other,
         };
         let interface = interface_for(self.interface, action);
@@ -83,14 +80,8 @@ impl Caller {
         let mut all_answered = true;
         let asked = self.processes.iter_mut().zip(&targets);
         for ((process, target), answer) in asked.zip(answers) {
-            let invocation = Invocation {
-                invoked_ns,
-                node,
-                interface,
-                process: *process,
-                target,
-                action,
-            };
+            let invocation =
+                Invocation { invoked_ns, node, interface, process: *process, target, action };
             if let Ok((_, last)) = &answer
                 && self.config.workload == Workload::Floors
             {
@@ -112,10 +103,7 @@ impl Caller {
 
     /// Returns also which node was asked, and when.
     async fn ask(
-        &mut self,
-        interface: Interface,
-        targets: &[Target],
-        action: Action,
+        &mut self, interface: Interface, targets: &[Target], action: Action,
     ) -> (u64, u64, Vec<Result<Answer, Failure>>) {
         if interface == Interface::ProductClient {
             let invoked_ns = self.recorder.now();
@@ -204,9 +192,7 @@ mod tests {
         let mut callers: BTreeMap<(Interface, bool), usize> = BTreeMap::new();
         for place in 0..16 {
             let stays = place % 2 == 1;
-            *callers
-                .entry((config.interface_of(place), stays))
-                .or_default() += 1;
+            *callers.entry((config.interface_of(place), stays)).or_default() += 1;
         }
         assert_eq!(callers.len(), 2 * config.interfaces.len(), "{callers:?}");
     }

@@ -16,22 +16,14 @@ pub struct Callers {
 impl Callers {
     /// Starts `count` callers. Half of them stay at one node, half change nodes.
     pub fn start(
-        config: WorkloadConfig,
-        count: usize,
-        nodes: &KnownNodes,
-        recorder: &Arc<Recorder>,
+        config: WorkloadConfig, count: usize, nodes: &KnownNodes, recorder: &Arc<Recorder>,
     ) -> Callers {
         let stop = watch::Sender::new(false);
         let product = Arc::new(ProductClient::new(nodes.clone()));
         let mut tasks = JoinSet::new();
         for place in 0..count {
-            let mut caller = Caller::new(
-                config,
-                place,
-                nodes.clone(),
-                product.clone(),
-                recorder.clone(),
-            );
+            let mut caller =
+                Caller::new(config, place, nodes.clone(), product.clone(), recorder.clone());
             let mut stopped = stop.subscribe();
             tasks.spawn(async move {
                 while !*stopped.borrow_and_update() {

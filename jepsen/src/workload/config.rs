@@ -34,11 +34,7 @@ impl WorkloadConfig {
 
     /// How many keys a message on a stream, or a pipeline, asks for.
     pub(super) fn message_keys(&self) -> u64 {
-        if self.keys > MANY_KEYS {
-            MESSAGE_KEYS_OF_MANY
-        } else {
-            MESSAGE_KEYS
-        }
+        if self.keys > MANY_KEYS { MESSAGE_KEYS_OF_MANY } else { MESSAGE_KEYS }
     }
 
     /// How many ids of [`SHARED`](crate::target::SHARED) are asked for.

@@ -75,19 +75,13 @@ impl Workload {
                 (own(rng.random_range(1..=5)), Action::Next { count })
             }
             Workload::Reads => {
-                let action = if rng.random_bool(0.5) {
-                    Action::Current
-                } else {
-                    one
-                };
+                let action = if rng.random_bool(0.5) { Action::Current } else { one };
                 (own(rng.random_range(1..=3)), action)
             }
             Workload::Floors => {
                 let action = match rng.random_range(0..6) {
                     // By how much: the caller knows what it raises.
-                    0..2 => Action::Raise {
-                        floor: rng.random_range(1..=3 * FLOOR_DISTANCE),
-                    },
+                    0..2 => Action::Raise { floor: rng.random_range(1..=3 * FLOOR_DISTANCE) },
                     2 => Action::Current,
                     _ => one,
                 };

@@ -20,10 +20,7 @@ pub struct ProductClient {
 impl ProductClient {
     /// A client of these nodes.
     pub fn new(nodes: KnownNodes) -> ProductClient {
-        ProductClient {
-            nodes,
-            built: Mutex::default(),
-        }
+        ProductClient { nodes, built: Mutex::default() }
     }
 
     /// Asks for each key, one after the other. It takes numbers only.
@@ -32,9 +29,9 @@ impl ProductClient {
         for target in targets {
             answers.push(match action {
                 Action::Next { count } => self.next(target, count).await,
-                Action::Current | Action::Raise { .. } => Err(Failure::refused(
-                    "such callers take numbers, and nothing else",
-                )),
+                Action::Current | Action::Raise { .. } => {
+                    Err(Failure::refused("such callers take numbers, and nothing else"))
+                }
             });
         }
         answers
@@ -64,10 +61,8 @@ impl ProductClient {
             return Ok(client.clone());
         }
         let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
-        let client = ratchet_client::Client::builder()
-            .servers(servers)
-            .timeout(client::DEADLINE)
-            .build()?;
+        let client =
+            ratchet_client::Client::builder().servers(servers).timeout(client::DEADLINE).build()?;
         *built = Some((nodes, client.clone()));
         Ok(client)
     }

@@ -10,11 +10,7 @@ use crate::{
 
 /// Makes one call over gRPC and records it.
 pub async fn ask(
-    recorder: &Recorder,
-    client: &mut Client,
-    node: u64,
-    process: u64,
-    target: &Target,
+    recorder: &Recorder, client: &mut Client, node: u64, process: u64, target: &Target,
     action: Action,
 ) -> Outcome {
     let invocation = Invocation {

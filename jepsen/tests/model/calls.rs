@@ -7,11 +7,7 @@ use crate::{
 
 impl State {
     pub fn begin(&self, n: usize, kind: Kind) -> Option<Call> {
-        Some(Call {
-            kind,
-            term: self.nodes[n].leads?.term,
-            ..Call::default()
-        })
+        Some(Call { kind, term: self.nodes[n].leads?.term, ..Call::default() })
     }
 
     /// Goes on with a call until it pauses or ends.

@@ -70,12 +70,7 @@ pub const LEASE: Rules = Rules {
     restarts: 1,
     handovers: 1,
 };
-pub const QUORUM: Rules = Rules {
-    fence: Quorum,
-    terms: 3,
-    numbers: 6,
-    ..LEASE
-};
+pub const QUORUM: Rules = Rules { fence: Quorum, terms: 3, numbers: 6, ..LEASE };
 /// The fence is checked before the take, which is wrong.
 pub const CHECK_FIRST: &[Step] = &[Invoke, Check, Pause, Take, Answer];
 pub const BOTH: &[Kind] = &[Next, Current];

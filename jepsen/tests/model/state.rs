@@ -139,9 +139,7 @@ impl State {
         let node = &mut self.nodes[n];
         node.leads = None;
         node.bumped = node.bumped.filter(|_| !rules.keep(ChunkInItsTerm));
-        node.call = node
-            .call
-            .filter(|call| !rules.steps[call.done..].contains(&Step::Check));
+        node.call = node.call.filter(|call| !rules.steps[call.done..].contains(&Step::Check));
     }
 
     pub fn hear_of(&mut self, rules: &Rules, n: usize, term: u8) {
@@ -161,10 +159,7 @@ impl State {
             self.nodes[n].promise = 0;
         }
         self.drop_term(rules, winner);
-        let mut leads = Term {
-            term,
-            ..Term::default()
-        };
+        let mut leads = Term { term, ..Term::default() };
         if !rules.keep(ChunkFromApply) {
             let max_seq = self.table.max_seq;
             leads.chunk = Chunk::above(max_seq.saturating_sub(STEP), max_seq);

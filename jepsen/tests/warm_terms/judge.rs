@@ -69,20 +69,11 @@ impl State {
 
     /// What is skipped up to `number` is within the bound.
     fn may_skip(&self, rules: &Rules, number: u8, lift: u8) -> bool {
-        let HandedOut {
-            top,
-            top_lift,
-            touches,
-            ..
-        } = self.handed_out;
+        let HandedOut { top, top_lift, touches, .. } = self.handed_out;
         let lifts = lift.saturating_sub(top_lift.max(1));
         let touched_here = u8::from(self.table.record.lift == lift);
         let is_idle = touches <= touched_here;
-        let steps = if is_idle {
-            lifts.min(rules.idle_steps)
-        } else {
-            lifts
-        };
+        let steps = if is_idle { lifts.min(rules.idle_steps) } else { lifts };
         let step = rules.steps.iter().max().copied().unwrap_or(0);
         number <= top + 1 + steps * step
     }

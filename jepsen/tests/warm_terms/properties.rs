@@ -28,14 +28,7 @@ impl Model for Rules {
                 continue;
             }
             acts.extend([Lift(n), Apply(n), Read(n), Use(n), Settle(n), Take(n)]);
-            acts.extend([
-                Close(n),
-                Leave(n),
-                Trim(n),
-                GiveBack(n),
-                Reopen(n),
-                Abandon(n),
-            ]);
+            acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n), Abandon(n)]);
             acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
             for to in (0..self.nodes).filter(|&to| to != n) {
                 acts.extend([Send(n, to), Bequeath(n, to)]);

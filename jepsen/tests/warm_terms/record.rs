@@ -62,11 +62,7 @@ impl Record {
     }
 
     fn after_lifts(self, rules: &Rules, lifts: u8) -> u8 {
-        let unlogged = if rules.keep(EarlierLiftsCount) {
-            lifts * self.step
-        } else {
-            0
-        };
+        let unlogged = if rules.keep(EarlierLiftsCount) { lifts * self.step } else { 0 };
         self.max_seq + unlogged
     }
 
@@ -104,12 +100,8 @@ impl Record {
 
     pub fn bump(self, rules: &Rules, lift: u8, numbers: u8, step: u8) -> (Self, Chunk) {
         let old = self.ceiling(rules, lift);
-        let record = Record {
-            max_seq: old + numbers,
-            floor: self.tenure_floor(rules, lift),
-            lift,
-            step,
-        };
+        let record =
+            Record { max_seq: old + numbers, floor: self.tenure_floor(rules, lift), lift, step };
         (record, Chunk::above(old, record.max_seq))
     }
 
@@ -129,18 +121,9 @@ impl Record {
     /// Lowers the ceiling to what was used. `None` if the tenure owns no chunk of it.
     pub fn trim(self, rules: &Rules, lift: u8, used: u8) -> Option<Self> {
         let owned = self.age(rules, lift) != Age::NotLive && used <= self.ceiling(rules, lift);
-        let floor = if rules.keep(TrimAboveFloor) {
-            self.tenure_floor(rules, lift)
-        } else {
-            0
-        };
+        let floor = if rules.keep(TrimAboveFloor) { self.tenure_floor(rules, lift) } else { 0 };
         let max_seq = used.max(floor);
         let before = u8::from(rules.keep(TrimStaysLive));
-        owned.then_some(Record {
-            max_seq,
-            floor: max_seq,
-            lift: lift - before,
-            ..self
-        })
+        owned.then_some(Record { max_seq, floor: max_seq, lift: lift - before, ..self })
     }
 }

@@ -112,11 +112,7 @@ pub const K1: Rules = Rules {
     terms: 5,
     numbers: 5,
 };
-pub const K2: Rules = Rules {
-    live_lifts: 2,
-    idle_steps: 3,
-    ..K1
-};
+pub const K2: Rules = Rules { live_lifts: 2, idle_steps: 3, ..K1 };
 
 /// With `?`, leaves an action that is not possible.
 pub fn possible(yes: bool) -> Option<()> {

@@ -160,10 +160,7 @@ impl Node {
 
 impl State {
     pub fn view(&self) -> View {
-        View {
-            record: self.table.record,
-            lift: self.table.ledger.lift,
-        }
+        View { record: self.table.record, lift: self.table.ledger.lift }
     }
 
     /// The term that `n` leads, if it is the last one: only then can it log.

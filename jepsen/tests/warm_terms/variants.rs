@@ -30,30 +30,15 @@ fn breaks(name: &str, rules: Rules) {
 fn happens(name: &str, event: Event) {
     for live_lifts in [1, 2] {
         let check = Happens(event);
-        let rules = Rules {
-            check,
-            live_lifts,
-            ..FEW
-        };
+        let rules = Rules { check, live_lifts, ..FEW };
         let checker = search_and_tell(name, rules, Any);
-        assert!(
-            checker.discovery(EVENT).is_some(),
-            "{event:?} never happens"
-        );
+        assert!(checker.discovery(EVENT).is_some(), "{event:?} never happens");
     }
 }
 
-const FEW: Rules = Rules {
-    terms: 4,
-    numbers: 4,
-    ..K1
-};
+const FEW: Rules = Rules { terms: 4, numbers: 4, ..K1 };
 const GAPS: Rules = Rules { check: Gap, ..FEW };
-const TWICE: Rules = Rules {
-    check: Unique,
-    terms: 3,
-    ..FEW
-};
+const TWICE: Rules = Rules { check: Unique, terms: 3, ..FEW };
 
 searches! {
     numbers_are_unique_and_ordered_if_a_section_stays_live_for_one_lift: holds(K1);

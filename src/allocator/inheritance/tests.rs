@@ -139,11 +139,8 @@ impl World {
 /// Bumps a section as the bumper does. The load seems high, so that steps grow, and some sections do not fit their
 /// slots.
 fn bump_section(
-    ceilings: &mut BTreeMap<SectionId, u64>,
-    (hasher, shard): (&Hasher, &mut Shard),
-    place: SectionPlace,
-    namespace: &Namespace,
-    served: &mut Vec<Served>,
+    ceilings: &mut BTreeMap<SectionId, u64>, (hasher, shard): (&Hasher, &mut Shard),
+    place: SectionPlace, namespace: &Namespace, served: &mut Vec<Served>,
 ) -> bool {
     let id = shard.section_id(place).expect("a section");
     let Some(size) = shard.propose_bump(place, namespace) else {
@@ -257,11 +254,7 @@ fn next_part(from: &Shards, tracking: Tracking, at: &mut u32) -> Option<Vec<u8>>
 }
 
 fn header(shards: &Shards) -> MemoryHeader {
-    MemoryHeader {
-        term: 1,
-        seed: shards.seed(),
-        format: MEMORY_FORMAT,
-    }
+    MemoryHeader { term: 1, seed: shards.seed(), format: MEMORY_FORMAT }
 }
 
 fn receiver(shards: &Shards) -> Inheritance {
@@ -368,9 +361,8 @@ fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
 fn a_memory_that_is_too_large_or_damaged_is_refused() {
     let (mut world, shards) = (World::new(), Shards::default());
     let mut take_of_each = || {
-        for (of, key) in [OWN, SHARED, DENSE]
-            .into_iter()
-            .flat_map(|of| (0..1_000).map(move |k| (of, k)))
+        for (of, key) in
+            [OWN, SHARED, DENSE].into_iter().flat_map(|of| (0..1_000).map(move |k| (of, k)))
         {
             world.take(&shards, of, Key::Id(key), 1);
         }
@@ -381,19 +373,10 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
     let mut small = Inheritance::begin(&header(&shards), 1_000, BlockingExecutor::Inline)
         .expect("the same release");
     let refused = small.take_part(&part);
-    assert!(
-        matches!(refused, Err(NotInherited::TooLarge)),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(NotInherited::TooLarge)), "{refused:?}");
     let refused = receiver(&shards).take_part(&part[..part.len() - 1]);
-    assert!(
-        matches!(refused, Err(NotInherited::Codec(_))),
-        "{refused:?}"
-    );
-    let other = MemoryHeader {
-        format: MEMORY_FORMAT + 1,
-        ..header(&shards)
-    };
+    assert!(matches!(refused, Err(NotInherited::Codec(_))), "{refused:?}");
+    let other = MemoryHeader { format: MEMORY_FORMAT + 1, ..header(&shards) };
     let refused = Inheritance::begin(&other, 1_000, BlockingExecutor::Inline);
     assert!(matches!(refused.err(), Some(NotInherited::Format(_))));
     // As a release with another hash function would spread the keys.
@@ -401,17 +384,11 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
     moved[0].0 += 1;
     let moved = codec::encode(&moved).expect("a part");
     let refused = receiver(&shards).take_part(&moved);
-    assert!(
-        matches!(refused, Err(NotInherited::Damaged(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(NotInherited::Damaged(_))), "{refused:?}");
     // The changes of a second pass, without the first one.
     while next_part(&shards, tracking, &mut at).is_some() {}
     take_of_each();
     let part = next_part(&shards, tracking, &mut at).expect("a part");
     let refused = receiver(&shards).take_part(&part);
-    assert!(
-        matches!(refused, Err(NotInherited::Damaged(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(NotInherited::Damaged(_))), "{refused:?}");
 }

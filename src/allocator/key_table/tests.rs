@@ -25,9 +25,8 @@ impl Slot for Name {
 fn a_key_is_found_by_its_bytes_and_its_namespace() {
     let hasher = Hasher::new(1);
     let mut table = KeyTable::default();
-    let all: Vec<(String, NamespaceId)> = (0..5_000)
-        .map(|n: u32| ((n / 2).to_string(), NamespaceId(1 + n % 2)))
-        .collect();
+    let all: Vec<(String, NamespaceId)> =
+        (0..5_000).map(|n: u32| ((n / 2).to_string(), NamespaceId(1 + n % 2))).collect();
     for (number, (name, namespace)) in (0..).zip(&all) {
         let hash = hasher.key(*namespace, Key::Name(name.as_bytes()));
         assert_eq!(table.find(hash, *namespace, name.as_bytes()), None);
@@ -65,10 +64,7 @@ fn a_key_that_was_removed_is_not_found_and_its_slot_goes_to_the_next_key_unless_
         assert_eq!(*removed.0, *names[number as usize].as_bytes());
         assert!(table.get(number).is_none() && table.remove(&hasher, number).is_none());
     }
-    assert_eq!(
-        (table.len(), table.slots(), table.iter().count()),
-        (500, 1_000, 500)
-    );
+    assert_eq!((table.len(), table.slots(), table.iter().count()), (500, 1_000, 500));
     for (number, name) in (0..).zip(&names) {
         assert_eq!(find(&table, name), (number % 2 == 1).then_some(number));
     }

@@ -26,10 +26,7 @@ impl Memory {
     /// now. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
     /// the record is read again.
     pub fn record_read(
-        &self,
-        place: Place,
-        (id, let_goes): &(SectionId, Option<u64>),
-        record: SectionRecord,
+        &self, place: Place, (id, let_goes): &(SectionId, Option<u64>), record: SectionRecord,
         namespace: &Namespace,
     ) -> Option<Need> {
         let mut read_again = false;
@@ -58,12 +55,8 @@ impl Memory {
     /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
     /// section's, read after the lift was applied.
     pub(super) fn first_touch(
-        &self,
-        shard: &mut Shard,
-        place: SectionPlace,
-        record: SectionRecord,
-        config: &NamespaceConfig,
-        source: Source,
+        &self, shard: &mut Shard, place: SectionPlace, record: SectionRecord,
+        config: &NamespaceConfig, source: Source,
     ) {
         let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::LiftNotCounted) {
             false => record.lifted(config.progression(), self.lift),
@@ -90,9 +83,5 @@ fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> 
         true => record.max_seq.saturating_sub(width),
         false => record.max_seq,
     };
-    Some(Chunk {
-        old,
-        new: old + width,
-        ..live
-    })
+    Some(Chunk { old, new: old + width, ..live })
 }

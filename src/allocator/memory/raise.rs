@@ -14,10 +14,7 @@ impl Memory {
     /// Moves a key, or all keys of its section, above `at_least`, or waits for that. A section must be one that ids
     /// share. Otherwise as [`Memory::take`].
     pub fn raise(
-        &self,
-        namespace: &Namespace,
-        of: RaiseOf<'_>,
-        at_least: u64,
+        &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
     ) -> (RaiseAnswer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, of.key());
         let mut locked = self.shards.lock(shard);
@@ -32,12 +29,7 @@ impl Memory {
 
     /// As [`Memory::raise`], within the key's shard. Whoever calls it counts the numbers that are passed over.
     fn raise_in(
-        &self,
-        shard: &mut Shard,
-        hash: u64,
-        namespace: &Namespace,
-        of: RaiseOf<'_>,
-        floor: Floor,
+        &self, shard: &mut Shard, hash: u64, namespace: &Namespace, of: RaiseOf<'_>, floor: Floor,
     ) -> (RaiseAnswer, Option<(SectionPlace, Need)>) {
         let (key, hasher) = (of.key(), self.shards.hasher());
         let raise = |shard: &mut Shard| match of {
@@ -69,11 +61,7 @@ impl Memory {
     /// Moves a key above `floor`, and takes as many of its next numbers as `count_of` says of the last number before
     /// them; all under one lock, so that no other call takes any in between.
     pub fn take_above(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        floor: Floor,
-        count_of: impl FnOnce(u64) -> u64,
+        &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl FnOnce(u64) -> u64,
     ) -> (AboveAnswer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);

@@ -42,10 +42,7 @@ impl Memory {
             self.metrics.skip(SkipCause::shared_section, *lost);
             let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_leaving(section)?;
-            Some(Place {
-                shard: number,
-                section: place,
-            })
+            Some(Place { shard: number, section: place })
         });
         wanted.collect()
     }

@@ -127,19 +127,13 @@ mod tests {
         assert_eq!(room.admit(usize::MAX), Ok(()), "there is room");
         room.set_full(true);
         let bytes = |waiters: usize| waiters * WAITING_KEY_BYTES * SHARDS as usize;
-        let most = (1..)
-            .take_while(|waiters| bytes(*waiters) <= 128 << 20)
-            .last();
+        let most = (1..).take_while(|waiters| bytes(*waiters) <= 128 << 20).last();
         let most = most.expect("more than one");
         assert_eq!(room.admit(most - 1), Ok(()));
         assert_eq!(room.admit(most), Err(2_048));
         let room = Room::of(0);
         room.set_full(true);
-        assert_eq!(
-            room.admit(65_536 / SHARDS as usize + 200),
-            Ok(()),
-            "a message"
-        );
+        assert_eq!(room.admit(65_536 / SHARDS as usize + 200), Ok(()), "a message");
         assert_eq!(room.admit(SHARD_WAITERS_MIN), Err(0));
     }
 

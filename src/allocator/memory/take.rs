@@ -42,11 +42,7 @@ impl Memory {
 
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
     pub(super) fn take_known(
-        &self,
-        shard: &mut Shard,
-        (hash, key): (u64, Key<'_>),
-        namespace: &Namespace,
-        count: u64,
+        &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
     ) -> Option<AnswerInShard> {
         let (answer, place) = shard.take(hash, namespace, key, count)?;
         let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
@@ -56,11 +52,7 @@ impl Memory {
     /// The first call for a key in this term. `find` finds the section's record, if it is in memory.
     #[cold]
     pub(super) fn take_first(
-        &self,
-        shard: &mut Shard,
-        (hash, key): (u64, Key<'_>),
-        namespace: &Namespace,
-        count: u64,
+        &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
         let need = match self.add_key(shard, (hash, key), namespace, find) {
@@ -79,10 +71,7 @@ impl Memory {
     /// The memory's bound, in megabytes, if there is no room for the key. Then nothing is added: a key that is there could
     /// not go before its call is served, even if the caller has gone.
     pub(super) fn add_key(
-        &self,
-        shard: &mut Shard,
-        (hash, key): (u64, Key<'_>),
-        namespace: &Namespace,
+        &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Result<Option<Need>, u64> {
         self.admit(shard, namespace, key)?;
@@ -92,10 +81,7 @@ impl Memory {
 
     /// As [`Memory::add_key`], for the section of a key that shares it. The key itself is not added.
     pub(super) fn add_section(
-        &self,
-        shard: &mut Shard,
-        id: u64,
-        namespace: &Namespace,
+        &self, shard: &mut Shard, id: u64, namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Result<Option<Need>, u64> {
         self.admit(shard, namespace, Key::Id(id))?;
@@ -114,12 +100,8 @@ impl Memory {
 
     /// Notes that a key, or its section, was added at a place, and whether the term has nothing of the section.
     fn note_added(
-        &self,
-        shard: &mut Shard,
-        (place, has_nothing): (SectionPlace, bool),
-        key: Key<'_>,
-        namespace: &Namespace,
-        find: impl FnOnce() -> Option<SectionRecord>,
+        &self, shard: &mut Shard, (place, has_nothing): (SectionPlace, bool), key: Key<'_>,
+        namespace: &Namespace, find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Option<Need> {
         self.room.note_new_key();
         // What an abandoned memory held may have been used: its lift's chunk must not be taken again. While there is no
@@ -140,11 +122,7 @@ impl Memory {
     /// first. `None` if it is leaving: whoever lets it go asks for the bump, once the log says what was used of it.
     #[cold]
     pub(super) fn need_of(
-        &self,
-        shard: &mut Shard,
-        place: SectionPlace,
-        namespace: &Namespace,
-        key: Key<'_>,
+        &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
     ) -> Option<Need> {
         if shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
             return Some(Need::Bump);
@@ -159,11 +137,7 @@ impl Memory {
     /// As [`Memory::need_of`], with the place.
     #[cold]
     pub(super) fn need_at(
-        &self,
-        shard: &mut Shard,
-        place: SectionPlace,
-        namespace: &Namespace,
-        key: Key<'_>,
+        &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
     ) -> Option<(SectionPlace, Need)> {
         let need = self.need_of(shard, place, namespace, key)?;
         Some((place, need))

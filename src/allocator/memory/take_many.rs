@@ -41,10 +41,7 @@ impl Memory {
     /// Takes the numbers of the keys at `places`, at most [`KEYS_AT_ONCE`], or waits for them, and has `note` note what
     /// each place got. A key that comes twice is served in the order of its places. Returns what sections need now.
     pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self,
-        asked: &Asked<'_, F>,
-        places: Range<usize>,
-        mut note: impl FnMut(usize, u64, Answer),
+        &self, asked: &Asked<'_, F>, places: Range<usize>, mut note: impl FnMut(usize, u64, Answer),
     ) -> Vec<(Place, Need)> {
         debug_assert!(places.len() <= KEYS_AT_ONCE, "{places:?}");
         let mut needs = Vec::new();
@@ -77,9 +74,7 @@ impl Memory {
     /// The keys at `places` in the order of their shards, those of a shard in the order of their places, and where each
     /// shard's keys end.
     fn by_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self,
-        asked: &Asked<'_, F>,
-        places: Range<usize>,
+        &self, asked: &Asked<'_, F>, places: Range<usize>,
     ) -> (Vec<Hashed>, [usize; SHARDS as usize]) {
         let mut next = [0; SHARDS as usize];
         let mut found = Vec::with_capacity(places.len());
@@ -103,12 +98,8 @@ impl Memory {
 
     /// Takes the numbers of the keys that were asked for in this term before. Returns the others.
     fn take_in_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self,
-        shard: u32,
-        asked: &Asked<'_, F>,
-        keys: &[Hashed],
-        note: &mut impl FnMut(usize, u64, Answer),
-        needs: &mut Vec<(Place, Need)>,
+        &self, shard: u32, asked: &Asked<'_, F>, keys: &[Hashed],
+        note: &mut impl FnMut(usize, u64, Answer), needs: &mut Vec<(Place, Need)>,
     ) -> Vec<Unknown> {
         let mut unknown = Vec::new();
         let mut locked = self.shards.lock(shard);
@@ -146,11 +137,8 @@ impl Memory {
     /// again. Then it is looked up once more.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self,
-        asked: &Asked<'_, F>,
-        mut keys: Vec<Unknown>,
-        note: &mut impl FnMut(usize, u64, Answer),
-        needs: &mut Vec<(Place, Need)>,
+        &self, asked: &Asked<'_, F>, mut keys: Vec<Unknown>,
+        note: &mut impl FnMut(usize, u64, Answer), needs: &mut Vec<(Place, Need)>,
     ) {
         let namespace = asked.namespace;
         let section = |key: &Unknown| namespace.section_of((asked.ask)(key.place).0);
@@ -162,14 +150,7 @@ impl Memory {
         for of_shard in keys.chunk_by(|one, next| one.shard == next.shard) {
             let shard = of_shard[0].shard;
             let mut locked = self.shards.lock(shard);
-            for &Unknown {
-                hash,
-                place,
-                record,
-                let_goes,
-                ..
-            } in of_shard
-            {
+            for &Unknown { hash, place, record, let_goes, .. } in of_shard {
                 let (key, count) = (asked.ask)(place);
                 // It is known if it came before in this message, or in another one meanwhile.
                 let taken = self.take_known(&mut locked, (hash, key), namespace, count);

@@ -44,16 +44,8 @@ async fn lifted_twice(dir: &TempDir, section_size: u64) -> (StateMachine, Memory
 /// Entries that bump the sections of these ids by a step.
 fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command> {
     let step = namespace.config.step;
-    let raise = Raise {
-        numbers: step,
-        unused_max: step,
-        step,
-        up_to: 0,
-    };
-    let bump = move |id: &u64| Bump {
-        section: namespace.section_of(Key::Id(*id)),
-        raise,
-    };
+    let raise = Raise { numbers: step, unused_max: step, step, up_to: 0 };
+    let bump = move |id: &u64| Bump { section: namespace.section_of(Key::Id(*id)), raise };
     ids.chunks(8_192).map(move |some| Command::Bump {
         bumps: some.iter().map(bump).collect(),
         lost: Vec::new(),
@@ -103,14 +95,7 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     memory.gate().close();
     let section = book.section_of(Key::Id(7));
     let used = 200;
-    assert_eq!(
-        memory.close(),
-        Some(vec![Trim {
-            section,
-            used,
-            lost: 0
-        }])
-    );
+    assert_eq!(memory.close(), Some(vec![Trim { section, used, lost: 0 }]));
 }
 
 /// In the term before, the only call for the section was given up before the record was read.
@@ -133,11 +118,7 @@ async fn a_section_that_was_inherited_untouched_is_not_bumped_before_a_look_at_i
     let hasher = memory.shards.hasher();
     (memory.shards.lock(number)).insert(hasher, hash, &users, Key::Id(107));
     let (_, need) = memory.take(&users, Key::Id(108), 1);
-    assert_eq!(
-        need.map(|(_, need)| need),
-        Some(Need::Read),
-        "of a key that is new"
-    );
+    assert_eq!(need.map(|(_, need)| need), Some(Need::Read), "of a key that is new");
 }
 
 /// Its lift's chunk of the section may be used up to anywhere.
@@ -157,18 +138,10 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     let _ = memory.record_read(place, &noted, record, &book);
     assert_eq!(memory.current(&book, Key::Id(7)), None);
     // Nor does it bump anything: that chunk would be skipped, too. The call ends.
-    assert!(
-        memory
-            .propose_bump(place, &memory.view().namespaces())
-            .is_none()
-    );
+    assert!(memory.propose_bump(place, &memory.view().namespaces()).is_none());
     let Answer::Later(mut later) = answer else {
         panic!("{answer:?}");
     };
-    assert!(
-        later
-            .try_recv()
-            .is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
-    );
+    assert!(later.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     assert_eq!(memory.close(), None);
 }

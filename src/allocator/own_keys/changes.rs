@@ -31,9 +31,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
 
     /// The next changed keys of the pass, at most `limit`.
     pub fn take_changes(&mut self, limit: usize) -> Vec<OwnKeyChange<K>> {
-        let OwnKeys {
-            table, expanded, ..
-        } = self;
+        let OwnKeys { table, expanded, .. } = self;
         let changes = std::iter::from_fn(|| {
             let (changed, slot) = table.take_changed()?;
             Some(change_of(changed, slot, expanded.get(&changed.number)))
@@ -47,17 +45,10 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
     /// [`DamagedPart`] if the hasher finds a key in another shard, a slot is unknown, or a section's limits are out
     /// of order.
     pub fn apply_changes(
-        &mut self,
-        (hasher, shard): (&Hasher, u32),
-        changes: Vec<OwnKeyChange<K>>,
+        &mut self, (hasher, shard): (&Hasher, u32), changes: Vec<OwnKeyChange<K>>,
         mut note_new: impl FnMut(&K::Target),
     ) -> Result<(), DamagedPart> {
-        for OwnKeyChange {
-            slot,
-            next,
-            section,
-        } in changes
-        {
+        for OwnKeyChange { slot, next, section } in changes {
             if next == 0 {
                 return Err(NO_NEXT_NUMBER);
             }
@@ -105,9 +96,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
 
 /// A slot, and the section beside it if there is one, as they are sent.
 fn change_of<K: StoredKey + Clone>(
-    changed: ChangedSlot,
-    slot: &OwnSlot<K>,
-    beside: Option<&QueuedSection>,
+    changed: ChangedSlot, slot: &OwnSlot<K>, beside: Option<&QueuedSection>,
 ) -> OwnKeyChange<K> {
     let next = slot.cursor.next();
     let section = match (beside, slot.limits()) {
@@ -126,11 +115,7 @@ fn change_of<K: StoredKey + Clone>(
         true => SlotNumber::New((slot.namespace(), slot.stored_key().clone())),
         false => SlotNumber::Known(changed.number),
     };
-    OwnKeyChange {
-        slot,
-        next,
-        section,
-    }
+    OwnKeyChange { slot, next, section }
 }
 
 /// The ceiling, and the number above which a bump is asked for.

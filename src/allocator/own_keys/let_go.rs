@@ -31,12 +31,9 @@ impl<K: StoredKey> OwnKeys<K> {
     /// Moves the hand over `slots_max` slots at most, until `released_max` sections are let go, or to the end of the
     /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are let go.
     pub fn let_go(
-        &mut self,
-        hasher: &Hasher,
-        (slots_max, released_max): (usize, usize),
+        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        mut note_gone: impl FnMut(u32, &K::Target),
-        swept: &mut Swept,
+        mut note_gone: impl FnMut(u32, &K::Target), swept: &mut Swept,
     ) -> bool {
         let mut passed = 0;
         while passed < slots_max && swept.released.len() < released_max {
@@ -69,9 +66,7 @@ impl<K: StoredKey> OwnKeys<K> {
     /// Notes what was used of the section in slot number `number`, if the term has a chunk of it and there is its
     /// namespace.
     fn release(
-        &self,
-        number: u32,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         swept: &mut Swept,
     ) {
         let used = self.table.get(number).and_then(|slot| {

@@ -115,8 +115,5 @@ fn the_memory_of_expanded_sections_is_given_back() {
     }
     assert_eq!(world.expanded(), 0);
     let after = world.keys.expanded.allocation_size();
-    assert!(
-        after < busy / 20 && idle <= after,
-        "{idle}, {busy}, {after}"
-    );
+    assert!(after < busy / 20 && idle <= after, "{idle}, {busy}, {after}");
 }

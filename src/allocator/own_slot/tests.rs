@@ -7,23 +7,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::{clock::Instant, sequence::NUMBER_MAX};
 
-const ONES: Progression = Progression {
-    start: 1,
-    increment: 1,
-    max: NUMBER_MAX,
-};
+const ONES: Progression = Progression { start: 1, increment: 1, max: NUMBER_MAX };
 
 fn slot() -> OwnSlot<u64> {
     OwnSlot::new(7, NamespaceId(1))
 }
 
 fn owned(floor: u64, ceiling: u64, refill_at: u64) -> Owned {
-    Owned {
-        floor,
-        ceiling,
-        refill_at,
-        granted_at: GrantTime::at(Instant::from_nanos(5_000_000)),
-    }
+    Owned { floor, ceiling, refill_at, granted_at: GrantTime::at(Instant::from_nanos(5_000_000)) }
 }
 
 #[test]
@@ -58,11 +49,7 @@ fn what_was_put_comes_back() {
 
 #[test]
 fn a_floor_that_is_no_number_of_the_namespace_fits_once_a_number_above_it_was_taken() {
-    let tens = Progression {
-        start: 5,
-        increment: 10,
-        ..ONES
-    };
+    let tens = Progression { start: 5, increment: 10, ..ONES };
     let mut slot = slot();
     // Raised by hand: nobody was given 1 003.
     let raised = owned(1_003, 2_003, 1_940);

@@ -29,10 +29,8 @@ impl Reading {
     /// A term whose lift gives the second step of each of the `books`. The term before had the first one.
     async fn of(books: u64) -> Reading {
         let dir = TempDir::new().expect("a directory");
-        let options = StoreOptions {
-            recent_records_bytes: 0,
-            ..StoreOptions::new(Arc::new(BootClock))
-        };
+        let options =
+            StoreOptions { recent_records_bytes: 0, ..StoreOptions::new(Arc::new(BootClock)) };
         let open = || Store::open(dir.path(), "test", 1, options.clone());
         let store = open().expect("a store");
         let mut machine = StateMachine::open(&store, 1).expect("a table");
@@ -43,23 +41,11 @@ impl Reading {
         });
         machine.apply_now(1, [create, Command::Lift]).await;
         let book = view.namespaces().by_name("book").cloned().expect("books");
-        let raise = Raise {
-            numbers: STEP,
-            unused_max: STEP,
-            step: STEP,
-            up_to: 0,
-        };
-        let bump = |id| Bump {
-            section: book.section_of(Key::Id(id)),
-            raise,
-        };
+        let raise = Raise { numbers: STEP, unused_max: STEP, step: STEP, up_to: 0 };
+        let bump = |id| Bump { section: book.section_of(Key::Id(id)), raise };
         for first in (0..books).step_by(8_192) {
             let some = first..books.min(first + 8_192);
-            let bumps = Command::Bump {
-                bumps: some.map(bump).collect(),
-                lost: vec![],
-                now_ms: 0,
-            };
+            let bumps = Command::Bump { bumps: some.map(bump).collect(), lost: vec![], now_ms: 0 };
             machine.apply_now(1, [bumps]).await;
         }
         machine.apply_now(2, [Command::Lift]).await;
@@ -86,15 +72,7 @@ impl Reading {
         let (reader, places) = mpsc::unbounded_channel();
         let (bumper, bumps) = mpsc::unbounded_channel();
         tokio::spawn(run(memory.clone(), lease.clone(), places, bumper));
-        Reading {
-            memory,
-            metrics,
-            lease,
-            book,
-            reader,
-            bumps,
-            _dir: dir,
-        }
+        Reading { memory, metrics, lease, book, reader, bumps, _dir: dir }
     }
 
     /// Asks for a number of a book for the first time.
@@ -170,9 +148,7 @@ async fn how_fast_records_are_read() {
     let reading = Reading::of(BOOKS).await;
     let started = std::time::Instant::now();
     // In an order that jumps from block to block. The two numbers have no common divisor.
-    let answers: Vec<_> = (0..BOOKS)
-        .map(|step| reading.ask(step * 618_031 % BOOKS))
-        .collect();
+    let answers: Vec<_> = (0..BOOKS).map(|step| reading.ask(step * 618_031 % BOOKS)).collect();
     for answer in answers {
         if let Answer::Later(later) = answer {
             later.await.expect("an answer").accept().expect("a number");

@@ -32,10 +32,7 @@ impl Section {
     /// Moves the key at `cursor` above `at_least`: takes all numbers up to there, for nobody. Asks for no refill.
     /// `None` if a bump must bring them first.
     pub fn raise(
-        &mut self,
-        cursor: &mut Cursor,
-        config: &NamespaceConfig,
-        at_least: u64,
+        &mut self, cursor: &mut Cursor, config: &NamespaceConfig, at_least: u64,
     ) -> Option<Result<Raised, NotRaised>> {
         self.left(cursor, config);
         let progression = config.progression();
@@ -57,9 +54,7 @@ impl Section {
     /// before it takes another number. Those that stand higher stay where they are, so that the floor in force is that
     /// of a key that was not asked for. It is also such a key's numbers that are counted as passed over.
     pub fn raise_section(
-        &mut self,
-        config: &NamespaceConfig,
-        at_least: u64,
+        &mut self, config: &NamespaceConfig, at_least: u64,
     ) -> Option<Result<Raised, NotRaised>> {
         let before = self.owned().map(|owned| owned.floor);
         let (last, owned) = match self.pass(config, at_least, before) {

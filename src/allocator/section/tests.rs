@@ -45,14 +45,10 @@ impl World {
         let take = self.section.take(&mut cursor, &config, count);
         *self.cursor(key) = cursor;
         match take {
-            Take::Range {
-                range,
-                refill: None,
-            } => show(range),
-            Take::Range {
-                range,
-                refill: Some(size),
-            } => format!("{}, bump {}", show(range), size.numbers),
+            Take::Range { range, refill: None } => show(range),
+            Take::Range { range, refill: Some(size) } => {
+                format!("{}, bump {}", show(range), size.numbers)
+            }
             Take::TooFew => "too few".into(),
             Take::Exhausted { left } => format!("exhausted, {left} left"),
             Take::OverQuota { keys_max } => format!("beyond the quota of {keys_max}"),
@@ -119,10 +115,7 @@ impl World {
                 let cursor = self.cursors.get(*key);
                 let progression = self.config.progression();
                 let owned = self.section.owned();
-                format!(
-                    "{:?}",
-                    owned.map(|owned| owned.current(cursor, progression))
-                )
+                format!("{:?}", owned.map(|owned| owned.current(cursor, progression)))
             }
             other => panic!("unknown command {other:?}"),
         }
@@ -369,21 +362,11 @@ fn a_raised_floor_passes_over_numbers_and_is_never_lowered() {
     let mut world = World::new(NamespaceConfig::new("book"));
     assert_eq!(raise(&mut world, 50), None, "a bump must bring the numbers");
     world.grant(0, 100);
-    let done = |floor, is_higher, passed| {
-        Some(Ok(Raised {
-            floor,
-            is_higher,
-            passed,
-        }))
-    };
+    let done = |floor, is_higher, passed| Some(Ok(Raised { floor, is_higher, passed }));
     assert_eq!(raise(&mut world, 50), done(50, true, 50));
     assert_eq!(raise(&mut world, 50), done(50, false, 0));
     assert_eq!(raise(&mut world, 7), done(50, false, 0));
-    assert!(
-        world.take("a", 1).starts_with("51"),
-        "{}",
-        world.take("a", 1)
-    );
+    assert!(world.take("a", 1).starts_with("51"), "{}", world.take("a", 1));
     assert!(world.take("b", 1).starts_with('1'), "a neighbour stays");
     assert_eq!(raise(&mut world, 101), None);
     world.config.max = 99;
@@ -420,11 +403,8 @@ fn the_floor_of_a_whole_section_is_that_of_keys_that_were_not_asked_for() {
 
 #[test]
 fn a_floor_between_two_numbers_passes_over_those_at_or_below_it() {
-    let mut world = World::new(NamespaceConfig {
-        increment: 100,
-        start: 100,
-        ..NamespaceConfig::new("book")
-    });
+    let mut world =
+        World::new(NamespaceConfig { increment: 100, start: 100, ..NamespaceConfig::new("book") });
     world.grant(0, 1_000);
     let raised = raise(&mut world, 250).unwrap().unwrap();
     assert_eq!((raised.floor, raised.passed), (250, 2));
@@ -435,10 +415,7 @@ fn a_floor_between_two_numbers_passes_over_those_at_or_below_it() {
 
 #[test]
 fn a_key_whose_numbers_are_used_up_has_the_namespaces_max_as_its_floor() {
-    let mut world = World::new(NamespaceConfig {
-        max: 20,
-        ..NamespaceConfig::new("book")
-    });
+    let mut world = World::new(NamespaceConfig { max: 20, ..NamespaceConfig::new("book") });
     world.section.exhaust(20);
     let raised = raise(&mut world, 10).unwrap().unwrap();
     assert_eq!((raised.floor, raised.is_higher), (20, false));

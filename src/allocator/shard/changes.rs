@@ -52,14 +52,7 @@ impl Shard {
         let unsettled = self.unsettled[self.unsettled_sent..].iter().take(left);
         let unsettled: Vec<SectionPlace> = unsettled.copied().collect();
         self.unsettled_sent += unsettled.len();
-        let changes = ShardChanges {
-            sections,
-            ids,
-            names,
-            shared_keys,
-            pages,
-            unsettled,
-        };
+        let changes = ShardChanges { sections, ids, names, shared_keys, pages, unsettled };
         if changes.len() > 0 {
             return Some(changes);
         }
@@ -75,9 +68,7 @@ impl Shard {
     /// # Errors
     /// [`DamagedPart`] if they do not fit what was sent before, or the hasher finds a key in another shard.
     pub fn apply_changes(
-        &mut self,
-        (hasher, shard): (&Hasher, u32),
-        changes: ShardChanges,
+        &mut self, (hasher, shard): (&Hasher, u32), changes: ShardChanges,
         sections_needed: &mut u32,
     ) -> Result<(), DamagedPart> {
         let at = (hasher, shard);

@@ -15,11 +15,8 @@ impl Shard {
     /// Moves the hand over `slots_max` slots at most, and lets `released_max` sections go at most. Nothing goes while
     /// changes are tracked. True if the hand came to the end of the shard.
     pub fn let_go(
-        &mut self,
-        hasher: &Hasher,
-        (slots_max, released_max): (usize, usize),
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        swept: &mut Swept,
+        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>, swept: &mut Swept,
     ) -> bool {
         if self.tracking.is_some() {
             return true;
@@ -55,10 +52,7 @@ impl Shard {
         self.let_goes += (swept.keys - keys + gone.len()) as u64;
         self.forget_unsettled(&gone);
         for released in &swept.released[from..] {
-            let leaving = Leaving {
-                used: released.used,
-                wanted: None,
-            };
+            let leaving = Leaving { used: released.used, wanted: None };
             self.leaving.insert(released.section.clone(), leaving);
         }
         at_end
@@ -89,9 +83,7 @@ impl Shard {
     /// leaving.
     pub fn want_leaving(&mut self, id: &SectionId, place: SectionPlace) -> bool {
         let leaving = self.leaving.get_mut(id);
-        leaving
-            .map(|leaving| leaving.wanted = Some(place))
-            .is_some()
+        leaving.map(|leaving| leaving.wanted = Some(place)).is_some()
     }
 
     /// The log says what was used of the section. Returns where it is now, if a call waits for it.

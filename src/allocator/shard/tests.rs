@@ -119,9 +119,7 @@ impl World {
     /// Serves the calls that wait, and tells what each of them got.
     fn serve(&mut self, place: SectionPlace) -> String {
         let mut served = Vec::new();
-        let again = self
-            .shard
-            .serve(&self.hasher, place, &self.namespace, &mut served);
+        let again = self.shard.serve(&self.hasher, place, &self.namespace, &mut served);
         let metrics = Metrics::new();
         served.into_iter().for_each(|one| one.tell(&metrics));
         let mut told = Vec::new();
@@ -169,8 +167,7 @@ impl World {
             ["grant", key, old, new] => self.grant(parse_key(key), number(old), number(new)),
             ["exhaust", key, max] => {
                 let place = self.place(parse_key(key));
-                self.shard
-                    .exhaust(place, number(max), &self.namespace.config);
+                self.shard.exhaust(place, number(max), &self.namespace.config);
                 self.serve(place)
             }
             ["quota", key, keys_max] => {
@@ -205,10 +202,7 @@ impl World {
 }
 
 fn step_100() -> NamespaceConfig {
-    NamespaceConfig {
-        step: 100,
-        ..NamespaceConfig::new("book")
-    }
+    NamespaceConfig { step: 100, ..NamespaceConfig::new("book") }
 }
 
 /// Digits are an id, anything else is a name.
@@ -650,10 +644,8 @@ fn the_footprint_is_known_without_a_look_at_the_keys() {
 
 #[test]
 fn keys_that_share_a_section_are_counted_beside_it() {
-    let mut world = World::new(NamespaceConfig {
-        section_size: 100,
-        ..NamespaceConfig::new("book")
-    });
+    let mut world =
+        World::new(NamespaceConfig { section_size: 100, ..NamespaceConfig::new("book") });
     for id in 0..250 {
         let _ = world.take(Key::Id(id), 1);
     }

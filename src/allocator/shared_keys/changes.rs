@@ -76,9 +76,7 @@ impl SharedKeys {
     /// [`DamagedPart`] if the hasher finds a section in another shard, a section is unknown, or its limits are out of
     /// order.
     pub fn apply_section_changes(
-        &mut self,
-        (hasher, shard): (&Hasher, u32),
-        changes: Vec<SharedSectionChange>,
+        &mut self, (hasher, shard): (&Hasher, u32), changes: Vec<SharedSectionChange>,
     ) -> Result<(), DamagedPart> {
         for SharedSectionChange { number, section } in changes {
             let queued = QueuedSection::new(Section::inherited(section.step, section.owned()?));
@@ -106,9 +104,7 @@ impl SharedKeys {
     /// # Errors
     /// [`DamagedPart`] if a key is unknown.
     pub fn apply_key_changes(
-        &mut self,
-        hasher: &Hasher,
-        changes: Vec<SharedKeyChange>,
+        &mut self, hasher: &Hasher, changes: Vec<SharedKeyChange>,
         mut note_section: impl FnMut(u32),
     ) -> Result<(), DamagedPart> {
         for SharedKeyChange { slot, next } in changes {
@@ -120,12 +116,7 @@ impl SharedKeys {
                 SlotNumber::New((namespace, id, section)) => {
                     note_section(section);
                     let hash = hasher.key(namespace, u64::as_key(&id));
-                    let slot = SharedSlot {
-                        id,
-                        cursor,
-                        namespace,
-                        section,
-                    };
+                    let slot = SharedSlot { id, cursor, namespace, section };
                     self.keys.append(hasher, hash, slot);
                 }
                 SlotNumber::Vacant => self.keys.add_vacant(),

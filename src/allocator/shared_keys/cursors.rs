@@ -18,10 +18,7 @@ pub struct OfNamespace<'a> {
 
 impl Cursors for OfNamespace<'_> {
     fn with<R>(
-        &mut self,
-        hash: u64,
-        key: Key<'_>,
-        act: impl FnOnce(&mut Cursor) -> R,
+        &mut self, hash: u64, key: Key<'_>, act: impl FnOnce(&mut Cursor) -> R,
     ) -> Option<R> {
         let Key::Id(id) = key else {
             return None;

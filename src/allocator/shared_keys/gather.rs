@@ -41,9 +41,8 @@ impl SharedKeys {
         if !(group..group + GROUP).all(|other| other == place || slot_at(other).is_some()) {
             return;
         }
-        let slots: Vec<(usize, u32)> = (0..PAGE_KEYS)
-            .filter_map(|place| Some((place, slot_at(place)?)))
-            .collect();
+        let slots: Vec<(usize, u32)> =
+            (0..PAGE_KEYS).filter_map(|place| Some((place, slot_at(place)?))).collect();
         if slots.len() < GATHERED_MIN {
             return;
         }

@@ -36,12 +36,9 @@ impl SharedKeys {
     /// the sections. True at the end: the next call begins at the first slot. Tells `note_gone` the sections that are let
     /// go or forgotten.
     pub fn let_go(
-        &mut self,
-        hasher: &Hasher,
-        (slots_max, released_max): (usize, usize),
+        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        mut note_gone: impl FnMut(u32),
-        swept: &mut Swept,
+        mut note_gone: impl FnMut(u32), swept: &mut Swept,
     ) -> bool {
         let end = swept.slots + slots_max;
         while swept.slots < end && swept.released.len() < released_max {
@@ -100,11 +97,9 @@ impl SharedKeys {
 
     /// Takes marks off sections, and lets sections without a mark go. True at the end.
     fn pass_sections(
-        &mut self,
-        (slots_max, released_max): (usize, usize),
+        &mut self, (slots_max, released_max): (usize, usize),
         progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
-        note_gone: &mut impl FnMut(u32),
-        swept: &mut Swept,
+        note_gone: &mut impl FnMut(u32), swept: &mut Swept,
     ) -> bool {
         let sections_max = slots_max.max(self.keys.slots() as usize / SLOTS_FOR_SECTION);
         let going_max = released_max - swept.released.len();
@@ -155,12 +150,9 @@ impl SharedKeys {
     /// Lets those of the sections from number `first` on go that `goes` says, unless one of their keys was asked for
     /// meanwhile.
     fn let_sections_go(
-        &mut self,
-        first: u32,
-        mut goes: Vec<bool>,
+        &mut self, first: u32, mut goes: Vec<bool>,
         progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
-        note_gone: &mut impl FnMut(u32),
-        swept: &mut Swept,
+        note_gone: &mut impl FnMut(u32), swept: &mut Swept,
     ) {
         let numbers: Range<u32> = first..first + goes.len() as u32;
         let usage = |(number, goes): (u32, &bool)| match goes {

@@ -67,10 +67,7 @@ impl PageId {
     #[inline]
     pub fn of(namespace: &Namespace, id: u64) -> (PageId, usize) {
         let place = (id % namespace.config.section_size) as usize % PAGE_KEYS;
-        let page = PageId {
-            namespace: namespace.id,
-            first: id - place as u64,
-        };
+        let page = PageId { namespace: namespace.id, first: id - place as u64 };
         (page, place)
     }
 }
@@ -87,15 +84,8 @@ impl Named for Page {
 impl Page {
     /// A page of ids of section number `section`. None of them was asked for.
     pub fn new(id: PageId, section: u32) -> Self {
-        let keys = PageOfKeys {
-            next: [0; PAGE_KEYS],
-            changed: [0; PAGE_KEYS / 64],
-        };
-        Page {
-            id,
-            section,
-            keys: Box::new(keys),
-        }
+        let keys = PageOfKeys { next: [0; PAGE_KEYS], changed: [0; PAGE_KEYS / 64] };
+        Page { id, section, keys: Box::new(keys) }
     }
 
     /// The next numbers of the ids that were asked for.
@@ -121,22 +111,14 @@ impl Pages {
         let number = self.pages.find(&name)?;
         let page = self.pages.get(number)?;
         let next = page.keys.next[place];
-        (next > 0).then_some(InPage {
-            page: number,
-            place,
-            next,
-            section: page.section,
-        })
+        (next > 0).then_some(InPage { page: number, place, next, section: page.section })
     }
 
     /// Lets `act` move the cursor of a key that was asked for. It is told the number of the key's section. `None` as in
     /// [`Pages::find`].
     #[inline]
     pub fn with<R>(
-        &mut self,
-        namespace: &Namespace,
-        id: u64,
-        act: impl FnOnce(u32, &mut Cursor) -> R,
+        &mut self, namespace: &Namespace, id: u64, act: impl FnOnce(u32, &mut Cursor) -> R,
     ) -> Option<R> {
         let key = self.find(namespace, id)?;
         let mut cursor = Cursor::at(key.next);

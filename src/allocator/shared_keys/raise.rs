@@ -22,21 +22,13 @@ impl SharedKeys {
     /// Moves a key above `floor`, or waits for that. Its neighbours stay where they are. Otherwise as
     /// [`SharedKeys::take`].
     pub fn raise(
-        &mut self,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        floor: Floor,
+        &mut self, hash: u64, namespace: &Namespace, id: u64, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.section_of(hash, namespace, id)?;
         let section = self.sections.get_mut(number)?;
         section.is_in_use = true;
         let queued = &mut section.queued;
-        let mut cursors = OfNamespace {
-            keys: &mut self.keys,
-            pages: &mut self.pages,
-            namespace,
-        };
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
         let key = Key::Id(id);
         let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
             cursors.with(hash, key, |cursor| {
@@ -57,25 +49,16 @@ impl SharedKeys {
     /// Moves all keys of a key's section above `at_least`, or waits for that. The key need not be there. `None` if its
     /// section is not. Otherwise as [`SharedKeys::raise`].
     pub fn raise_section(
-        &mut self,
-        hasher: &Hasher,
-        hash: u64,
-        namespace: &Namespace,
-        id: u64,
-        at_least: u64,
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64, at_least: u64,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let key = Key::Id(id);
         let number = self.sections.find(&namespace.section_of(key))?;
         let section = self.sections.get_mut(number)?;
         section.is_in_use = true;
         let queued = &mut section.queued;
-        let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
-            queued.raise_section(&namespace.config, (hash, key), at_least)
-        });
-        if let RaiseAnswer::Done(Ok(Raised {
-            is_higher: true, ..
-        })) = answer
-        {
+        let (answer, bump) = (self.first_waiters)
+            .watch(queued, |queued| queued.raise_section(&namespace.config, (hash, key), at_least));
+        if let RaiseAnswer::Done(Ok(Raised { is_higher: true, .. })) = answer {
             self.stop_fast_paths(hasher, namespace, number);
         }
         Some((answer, bump.then_some(number)))

@@ -26,12 +26,7 @@ impl Slot for SharedSlot {
     type Key = u64;
 
     fn vacant() -> Self {
-        SharedSlot {
-            id: 0,
-            cursor: Cursor::new(),
-            namespace: NOBODY,
-            section: u32::MAX,
-        }
+        SharedSlot { id: 0, cursor: Cursor::new(), namespace: NOBODY, section: u32::MAX }
     }
 
     #[inline]

@@ -72,9 +72,7 @@ impl SharedKeys {
     /// What was used of section number `number`. Its keys are not added yet. `None` if it got no chunk, or the progression
     /// of its namespace is not known.
     pub(super) fn usage(
-        &self,
-        number: u32,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> Option<Usage> {
         let section = self.sections.get(number)?;
         let progression = progression_of(section.id.namespace)?;
@@ -92,26 +90,19 @@ impl SharedKeys {
         }
         for (number, usage) in (first..).zip(usages) {
             if let (Some(section), Some(usage)) = (self.sections.get(number), usage) {
-                let pages = section
-                    .pages
-                    .iter()
-                    .filter_map(|page| self.pages.get(*page));
-                pages
-                    .flat_map(Page::next_numbers)
-                    .for_each(|next| usage.add(next));
+                let pages = section.pages.iter().filter_map(|page| self.pages.get(*page));
+                pages.flat_map(Page::next_numbers).for_each(|next| usage.add(next));
             }
         }
     }
 
     /// What was used of each section that got a chunk, but for namespaces without a known progression.
     pub fn used(
-        self,
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
     ) -> impl Iterator<Item = Used> {
         let numbers = 0..self.sections.slots();
-        let mut usages: Vec<Option<Usage>> = numbers
-            .map(|number| self.usage(number, &progression_of))
-            .collect();
+        let mut usages: Vec<Option<Usage>> =
+            numbers.map(|number| self.usage(number, &progression_of)).collect();
         self.add_keys(0, &mut usages);
         let sections = self.sections.into_numbered();
         sections.filter_map(move |(number, section)| {

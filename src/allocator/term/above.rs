@@ -36,11 +36,7 @@ impl Term {
     /// As [`Term::next`], and [`NextError::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
     /// the same.
     pub async fn next_above(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        floor: Floor,
-        count_of: impl Fn(u64) -> u64,
+        &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,
         deadline: Instant,
     ) -> Result<Above, NextError> {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
@@ -65,8 +61,7 @@ impl Term {
             };
             let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
             // Not earlier, as in `next`.
-            self.pass_fence(namespace, held, taken.is_ok().into(), deadline)
-                .await?;
+            self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
             let range = taken?;
             self.hot_keys.note(namespace, key, count);
             return Ok(Above::Numbers(range));

@@ -14,10 +14,7 @@ impl Term {
     /// # Errors
     /// As [`Term::current_many`].
     pub async fn current(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        deadline: Instant,
+        &self, namespace: &Namespace, key: Key<'_>, deadline: Instant,
     ) -> Result<Option<u64>, NextError> {
         let last = self.current_many(namespace, 1, |_| key, deadline).await?;
         Ok(last.into_iter().next().filter(|last| *last > 0))
@@ -30,10 +27,7 @@ impl Term {
     /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::DeadlineExceeded`] if
     /// reading the table took too long, [`NextError::Store`] if it cannot be read.
     pub async fn current_many<'k>(
-        &self,
-        namespace: &Namespace,
-        keys: usize,
-        key: impl Fn(usize) -> Key<'k>,
+        &self, namespace: &Namespace, keys: usize, key: impl Fn(usize) -> Key<'k>,
         deadline: Instant,
     ) -> Result<Vec<u64>, NextError> {
         let _inside = self.enter()?;
@@ -70,24 +64,18 @@ impl Term {
         self.pass_fence(namespace, nothing, 0, deadline).await?;
         // A ceiling may lie above all numbers that could be handed out.
         let greatest = namespace.greatest_number();
-        last.iter_mut()
-            .for_each(|last| *last = (*last).min(greatest));
+        last.iter_mut().for_each(|last| *last = (*last).min(greatest));
         Ok(last)
     }
 
     /// Up to where earlier terms may have handed out numbers of sections, as the table says.
     async fn floors_in_table(
-        &self,
-        namespace: &Namespace,
-        sections: Vec<SectionId>,
-        deadline: Instant,
+        &self, namespace: &Namespace, sections: Vec<SectionId>, deadline: Instant,
     ) -> Result<Vec<u64>, NextError> {
         let (lift, increment) = (self.memory.lift(), namespace.config.increment);
         let read = self.group.view().read_sections(sections);
         let records = tokio::time::timeout_at(deadline, read).await;
         let records = records.map_err(|_| NextError::DeadlineExceeded)??;
-        Ok((records.iter())
-            .map(|record| record.floor_at(lift, increment))
-            .collect())
+        Ok((records.iter()).map(|record| record.floor_at(lift, increment)).collect())
     }
 }

@@ -30,11 +30,7 @@ impl Term {
     /// beyond the quota; otherwise as [`Term::next`]. The floor may
     /// be raised all the same.
     pub async fn raise(
-        &self,
-        namespace: &Namespace,
-        key: Key<'_>,
-        at_least: u64,
-        deadline: Instant,
+        &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, NextError> {
         let _inside = self.enter()?;
         let raised = match self.begin_to_raise(namespace, RaiseOf::Key(key), at_least) {
@@ -58,12 +54,8 @@ impl Term {
     /// # Errors
     /// As [`Term::raise`], for all together, and that of `may_wait`. Some of the floors may be raised all the same.
     pub async fn raise_many<'k, E: From<NextError>>(
-        &self,
-        namespace: &Namespace,
-        count: usize,
-        ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> Result<(), E>,
-        deadline: Instant,
+        &self, namespace: &Namespace, count: usize, ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
     ) -> Result<Vec<u64>, E> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
@@ -111,10 +103,7 @@ impl Term {
 
     /// Raises a floor if this term has the numbers, or waits for them behind the calls that came before.
     fn begin_to_raise(
-        &self,
-        namespace: &Namespace,
-        of: RaiseOf<'_>,
-        at_least: u64,
+        &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
     ) -> Result<Result<Raised, NextError>, RaisedLater> {
         let (answer, need) = self.memory.raise(namespace, of, at_least);
         if let Some(need) = need {
@@ -122,20 +111,16 @@ impl Term {
         }
         match answer {
             RaiseAnswer::Done(raised) => Ok(raised.map_err(NextError::from)),
-            RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => Ok(Ok(Raised {
-                floor: at_least,
-                is_higher: true,
-                passed: 0,
-            })),
+            RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => {
+                Ok(Ok(Raised { floor: at_least, is_higher: true, passed: 0 }))
+            }
             RaiseAnswer::Later(later) => Err(later),
         }
     }
 
     /// Waits until a floor is raised.
     pub(super) async fn raised_later(
-        &self,
-        later: RaisedLater,
-        deadline: Instant,
+        &self, later: RaisedLater, deadline: Instant,
     ) -> Result<Raised, NextError> {
         let raised = self.in_time(later, deadline).await?;
         raised.map_err(NextError::from)
@@ -145,9 +130,7 @@ impl Term {
 /// The floor as callers are told it: a ceiling that it comes from may lie above all numbers that could be handed out.
 fn within_numbers(raised: Raised, namespace: &Namespace) -> Raised {
     Raised {
-        floor: raised
-            .floor
-            .min(namespace.greatest_number().max(namespace.config.max)),
+        floor: raised.floor.min(namespace.greatest_number().max(namespace.config.max)),
         ..raised
     }
 }

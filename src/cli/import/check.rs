@@ -50,12 +50,7 @@ pub struct Summed<R> {
 impl<R: Read> Summed<R> {
     /// Reads from `inner`, and shows on `bar` how many bytes were read.
     pub fn new(inner: R, bar: ProgressBar) -> Self {
-        Summed {
-            inner,
-            bytes: 0,
-            crc: crc32fast::Hasher::new(),
-            bar,
-        }
+        Summed { inner, bytes: 0, crc: crc32fast::Hasher::new(), bar }
     }
 
     /// How many bytes were read, and their CRC-32.
@@ -88,10 +83,7 @@ impl Checked {
 /// # Errors
 /// If it cannot be read.
 pub fn check(
-    file: &mut File,
-    format: Format,
-    expected: &Expected,
-    bar: &ProgressBar,
+    file: &mut File, format: Format, expected: &Expected, bar: &ProgressBar,
 ) -> io::Result<Checked> {
     let mut checked = Checked::default();
     let (mut keys, mut ranges) = (Vec::new(), Vec::new());
@@ -148,35 +140,22 @@ type Twice = HashMap<u64, Vec<(Key, u64)>>;
 fn twice(sorted: &[u64]) -> Twice {
     let same = sorted.chunk_by(|one, next| one == next);
     let same = same.filter(|chunk| chunk.len() > 1);
-    same.map(|chunk| (chunk[0], Vec::new()))
-        .take(1_000)
-        .collect()
+    same.map(|chunk| (chunk[0], Vec::new())).take(1_000).collect()
 }
 
 /// Notes keys that come twice, and ids within ranges, which are sorted.
 fn note_repeated(
-    file: &File,
-    format: Format,
-    expected: &Expected,
-    (mut twice, ranges): (Twice, &[Ranged]),
+    file: &File, format: Format, expected: &Expected, (mut twice, ranges): (Twice, &[Ranged]),
     checked: &mut Checked,
 ) -> io::Result<()> {
     read(file, format, expected, |row| {
-        let Ok(Row {
-            line,
-            of: RowOf::Key(key),
-            ..
-        }) = row
-        else {
+        let Ok(Row { line, of: RowOf::Key(key), .. }) = row else {
             return true;
         };
         if let Key::Id(id) = key
             && let Some((range, on)) = around(ranges, id)
         {
-            checked.note(
-                line,
-                format_args!("key {id} is within {range}, which is on line {on}"),
-            );
+            checked.note(line, format_args!("key {id} is within {range}, which is on line {on}"));
         }
         if let Some(seen) = twice.get_mut(&digest(&key)) {
             match seen.iter().find(|(other, _)| *other == key) {

@@ -54,19 +54,11 @@ struct Places {
 impl Table {
     fn places(&self, columns: &[Vec<u8>]) -> Option<Places> {
         let place = |name: &str| columns.iter().position(|column| column == name.as_bytes());
-        Some(Places {
-            key: place(self.key)?,
-            number: place(self.number)?,
-            columns: columns.len(),
-        })
+        Some(Places { key: place(self.key)?, number: place(self.number)?, columns: columns.len() })
     }
 
     fn row(
-        &self,
-        line: u64,
-        fields: &[Vec<u8>],
-        places: Places,
-        expected: &Expected,
+        &self, line: u64, fields: &[Vec<u8>], places: Places, expected: &Expected,
     ) -> Option<MaybeRow> {
         if fields.len() != places.columns {
             return Some(Err(BadRow {
@@ -92,10 +84,7 @@ impl Table {
 /// # Errors
 /// If the input cannot be read, or is no dump of the table.
 pub fn read(
-    mut input: impl BufRead,
-    table: &Table,
-    expected: &Expected,
-    take: impl FnMut(MaybeRow) -> bool,
+    mut input: impl BufRead, table: &Table, expected: &Expected, take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     let has_tabs = |line: &[u8]| line.contains(&b'\t');
     let first = input.fill_buf()?;
@@ -107,9 +96,7 @@ pub fn read(
 }
 
 fn read_text(
-    mut input: impl BufRead,
-    table: &Table,
-    expected: &Expected,
+    mut input: impl BufRead, table: &Table, expected: &Expected,
     mut take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     let mut places = None;
@@ -124,10 +111,8 @@ fn read_text(
         if end == 0 {
             continue;
         }
-        let fields: Vec<Vec<u8>> = text[..end]
-            .split(|byte| *byte == b'\t')
-            .map(unescaped)
-            .collect();
+        let fields: Vec<Vec<u8>> =
+            text[..end].split(|byte| *byte == b'\t').map(unescaped).collect();
         let Some(places) = places else {
             places = Some(table.places(&fields).ok_or_else(|| not_the_table(table))?);
             continue;
@@ -172,9 +157,7 @@ fn not_the_table(table: &Table) -> io::Error {
 }
 
 fn read_statements(
-    mut input: impl BufRead,
-    table: &Table,
-    expected: &Expected,
+    mut input: impl BufRead, table: &Table, expected: &Expected,
     mut take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     let (mut line, mut found) = (1, false);
@@ -190,22 +173,14 @@ fn read_statements(
                 ))),
             };
         }
-        let mut words = Words {
-            text: &statement,
-            at: 0,
-            line: first_line,
-        };
+        let mut words = Words { text: &statement, at: 0, line: first_line };
         if !words.inserts_into(table.name) {
             continue;
         }
         found = true;
         let columns = match words.peek() {
             Some(b'(') => words.fields()?,
-            _ => table
-                .columns
-                .iter()
-                .map(|name| name.as_bytes().to_vec())
-                .collect(),
+            _ => table.columns.iter().map(|name| name.as_bytes().to_vec()).collect(),
         };
         let places = table.places(&columns).ok_or_else(|| not_the_table(table))?;
         if !words.word_is("VALUES") {
@@ -228,9 +203,7 @@ fn read_statements(
 
 /// Reads up to the next semicolon that is not quoted. False at the end. Lines of comments are left out.
 fn next_statement(
-    input: &mut impl BufRead,
-    statement: &mut Vec<u8>,
-    line: &mut u64,
+    input: &mut impl BufRead, statement: &mut Vec<u8>, line: &mut u64,
 ) -> io::Result<bool> {
     statement.clear();
     let (mut quote, mut escaped) = (None, false);
@@ -240,9 +213,7 @@ fn next_statement(
             return Ok(statement.iter().any(|byte| !byte.is_ascii_whitespace()));
         }
         if statement.len() > STATEMENT_BYTES_MAX {
-            return Err(io::Error::other(
-                "a statement of the dump has more than 1 GiB",
-            ));
+            return Err(io::Error::other("a statement of the dump has more than 1 GiB"));
         }
         *line += 1;
         let added = &mut statement[from..];
@@ -279,11 +250,7 @@ struct Words<'a> {
 impl Words<'_> {
     /// The next character that is no space.
     fn peek(&mut self) -> Option<u8> {
-        while let Some(byte) = self
-            .text
-            .get(self.at)
-            .filter(|byte| byte.is_ascii_whitespace())
-        {
+        while let Some(byte) = self.text.get(self.at).filter(|byte| byte.is_ascii_whitespace()) {
             self.line += u64::from(*byte == b'\n');
             self.at += 1;
         }
@@ -369,10 +336,7 @@ impl Words<'_> {
     }
 
     fn unexpected(&self, wanted: &str) -> io::Error {
-        io::Error::other(format!(
-            "line {}: {wanted} is missing in an INSERT",
-            self.line
-        ))
+        io::Error::other(format!("line {}: {wanted} is missing in an INSERT", self.line))
     }
 }
 

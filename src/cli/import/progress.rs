@@ -48,14 +48,9 @@ pub fn read(path: &Path, of: &Progress) -> Result<u64, CommandError> {
     let remove = "remove it to import from the first row";
     let found: Progress = serde_json::from_slice(&text).map_err(|error| {
         let path = shown(path);
-        CommandError::refused(format!(
-            "{path} is no record of an import ({error}); {remove}"
-        ))
+        CommandError::refused(format!("{path} is no record of an import ({error}); {remove}"))
     })?;
-    let same = Progress {
-        rows_done: found.rows_done,
-        ..of.clone()
-    };
+    let same = Progress { rows_done: found.rows_done, ..of.clone() };
     match found == same {
         true => Ok(found.rows_done),
         false => Err(CommandError::refused(format!(
@@ -80,9 +75,7 @@ pub fn read(path: &Path, of: &Progress) -> Result<u64, CommandError> {
 /// If it cannot be written.
 pub fn write(path: &Path, progress: &Progress) -> Result<(), CommandError> {
     let replace = || -> io::Result<()> {
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut file = NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
         serde_json::to_writer(&mut file, progress)?;
         file.flush()?;

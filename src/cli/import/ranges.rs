@@ -46,9 +46,7 @@ impl IdRange {
     pub fn check(self, namespace: &str, size: u64) -> Result<(), String> {
         let IdRange { first, last } = self;
         if first > last {
-            return Err(format!(
-                "the range {self} begins after its end; a range is first-last"
-            ));
+            return Err(format!("the range {self} begins after its end; a range is first-last"));
         }
         // The last section of all may be shorter.
         let after = last.checked_add(1);
@@ -90,10 +88,7 @@ pub struct Overlap {
 impl std::fmt::Display for Overlap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ((range, _), (other, on)) = (self.range, self.other);
-        write!(
-            f,
-            "the range {range} overlaps {other}, which is on line {on}"
-        )
+        write!(f, "the range {range} overlaps {other}, which is on line {on}")
     }
 }
 
@@ -146,17 +141,7 @@ mod tests {
         assert_eq!(IdRange::of(b"0-99"), Some(range(0, 99)));
         let end = range(7, u64::MAX);
         assert_eq!(IdRange::of(end.to_string().as_bytes()), Some(end));
-        for text in [
-            "",
-            "-",
-            "5",
-            "5-",
-            "-5",
-            "1-2-3",
-            "+1-2",
-            " 1-2",
-            "1-99999999999999999999",
-        ] {
+        for text in ["", "-", "5", "5-", "-5", "1-2-3", "+1-2", " 1-2", "1-99999999999999999999"] {
             assert_eq!(IdRange::of(text.as_bytes()), None, "{text:?}");
         }
     }
@@ -178,12 +163,8 @@ mod tests {
         assert_eq!(overlaps(&mut apart), []);
         assert_eq!(around(&apart, 19), Some((range(10, 19), 1)));
         assert_eq!(around(&apart, 30), None);
-        let mut same = [
-            (range(0, 99), 4),
-            (range(10, 19), 2),
-            (range(30, 39), 9),
-            (range(10, 19), 7),
-        ];
+        let mut same =
+            [(range(0, 99), 4), (range(10, 19), 2), (range(30, 39), 9), (range(10, 19), 7)];
         let told = overlaps(&mut same).into_iter();
         let told: Vec<(u64, String)> = told.map(|one| (one.range.1, one.to_string())).collect();
         let expected = [

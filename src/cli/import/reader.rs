@@ -13,10 +13,7 @@ use super::{
 /// # Errors
 /// If the input cannot be read.
 pub fn read(
-    input: impl Read,
-    format: Format,
-    expected: &Expected,
-    mut take: impl FnMut(MaybeRow) -> bool,
+    input: impl Read, format: Format, expected: &Expected, mut take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     match format {
         Format::Csv => {

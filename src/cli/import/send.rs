@@ -51,10 +51,9 @@ impl Lower {
         let shown = shown.join("\n  ");
         let record = match kept {
             None => "The record is removed".to_owned(),
-            Some(path) => format!(
-                "Remove the record {}, which this command cannot",
-                path.display()
-            ),
+            Some(path) => {
+                format!("Remove the record {}, which this command cannot", path.display())
+            }
         };
         CommandError::other(match skipped {
             0 => format!(
@@ -79,10 +78,7 @@ impl Import<'_> {
     /// # Errors
     /// If the file is not what was checked, or the cluster does not raise one.
     pub async fn raise(
-        &self,
-        file: &mut File,
-        done: u64,
-        bar: &ProgressBar,
+        &self, file: &mut File, done: u64, bar: &ProgressBar,
         note: impl Fn(u64) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         bar.inc(done);
@@ -114,9 +110,7 @@ impl Import<'_> {
     /// # Errors
     /// If the file is not what was checked, or the cluster does not answer.
     pub async fn read_back(
-        &self,
-        file: &mut File,
-        bar: &ProgressBar,
+        &self, file: &mut File, bar: &ProgressBar,
     ) -> Result<Option<Lower>, CommandError> {
         let (mut faults, mut shown) = (0, Vec::new());
         self.each_batch(
@@ -170,9 +164,7 @@ impl Import<'_> {
                 let last = last.unwrap_or(0);
                 if last < self.expected.last_number(*number) {
                     let key = written(key);
-                    lower.push(format!(
-                        "line {line}: key {key} is at {last}, not at {number}"
-                    ));
+                    lower.push(format!("line {line}: key {key} is at {last}, not at {number}"));
                 }
             }
         }
@@ -187,9 +179,7 @@ impl Import<'_> {
                 RowOf::Key(_) => None,
                 RowOf::Sections(range) => Some(*range),
             };
-            let sections = range
-                .into_iter()
-                .flat_map(move |range| range.sections(size));
+            let sections = range.into_iter().flat_map(move |range| range.sections(size));
             sections.map(move |section| (row, section))
         })
     }
@@ -197,10 +187,7 @@ impl Import<'_> {
     /// Has `send` send the rows after the first `skip`, several batches at a time, and tells `sent` of what comes of
     /// them, in their order.
     async fn each_batch<T>(
-        &self,
-        file: &mut File,
-        skip: u64,
-        send: impl AsyncFn(Batch) -> Result<T, CommandError>,
+        &self, file: &mut File, skip: u64, send: impl AsyncFn(Batch) -> Result<T, CommandError>,
         mut sent: impl FnMut(T) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let file = file.try_clone().map_err(|error| unreadable(&error))?;
@@ -217,9 +204,7 @@ impl Import<'_> {
         while let Some(outcome) = sending.next().await {
             sent(outcome?)?;
         }
-        let read = reading
-            .await
-            .map_err(|error| CommandError::other(error.to_string()))?;
+        let read = reading.await.map_err(|error| CommandError::other(error.to_string()))?;
         let sum = read.map_err(|error| unreadable(&error))?;
         match sum == (self.checked.bytes, self.checked.checksum) {
             true => Ok(()),
@@ -250,11 +235,7 @@ fn unreadable(error: &io::Error) -> CommandError {
 
 /// Sends the rows after the first `skip` to `batches`. Returns how many bytes were read, and their checksum.
 fn read_batches(
-    file: File,
-    format: Format,
-    expected: &Expected,
-    skip: u64,
-    batches: &mpsc::Sender<Batch>,
+    file: File, format: Format, expected: &Expected, skip: u64, batches: &mpsc::Sender<Batch>,
 ) -> io::Result<(u64, u32)> {
     let mut summed = Summed::new(file, ProgressBar::hidden());
     let (mut rows, mut bytes, mut sections, mut batch) = (0, 0, 0, Batch::new());

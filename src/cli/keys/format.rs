@@ -55,9 +55,7 @@ pub fn page(namespace: &str, page: &v1::ListKeysResponse) -> String {
     rows.extend(page.keys.iter().map(|listed| {
         let key = key_text(listed.key.as_ref());
         vec![
-            listed
-                .last_id
-                .map_or(key.clone(), |last| format!("{key}-{last}")),
+            listed.last_id.map_or(key.clone(), |last| format!("{key}-{last}")),
             listed.last.map_or("-".to_owned(), |last| last.to_string()),
             listed.ceiling.to_string(),
             listed.epoch.to_string(),
@@ -149,11 +147,8 @@ pub fn explanation_json(known: &v1::Explanation) -> Value {
 
 /// What is known of a key, for people.
 pub fn explanation(known: &v1::Explanation) -> String {
-    let mut rows = vec![
-        ("key", key_of(known)),
-        ("section", section(known)),
-        ("ceiling", ceiling(known)),
-    ];
+    let mut rows =
+        vec![("key", key_of(known)), ("section", section(known)), ("ceiling", ceiling(known))];
     if let Some(stored) = &known.stored {
         rows.extend(stored_rows(known, stored));
     }
@@ -164,9 +159,7 @@ pub fn explanation(known: &v1::Explanation) -> String {
     if let Some(accounts) = &known.accounts {
         rows.extend(account_rows(accounts));
     }
-    let rows: Vec<_> = (rows.into_iter())
-        .map(|(name, text)| vec![name.to_owned(), text])
-        .collect();
+    let rows: Vec<_> = (rows.into_iter()).map(|(name, text)| vec![name.to_owned(), text]).collect();
     output::table(&rows)
 }
 
@@ -203,9 +196,7 @@ fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'st
     };
     let written = stored
         .written_ms
-        .map_or("at an unknown time".to_owned(), |ms| {
-            format!("{} UTC", date::date_and_time(ms))
-        });
+        .map_or("at an unknown time".to_owned(), |ms| format!("{} UTC", date::date_and_time(ms)));
     vec![
         ("written", written),
         (
@@ -215,20 +206,14 @@ fn stored_rows(known: &v1::Explanation, stored: &v1::StoredSection) -> Vec<(&'st
                 stored.ceiling, stored.floor, stored.step, stored.epoch, known.epoch
             ),
         ),
-        (
-            "unused",
-            format!("at most {} when that was written", stored.unused_max),
-        ),
+        ("unused", format!("at most {} when that was written", stored.unused_max)),
         ("next change", next),
     ]
 }
 
 fn account_rows(accounts: &v1::Accounts) -> [(&'static str, String); 3] {
     [
-        (
-            "handed out",
-            format!("at least {} numbers", accounts.handed_out),
-        ),
+        ("handed out", format!("at least {} numbers", accounts.handed_out)),
         (
             "skipped",
             match accounts.skipped {
@@ -238,10 +223,7 @@ fn account_rows(accounts: &v1::Accounts) -> [(&'static str, String); 3] {
                 ),
             },
         ),
-        (
-            "at risk",
-            format!("a crash now skips {} numbers at most", accounts.left),
-        ),
+        ("at risk", format!("a crash now skips {} numbers at most", accounts.left)),
     ]
 }
 
@@ -262,10 +244,7 @@ fn held_rows(floor: u64, held: &v1::HeldSection) -> Vec<(&'static str, String)> 
         |ms| format!("the last chunk was granted {ms} ms ago"),
     );
     vec![
-        (
-            "chunk",
-            format!("above {floor} up to {}; {granted}", held.ceiling),
-        ),
+        ("chunk", format!("above {floor} up to {}; {granted}", held.ceiling)),
         (
             "last number",
             match held.last {

@@ -8,17 +8,8 @@ use crate::cli::output;
 
 /// The step, and its bounds if they differ: "10000 (100..1000000)".
 fn steps(namespace: &v1::Namespace) -> String {
-    let v1::Namespace {
-        step,
-        step_min,
-        step_max,
-        ..
-    } = namespace;
-    if step_min == step_max {
-        step.to_string()
-    } else {
-        format!("{step} ({step_min}..{step_max})")
-    }
+    let v1::Namespace { step, step_min, step_max, .. } = namespace;
+    if step_min == step_max { step.to_string() } else { format!("{step} ({step_min}..{step_max})") }
 }
 
 /// A limit, if there is one.

@@ -104,9 +104,7 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
 
 /// The status as a table.
 pub fn to_text(status: &v1::StatusResponse) -> String {
-    let head = [
-        "NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS",
-    ];
+    let head = ["NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let known = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
     rows.extend(status.nodes.iter().map(|node| {
@@ -133,11 +131,7 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
         }
     );
     let memory = status.memory.map(|memory| memory_of(&memory));
-    format!(
-        "{asked}\n{}{}",
-        output::table(&rows),
-        memory.unwrap_or_default()
-    )
+    format!("{asked}\n{}{}", output::table(&rows), memory.unwrap_or_default())
 }
 
 /// What the leader has in memory, as a further line.

@@ -27,11 +27,7 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         leader: Some(1),
         term: 3,
         serving: true,
-        memory: Some(v1::LeaderMemory {
-            keys: 1_234,
-            bytes: 3 << 20,
-            bytes_max: 2_048 << 20,
-        }),
+        memory: Some(v1::LeaderMemory { keys: 1_234, bytes: 3 << 20, bytes_max: 2_048 << 20 }),
         nodes,
     }
 }
@@ -45,10 +41,7 @@ fn silent(mut node: v1::NodeStatus, ms: u64) -> v1::NodeStatus {
 fn a_known_value_is_shown_in_the_table_and_an_unknown_one_is_a_dash() {
     let mut leader = node(1, v1::Role::Leader);
     (leader.applied_index, leader.lag) = (Some(7), Some(0));
-    leader.build = Some(v1::Build {
-        version: "0.1.0".into(),
-        commit: "c0ffee".into(),
-    });
+    leader.build = Some(v1::Build { version: "0.1.0".into(), commit: "c0ffee".into() });
     let mut never = silent(node(4, v1::Role::Learner), 7_300_000);
     never.unheard_in_term = true;
     let status = status(vec![
@@ -62,26 +55,17 @@ fn a_known_value_is_shown_in_the_table_and_an_unknown_one_is_a_dash() {
     assert_eq!(lines[0], "cluster c, as node 1 sees it");
     let columns = |line: &str| -> Vec<String> {
         let cells = line.split("  ").map(str::trim);
-        cells
-            .filter(|cell| !cell.is_empty())
-            .map(str::to_owned)
-            .collect()
+        cells.filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
     };
     let shown = |line: usize| columns(lines[line]).join("|");
-    assert_eq!(
-        shown(1),
-        "NODE|ROLE|TERM|LOG|APPLIED|LAG|HEARD|VERSION|ADDRESS"
-    );
+    assert_eq!(shown(1), "NODE|ROLE|TERM|LOG|APPLIED|LAG|HEARD|VERSION|ADDRESS");
     assert_eq!(shown(2), "1|leader|3|7|7|0|-|0.1.0 c0ffee|10.0.0.1:7600");
     assert_eq!(shown(3), "2|follower|3|7|-|-|now|-|10.0.0.2:7600");
     assert_eq!(shown(4), "3|missing voter|3|7|-|-|1m1s ago|-|10.0.0.3:7600");
     let learner = "4|missing learner|3|7|-|-|not for 2h1m or longer|-|10.0.0.4:7600";
     assert_eq!(shown(5), learner);
     let json = to_json(&status);
-    assert_eq!(
-        (&json["leader"], &json["serving"]),
-        (&1.into(), &true.into())
-    );
+    assert_eq!((&json["leader"], &json["serving"]), (&1.into(), &true.into()));
     assert_eq!(json["nodes"][0]["commit"], "c0ffee");
     assert_eq!(json["nodes"][1]["lag"], Value::Null);
     assert_eq!(json["nodes"][2]["role"], "follower");
@@ -96,10 +80,7 @@ fn the_verdict_names_the_missing_voters_or_the_missing_leader() {
     let healthy = status(vec![node(1, v1::Role::Leader), silent(follower(2), 10)]);
     assert!(verdict(&healthy).is_ok());
     let learner = silent(node(3, v1::Role::Learner), 10_000);
-    assert!(
-        verdict(&status(vec![learner])).is_ok(),
-        "nobody waits for a learner"
-    );
+    assert!(verdict(&status(vec![learner])).is_ok(), "nobody waits for a learner");
     let mut unheard = silent(follower(3), 5_000);
     unheard.unheard_in_term = true;
     let missing = status(vec![silent(follower(2), 61_000), unheard]);
@@ -109,26 +90,14 @@ fn the_verdict_names_the_missing_voters_or_the_missing_leader() {
         text.contains("node 2 was not heard for 1m1s, node 3 was not heard for 5s or longer"),
         "{text}"
     );
-    let alone = v1::StatusResponse {
-        serving: false,
-        ..missing
-    };
+    let alone = v1::StatusResponse { serving: false, ..missing };
     let text = says(&alone);
-    assert!(
-        text.contains("exit: 5") && text.contains("no majority"),
-        "{text}"
-    );
+    assert!(text.contains("exit: 5") && text.contains("no majority"), "{text}");
     let elsewhere = v1::StatusResponse { node: 2, ..alone };
     assert!(says(&elsewhere).contains("node 1, the last known leader"));
-    let nobody = v1::StatusResponse {
-        leader: None,
-        ..elsewhere
-    };
+    let nobody = v1::StatusResponse { leader: None, ..elsewhere };
     let text = says(&nobody);
-    assert!(
-        text.contains("exit: 5") && text.contains("node 2 knows no leader"),
-        "{text}"
-    );
+    assert!(text.contains("exit: 5") && text.contains("node 2 knows no leader"), "{text}");
 }
 
 #[test]
@@ -144,11 +113,7 @@ fn the_leaders_memory_is_shown_with_its_bound() {
 
 #[test]
 fn a_span_is_shown_in_its_two_largest_units() {
-    let spans = [
-        0, 999, 1_000, 59_999, 60_000, 3_599_000, 3_600_000, 90_000_000,
-    ];
-    let told = [
-        "0ms", "999ms", "1s", "59s", "1m0s", "59m59s", "1h0m", "1d1h",
-    ];
+    let spans = [0, 999, 1_000, 59_999, 60_000, 3_599_000, 3_600_000, 90_000_000];
+    let told = ["0ms", "999ms", "1s", "59s", "1m0s", "59m59s", "1h0m", "1d1h"];
     assert_eq!(spans.map(span), told);
 }

@@ -62,8 +62,6 @@ impl GroupConfig {
             backoff: "50ms 100ms ..200ms".to_owned(),
             ..Default::default()
         };
-        config
-            .validate()
-            .map_err(|e| StoreError::invalid(format!("Raft refuses the timing: {e}")))
+        config.validate().map_err(|e| StoreError::invalid(format!("Raft refuses the timing: {e}")))
     }
 }

@@ -46,9 +46,7 @@ pub async fn watch(group: Arc<Group>) {
 
 /// How long it is until this node's next turn, if it has one.
 fn until_next_turn(
-    group: &Group,
-    turns: &ElectionTurns,
-    (leader, at): (NodeId, Instant),
+    group: &Group, turns: &ElectionTurns, (leader, at): (NodeId, Instant),
 ) -> Option<Duration> {
     let seen = group.metrics();
     let voters = seen.membership_config.membership().voter_ids().collect();

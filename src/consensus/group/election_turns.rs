@@ -132,14 +132,9 @@ mod tests {
 
     #[test]
     fn after_the_last_turn_there_is_none_however_long_the_silence_lasts() {
-        let turns = ElectionTurns {
-            promise: Duration::from_millis(300),
-            turn: Duration::from_millis(50),
-        };
-        let place = Place {
-            before: 0,
-            followers: 2,
-        };
+        let turns =
+            ElectionTurns { promise: Duration::from_millis(300), turn: Duration::from_millis(50) };
+        let place = Place { before: 0, followers: 2 };
         for silence_ms in [550, 600, 86_400_000] {
             let silence = Duration::from_millis(silence_ms);
             assert_eq!(turns.until_next(place, silence), None, "{silence_ms} ms");

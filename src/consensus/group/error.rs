@@ -24,8 +24,7 @@ pub enum ProposeError {
 impl ProposeError {
     /// What the failure of a membership change in `term` means for its proposer.
     pub(in crate::consensus) fn of_membership_change(
-        term: u64,
-        error: RaftError<Types, ClientWriteError<Types>>,
+        term: u64, error: RaftError<Types, ClientWriteError<Types>>,
     ) -> ProposeError {
         match error {
             RaftError::APIError(error) => match error {

@@ -64,19 +64,15 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
     let given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
     group.raft.runtime_config().heartbeat(!given_up);
 
-    let applied_own_term = seen
-        .last_applied
-        .as_ref()
-        .is_some_and(|id| id.committed_leader_id().term == term);
+    let applied_own_term =
+        seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
     let now = Leadership {
         term,
         leader: seen.current_leader.and_then(|leader| {
             let member = membership.get_node(&leader)?;
             Some((leader, member.clone()))
         }),
-        own: lease
-            .clone()
-            .filter(|lease| applied_own_term && !lease.is_void()),
+        own: lease.clone().filter(|lease| applied_own_term && !lease.is_void()),
     };
     if let Some(own) = &now.own
         && group.last_takeover.of(own.term()).is_none()

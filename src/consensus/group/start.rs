@@ -35,12 +35,8 @@ impl Group {
     /// # Errors
     /// If the stored state cannot be read or trusted, or if Raft refuses the timing or does not start.
     pub async fn start(
-        config: GroupConfig,
-        store: Arc<Store>,
-        transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
-        tasks: Tasks,
+        config: GroupConfig, store: Arc<Store>, transport: Arc<dyn Transport>,
+        clock: Arc<dyn Clock>, metrics: Arc<Metrics>, tasks: Tasks,
     ) -> Result<Arc<Group>, StoreError> {
         debug_assert!(
             config.lease_ms < config.election_timeout_ms || is_planted(Bug::LeaseNotShortened),

@@ -32,11 +32,7 @@ impl LastTakeover {
     /// The first entry of the term of `lease` is applied at `applied`. Another leader was last heard at `heard`,
     /// and the candidacy that ended began at `stood`. Ignored after the first time in a term.
     pub fn record(
-        &self,
-        lease: &TermLease,
-        heard: Option<Instant>,
-        stood: Option<Instant>,
-        applied: Instant,
+        &self, lease: &TermLease, heard: Option<Instant>, stood: Option<Instant>, applied: Instant,
     ) {
         let mut last = self.0.lock();
         let before = *last;

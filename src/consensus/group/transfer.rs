@@ -18,18 +18,13 @@ impl Group {
     ///   silent until somebody does.
     /// * [`ProposeError::Stopped`] if Raft has stopped.
     pub async fn transfer(
-        &self,
-        lease: &TermLease,
-        to: NodeId,
-        timeout: Duration,
+        &self, lease: &TermLease, to: NodeId, timeout: Duration,
     ) -> Result<Leadership, ProposeError> {
         let own = self.leadership.borrow().own.clone();
         if lease.is_void() || own.is_none_or(|own| own.term() != lease.term()) {
             return Err(ProposeError::NotLeader(lease.term()));
         }
-        self.trigger_transfer(lease, to)
-            .await
-            .map_err(|e| ProposeError::Stopped(e.to_string()))?;
+        self.trigger_transfer(lease, to).await.map_err(|e| ProposeError::Stopped(e.to_string()))?;
         let mut leadership = self.leadership();
         let later = leadership.wait_for(|now| now.term > lease.term() && now.leader.is_some());
         match tokio::time::timeout(timeout, later).await {

@@ -101,9 +101,7 @@ impl LeaseArithmetic {
     /// When the latest message of `term` was sent that `peer` acknowledged.
     pub fn last_ack(&self, term: u64, peer: NodeId) -> Option<Instant> {
         let of_this_term = self.acks_term == term;
-        of_this_term
-            .then(|| self.acks.get(&peer).copied())
-            .flatten()
+        of_this_term.then(|| self.acks.get(&peer).copied()).flatten()
     }
 
     /// Until when the lease of `term` is valid. `None` before a majority has acknowledged anything in

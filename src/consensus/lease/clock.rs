@@ -127,11 +127,7 @@ impl LeaseClock {
         {
             current.void();
         }
-        PendingTerm {
-            clock: self,
-            term,
-            adopted: true,
-        }
+        PendingTerm { clock: self, term, adopted: true }
     }
 
     /// True if this node holds a valid lease now: nobody else leads.
@@ -187,9 +183,6 @@ impl LeaseClock {
         let state = self.state.lock();
         let lease = state.current.as_ref().filter(|lease| !lease.is_void())?;
         let heard = state.arithmetic.last_ack(lease.term(), peer);
-        Some(Silence {
-            lasts: now.since(heard.unwrap_or(lease.began())),
-            in_term: heard.is_some(),
-        })
+        Some(Silence { lasts: now.since(heard.unwrap_or(lease.began())), in_term: heard.is_some() })
     }
 }

@@ -18,10 +18,7 @@ pub struct Quorums {
 impl Quorums {
     /// The voter sets of a membership that stands at `log_index` in the log.
     pub fn new(log_index: u64, voter_sets: impl IntoIterator<Item = BTreeSet<NodeId>>) -> Self {
-        Quorums {
-            voter_sets: voter_sets.into_iter().collect(),
-            log_index,
-        }
+        Quorums { voter_sets: voter_sets.into_iter().collect(), log_index }
     }
 
     /// The log index of the membership that the sets come from.

@@ -26,12 +26,7 @@ pub struct TermLease {
 impl TermLease {
     /// A lease that is not valid yet, of a term that this node found at `began` to be its own.
     pub(super) fn new(term: u64, began: Instant) -> Self {
-        TermLease {
-            term,
-            began,
-            deadline: AtomicU64::new(EXPIRED),
-            changed: Notify::new(),
-        }
+        TermLease { term, began, deadline: AtomicU64::new(EXPIRED), changed: Notify::new() }
     }
 
     /// The term that the lease belongs to.
@@ -86,9 +81,7 @@ impl TermLease {
     pub(super) fn set_deadline(&self, deadline: Option<Instant>) {
         let deadline = deadline.map_or(EXPIRED, |at| at.as_nanos().max(EXPIRED));
         let unless_void = |current| (current != VOID).then_some(deadline);
-        let replaced = self
-            .deadline
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_void);
+        let replaced = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_void);
         debug_assert_ne!(replaced, Ok(VOID), "a void lease was extended");
         if replaced.is_ok() {
             self.changed.notify_waiters();

@@ -38,10 +38,7 @@ fn ms(ms: u64) -> Instant {
 }
 
 fn quorums(log_index: u64, sets: &[&[NodeId]]) -> Quorums {
-    Quorums::new(
-        log_index,
-        sets.iter().map(|set| set.iter().copied().collect()),
-    )
+    Quorums::new(log_index, sets.iter().map(|set| set.iter().copied().collect()))
 }
 
 /// The leases of node 1, which last 200 ms. Every step writes one line: what happened, and the state of each
@@ -217,10 +214,7 @@ fn a_majority_has_reached_what_its_slowest_node_has_reached() {
     reached(&[&[1, 2, 3, 4]], &[(1, 90), (2, 50), (3, 70)]);
     reached(&[&[1, 2, 3, 4, 5]], &[(1, 90), (2, 50), (3, 70), (4, 60)]);
     reached(&[&[1, 2, 3], &[3, 4, 5]], &[(1, 90), (2, 50), (3, 70)]);
-    reached(
-        &[&[1, 2, 3], &[3, 4, 5]],
-        &[(1, 90), (2, 50), (3, 70), (5, 20)],
-    );
+    reached(&[&[1, 2, 3], &[3, 4, 5]], &[(1, 90), (2, 50), (3, 70), (5, 20)]);
     reached(&[], &[(1, 90)]);
     expect![[r#"
         [(1, 90)] of [[1, 2, 3]] -> None

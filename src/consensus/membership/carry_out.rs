@@ -48,15 +48,10 @@ impl Group {
     /// After a failure on the way a voter may have been added or removed halfway (both majorities are
     /// needed then). If the change is asked for again, it is completed.
     pub async fn change(
-        self: &Arc<Self>,
-        term: u64,
-        change: MembershipChange,
-        unless_unfit: Option<Instant>,
+        self: &Arc<Self>, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         let changing = tokio::spawn(self.clone().change_to_the_end(term, change, unless_unfit));
-        changing
-            .await
-            .map_err(|e| ProposeError::Stopped(e.to_string()))?
+        changing.await.map_err(|e| ProposeError::Stopped(e.to_string()))?
     }
 
     /// Proposes a change, and keeps the lease within what may come into force.
@@ -81,10 +76,7 @@ impl Group {
     /// * The watcher of Raft's metrics may bring an older membership later. Within a term the lease
     ///   follows only to a later log index, and a leader's log only grows.
     async fn change_to_the_end(
-        self: Arc<Self>,
-        term: u64,
-        change: MembershipChange,
-        unless_unfit: Option<Instant>,
+        self: Arc<Self>, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         // Waiting would be of no use: the caller could be gone long before its turn comes.
         let _one_at_a_time = self.membership_change.try_lock().map_err(|_| {
@@ -101,12 +93,8 @@ impl Group {
         let voters = change.voters_after(before.membership());
         self.lease.propose(quorums_of(&before), voters);
         let unless_changed = [
-            Precondition::CommittedLeaderId {
-                committed_leader_id: term.into(),
-            },
-            Precondition::LastMembershipLogId {
-                last_membership_log_id: *before.log_id(),
-            },
+            Precondition::CommittedLeaderId { committed_leader_id: term.into() },
+            Precondition::LastMembershipLogId { last_membership_log_id: *before.log_id() },
         ];
         let written = self
             .raft

@@ -52,18 +52,12 @@ impl Group {
     /// # Errors
     /// If a majority of the voters after the change is not there, or if the promoted node is not.
     pub fn check_voters_after(
-        &self,
-        term: u64,
-        change: &MembershipChange,
-        asked: Instant,
+        &self, term: u64, change: &MembershipChange, asked: Instant,
     ) -> Result<(), Unfit> {
         let metrics = self.metrics();
         let voters = change.voters_after(metrics.membership_config.membership());
         let mut fit = BTreeSet::new();
-        let mut unfit = Unfit {
-            why: Vec::new(),
-            silent: false,
-        };
+        let mut unfit = Unfit { why: Vec::new(), silent: false };
         for &id in &voters {
             match self.check_voter(&metrics, term, id, asked) {
                 Ok(()) => {
@@ -89,11 +83,7 @@ impl Group {
     }
 
     fn check_voter(
-        &self,
-        metrics: &RaftMetrics<Types>,
-        term: u64,
-        id: NodeId,
-        asked: Instant,
+        &self, metrics: &RaftMetrics<Types>, term: u64, id: NodeId, asked: Instant,
     ) -> Result<(), NodeUnfit> {
         if id == self.node() {
             return Ok(());
@@ -110,9 +100,7 @@ impl Group {
         let replicated = replicated_index(metrics, id);
         let behind = last.saturating_sub(replicated.unwrap_or(0));
         if behind > LAG_ENTRIES_MAX || (replicated.is_none() && last > 0) {
-            return Err(NodeUnfit::Behind(format!(
-                "node {id} is {behind} log entries behind"
-            )));
+            return Err(NodeUnfit::Behind(format!("node {id} is {behind} log entries behind")));
         }
         Ok(())
     }

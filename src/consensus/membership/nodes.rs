@@ -81,15 +81,7 @@ impl Group {
                     ),
                     false => (replicated_index(&metrics, id), None, self.lease.silence(id)),
                 };
-                NodeState {
-                    id,
-                    member,
-                    voter,
-                    role,
-                    log_index,
-                    applied_index,
-                    silence,
-                }
+                NodeState { id, member, voter, role, log_index, applied_index, silence }
             })
             .collect()
     }

@@ -78,15 +78,10 @@ impl Group {
             }
             true
         };
-        tokio::time::timeout(patience, caught_up)
-            .await
-            .unwrap_or(false)
+        tokio::time::timeout(patience, caught_up).await.unwrap_or(false)
     }
 }
 
 fn refused(why: impl Into<String>, silent: bool) -> NoSuccessor {
-    NoSuccessor {
-        why: why.into(),
-        silent,
-    }
+    NoSuccessor { why: why.into(), silent }
 }

@@ -33,9 +33,7 @@ impl Network {
     /// A network for the node `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
     /// in `metrics`.
     pub fn new(
-        sender: Arc<Sender>,
-        transport: Arc<dyn Transport>,
-        lease: Arc<LeaseClock>,
+        sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Network {

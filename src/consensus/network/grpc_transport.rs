@@ -94,8 +94,7 @@ fn within<T>(timeout: Duration, message: T) -> Request<T> {
 }
 
 async fn bounded<T>(
-    timeout: Duration,
-    address: &str,
+    timeout: Duration, address: &str,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
     match tokio::time::timeout(timeout, call).await {
@@ -122,11 +121,7 @@ impl<T> Stream for Outgoing<T> {
 #[async_trait]
 impl Transport for GrpcTransport {
     async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
+        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Status> {
         let mut client = self.client(address, ChannelClass::Raft)?;
         let request = within(timeout, message);
@@ -141,9 +136,7 @@ impl Transport for GrpcTransport {
     }
 
     async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
         let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
@@ -151,9 +144,7 @@ impl Transport for GrpcTransport {
     }
 
     async fn send_memory(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, MemoryPart>,
+        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.take_memory(Outgoing(parts)).await?;
@@ -161,19 +152,14 @@ impl Transport for GrpcTransport {
     }
 
     async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
+        &self, address: &str, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Status> {
         let mut client = self.client(address, ChannelClass::Raft)?;
         bounded(timeout, address, client.hello(within(timeout, request))).await
     }
 
     async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
+        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
         let mut client = self.client(address, ChannelClass::Requests)?;
         let answer = client.forward(Outgoing(requests)).await?;
@@ -181,25 +167,15 @@ impl Transport for GrpcTransport {
     }
 
     async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
+        &self, address: &str, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Status> {
         let mut client = self.client(address, ChannelClass::Requests)?;
-        bounded(
-            timeout,
-            address,
-            client.administer(within(timeout, request)),
-        )
-        .await
+        bounded(timeout, address, client.administer(within(timeout, request))).await
     }
 
     fn keep(&self, addresses: BTreeSet<String>) {
         let mut channels = self.channels.lock();
-        channels
-            .kept
-            .retain(|(address, _), _| addresses.contains(address));
+        channels.kept.retain(|(address, _), _| addresses.contains(address));
         channels.members = addresses;
     }
 }
@@ -212,8 +188,7 @@ mod tests {
 
     /// Asks a server that accepts connections and never answers. Returns the server's connection.
     async fn greet_silent_server(
-        transport: &GrpcTransport,
-        listener: &TcpListener,
+        transport: &GrpcTransport, listener: &TcpListener,
     ) -> tokio::net::TcpStream {
         let address = listener.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(100);

@@ -27,10 +27,7 @@ impl LogHold {
     /// Holds the entries after index `after`.
     pub fn after(holds: &Arc<LogHolds>, after: u64) -> Self {
         *holds.0.lock().entry(after).or_default() += 1;
-        LogHold {
-            holds: holds.clone(),
-            after,
-        }
+        LogHold { holds: holds.clone(), after }
     }
 }
 
@@ -56,11 +53,7 @@ mod tests {
         let (late, early) = (LogHold::after(&holds, 70), LogHold::after(&holds, 50));
         let again = LogHold::after(&holds, 50);
         drop(early);
-        assert_eq!(
-            holds.purgeable_max(),
-            50,
-            "another peer is sent the same snapshot"
-        );
+        assert_eq!(holds.purgeable_max(), 50, "another peer is sent the same snapshot");
         drop(again);
         assert_eq!(holds.purgeable_max(), 70);
         drop(late);

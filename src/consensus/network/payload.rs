@@ -22,9 +22,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
 /// # Errors
 /// If `payload` is of another format version, or damaged: a text that says what to do.
 pub fn decode<T: DeserializeOwned>(
-    what: &str,
-    other_end: NodeId,
-    payload: &[u8],
+    what: &str, other_end: NodeId, payload: &[u8],
 ) -> Result<T, String> {
     codec::decode(payload).map_err(|error| match error {
         CodecError::Version(_) => format!(

@@ -48,9 +48,7 @@ impl Peer {
     /// If no answer comes within `timeout`, if it cannot be read, or if it must be kept from Raft (an
     /// absurd term, or a log that is shorter than what the peer has acknowledged).
     pub async fn append(
-        &self,
-        request: &AppendEntriesRequest<Types>,
-        timeout: Duration,
+        &self, request: &AppendEntriesRequest<Types>, timeout: Duration,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         let sent = self.lease.now();
         let term = request.vote.leader_id.term;
@@ -95,9 +93,7 @@ impl Peer {
     /// Records the acknowledged index. A shorter log becomes an error here, because openraft would panic
     /// on it.
     fn record_acknowledged_index(
-        &self,
-        request: &AppendEntriesRequest<Types>,
-        response: &AppendEntriesResponse<Types>,
+        &self, request: &AppendEntriesRequest<Types>, response: &AppendEntriesResponse<Types>,
     ) -> Result<(), RPCError<Types>> {
         let incarnation = self.client.header.to_incarnation;
         let term = request.vote.leader_id.term;
@@ -135,16 +131,12 @@ impl Peer {
     }
 
     async fn request_vote(
-        &self,
-        rpc: RaftRpc,
-        request: &VoteRequest<Types>,
-        timeout: Duration,
+        &self, rpc: RaftRpc, request: &VoteRequest<Types>, timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         self.candidacy.ask(self.lease.now());
         let response: VoteResponse<Types> = self.client.call(rpc, request, timeout).await?;
         let asked = request.vote.leader_id.term;
-        self.client
-            .check_term(asked, response.vote.leader_id.term)?;
+        self.client.check_term(asked, response.vote.leader_id.term)?;
         Ok(response)
     }
 }
@@ -153,52 +145,37 @@ impl RaftNetworkV2<Types> for Peer {
     type SnapshotData = SnapshotData;
 
     async fn append_entries(
-        &mut self,
-        request: AppendEntriesRequest<Types>,
-        option: RPCOption,
+        &mut self, request: AppendEntriesRequest<Types>, option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         self.append(&request, option.soft_ttl()).await
     }
 
     async fn vote(
-        &mut self,
-        request: VoteRequest<Types>,
-        option: RPCOption,
+        &mut self, request: VoteRequest<Types>, option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.request_vote(RaftRpc::Vote, &request, option.soft_ttl())
-            .await
+        self.request_vote(RaftRpc::Vote, &request, option.soft_ttl()).await
     }
 
     async fn pre_vote(
-        &mut self,
-        request: VoteRequest<Types>,
-        option: RPCOption,
+        &mut self, request: VoteRequest<Types>, option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.request_vote(RaftRpc::PreVote, &request, option.soft_ttl())
-            .await
+        self.request_vote(RaftRpc::PreVote, &request, option.soft_ttl()).await
     }
 
     async fn transfer_leader(
-        &mut self,
-        request: TransferLeaderRequest<Types>,
-        option: RPCOption,
+        &mut self, request: TransferLeaderRequest<Types>, option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
         // Followers drop their promise on this message, so the lease must be void before it leaves,
         // whatever made Raft send it.
         let term = request.from_leader().leader_id.term;
         self.lease.void_before(term + 1);
         let timeout = option.soft_ttl();
-        self.client
-            .call(RaftRpc::TransferLeader, &request, timeout)
-            .await
+        self.client.call(RaftRpc::TransferLeader, &request, timeout).await
     }
 
     async fn full_snapshot(
-        &mut self,
-        vote: Vote,
-        snapshot: Snapshot,
-        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
-        _option: RPCOption,
+        &mut self, vote: Vote, snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static, _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         tokio::select! {
             biased;

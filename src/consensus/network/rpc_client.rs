@@ -44,18 +44,12 @@ impl RpcClient {
     /// The message that carries `question`.
     pub fn message<Q: Serialize>(&self, question: &Q) -> Result<RaftMessage, RPCError<Types>> {
         let payload = payload::encode(question).map_err(NetworkError::from_string)?;
-        Ok(RaftMessage {
-            header: Some(self.header.clone()),
-            payload: payload.into(),
-        })
+        Ok(RaftMessage { header: Some(self.header.clone()), payload: payload.into() })
     }
 
     /// Sends `message`, and waits for the answer.
     pub async fn send(
-        &self,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
+        &self, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, RPCError<Types>> {
         let address = self.address();
         let sent = self.transport.raft(&address, rpc, message, timeout).await;
@@ -64,10 +58,7 @@ impl RpcClient {
 
     /// Asks `question`, and reads the answer.
     pub async fn call<Q: Serialize, A: DeserializeOwned>(
-        &self,
-        rpc: RaftRpc,
-        question: &Q,
-        timeout: Duration,
+        &self, rpc: RaftRpc, question: &Q, timeout: Duration,
     ) -> Result<A, RPCError<Types>> {
         let reply = self.send(rpc, self.message(question)?, timeout).await?;
         let what = format!("the answer to {rpc:?}");
@@ -77,8 +68,7 @@ impl RpcClient {
 
     /// Sends a snapshot in parts, and waits until it is installed.
     pub async fn install_snapshot(
-        &self,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
         let address = self.address();
         self.transport.install_snapshot(&address, parts).await
@@ -86,8 +76,7 @@ impl RpcClient {
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
     pub async fn send_memory(
-        &self,
-        parts: BoxStream<'static, MemoryPart>,
+        &self, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         let address = self.address();
         self.transport.send_memory(&address, parts).await
@@ -108,10 +97,7 @@ impl RpcClient {
 
     fn failed(&self, rpc: RaftRpc, status: &Status) -> RPCError<Types> {
         let (target, address) = (self.target, self.address());
-        let text = format!(
-            "{rpc:?} to node {target} at {address}: {}",
-            status.message()
-        );
+        let text = format!("{rpc:?} to node {target} at {address}: {}", status.message());
         match status.code() {
             Code::DeadlineExceeded | Code::Cancelled => {
                 RPCError::Network(NetworkError::from_string(text))

@@ -54,18 +54,10 @@ pub struct SnapshotSender {
 impl SnapshotSender {
     /// A sender to the peer behind `client`.
     pub fn new(
-        client: RpcClient,
-        metrics: Arc<Metrics>,
-        acknowledged: Arc<AcknowledgedIndexes>,
+        client: RpcClient, metrics: Arc<Metrics>, acknowledged: Arc<AcknowledgedIndexes>,
         log_holds: Arc<LogHolds>,
     ) -> Self {
-        SnapshotSender {
-            client,
-            metrics,
-            acknowledged,
-            log_holds,
-            failures_in_a_row: 0,
-        }
+        SnapshotSender { client, metrics, acknowledged, log_holds, failures_in_a_row: 0 }
     }
 
     /// Sends a snapshot, and waits until it is installed. After a failure that is not the network's, it
@@ -75,9 +67,7 @@ impl SnapshotSender {
     /// If the peer cannot be reached, refuses the snapshot, or takes nothing of it for [`IDLE_MAX`]; if
     /// the table cannot be read.
     pub async fn send(
-        &mut self,
-        vote: Vote,
-        snapshot: Snapshot,
+        &mut self, vote: Vote, snapshot: Snapshot,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let started = Instant::now();
         match self.try_to_send(vote, snapshot).await {
@@ -110,9 +100,7 @@ impl SnapshotSender {
     }
 
     async fn try_to_send(
-        &self,
-        vote: Vote,
-        snapshot: Snapshot,
+        &self, vote: Vote, snapshot: Snapshot,
     ) -> Result<(SnapshotResponse<Types>, u64), Status> {
         let SnapshotData::Outgoing(data) = snapshot.snapshot else {
             return Err(Status::internal("a snapshot that arrived is not sent on"));
@@ -123,10 +111,8 @@ impl SnapshotSender {
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let announcement =
             payload::encode(&announcement).map_err(|e| Status::internal(e.to_string()))?;
-        let first = SnapshotPart {
-            header: Some(self.client.header.clone()),
-            payload: announcement.into(),
-        };
+        let first =
+            SnapshotPart { header: Some(self.client.header.clone()), payload: announcement.into() };
         let (reply, bytes) = self.stream_parts(first, data).await?;
         let what = "the answer to a snapshot";
         let response: SnapshotResponse<Types> =
@@ -147,9 +133,7 @@ impl SnapshotSender {
 
     /// Sends `first` and the parts of `data`; the peer's answer, and how many bytes were read.
     async fn stream_parts(
-        &self,
-        first: SnapshotPart,
-        data: OutgoingSnapshot,
+        &self, first: SnapshotPart, data: OutgoingSnapshot,
     ) -> Result<(RaftReply, u64), Status> {
         let (report, mut progress) = mpsc::unbounded_channel();
         let parts = stream::iter([first]).chain(paced_parts(data, report));
@@ -187,8 +171,7 @@ impl SnapshotSender {
 /// The parts of a snapshot. The stream reads the table as fast as the peer takes it, but no faster than
 /// [`BYTES_PER_SECOND`]. To `report` it sends the bytes of each part, or why there are no more parts.
 fn paced_parts(
-    snapshot: OutgoingSnapshot,
-    report: mpsc::UnboundedSender<Result<u64, String>>,
+    snapshot: OutgoingSnapshot, report: mpsc::UnboundedSender<Result<u64, String>>,
 ) -> impl Stream<Item = SnapshotPart> + Send + 'static {
     let start = (snapshot, Instant::now());
     stream::unfold(start, move |(mut snapshot, due)| {

@@ -35,48 +35,32 @@ pub enum RaftRpc {
 pub trait Transport: Send + Sync + 'static {
     /// Sends one Raft message, and waits for the answer for at most `timeout`.
     async fn raft(
-        &self,
-        address: &str,
-        rpc: RaftRpc,
-        message: RaftMessage,
-        timeout: Duration,
+        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Status>;
 
     /// Sends a snapshot in parts, and waits until it is installed.
     async fn install_snapshot(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status>;
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
     async fn send_memory(
-        &self,
-        address: &str,
-        parts: BoxStream<'static, MemoryPart>,
+        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status>;
 
     /// Asks which node listens at the address, and waits for at most `timeout`.
     async fn hello(
-        &self,
-        address: &str,
-        request: HelloRequest,
-        timeout: Duration,
+        &self, address: &str, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Status>;
 
     /// Opens a stream of forwarded requests.
     async fn forward(
-        &self,
-        address: &str,
-        requests: BoxStream<'static, ForwardRequests>,
+        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
 
     /// Sends an administrative request, and waits for the answer for at most `timeout`.
     async fn administer(
-        &self,
-        address: &str,
-        request: AdministerRequest,
-        timeout: Duration,
+        &self, address: &str, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Status>;
 
     /// Tells where the members are now. Connections to other addresses need not be kept.

@@ -29,10 +29,7 @@ impl Group {
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
     /// UNAVAILABLE if Raft has stopped.
     pub async fn handle_rpc(
-        &self,
-        rpc: RaftRpc,
-        header: Option<&Header>,
-        payload: &[u8],
+        &self, rpc: RaftRpc, header: Option<&Header>, payload: &[u8],
     ) -> Result<Vec<u8>, Status> {
         let header = self.check_header(header)?;
         let (me, must_be) = (self.node(), sender_role(rpc));
@@ -46,9 +43,7 @@ impl Group {
     }
 
     async fn handle_append(
-        &self,
-        header: &Header,
-        request: AppendEntriesRequest<Types>,
+        &self, header: &Header, request: AppendEntriesRequest<Types>,
     ) -> Result<Vec<u8>, Status> {
         self.check_vote(header, &request.vote, true)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
@@ -62,9 +57,7 @@ impl Group {
     }
 
     async fn handle_pre_vote(
-        &self,
-        header: &Header,
-        request: VoteRequest<Types>,
+        &self, header: &Header, request: VoteRequest<Types>,
     ) -> Result<Vec<u8>, Status> {
         self.check_vote(header, &request.vote, false)?;
         write(&self.raft.pre_vote(request).await.map_err(stopped)?)
@@ -73,9 +66,7 @@ impl Group {
     /// A vote request that Raft refuses leaves this node's lease as it is: Raft is asked first what it
     /// would answer by its own rules (a leader is heard, this log is longer, another vote was given).
     async fn handle_vote(
-        &self,
-        header: &Header,
-        request: VoteRequest<Types>,
+        &self, header: &Header, request: VoteRequest<Types>,
     ) -> Result<Vec<u8>, Status> {
         self.check_vote(header, &request.vote, false)?;
         // In a transfer the leader itself lets its followers break their promise.
@@ -95,9 +86,7 @@ impl Group {
     }
 
     async fn handle_transfer(
-        &self,
-        header: &Header,
-        request: TransferLeaderRequest<Types>,
+        &self, header: &Header, request: TransferLeaderRequest<Types>,
     ) -> Result<Vec<u8>, Status> {
         let from = *request.from_leader();
         self.check_vote(header, &from, true)?;

@@ -37,10 +37,7 @@ impl Group {
     /// FAILED_PRECONDITION if this node does not lead `term`, or `to` is not a member. UNIMPLEMENTED if `to` runs a
     /// release that takes no memory. The receiver's own errors, and the network's.
     pub async fn send_memory<H: Serialize>(
-        &self,
-        term: u64,
-        to: NodeId,
-        announcement: H,
+        &self, term: u64, to: NodeId, announcement: H,
         parts: impl Stream<Item = Vec<u8>> + Send + 'static,
     ) -> Result<MemoryDigest, Status> {
         let metrics = self.metrics();
@@ -62,16 +59,10 @@ impl Group {
             header: Some(client.header.clone()),
             payload: write(&(vote, announcement))?.into(),
         };
-        let parts = parts.map(|payload| MemoryPart {
-            header: None,
-            payload: payload.into(),
-        });
+        let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
         let reply = client.send_memory(stream::iter([first]).chain(parts).boxed());
         let reply = reply.await?;
-        Ok(MemoryDigest {
-            parts: reply.parts,
-            checksum: reply.checksum,
-        })
+        Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
     }
 
     /// Reads the announcement in the first part of a memory. Returns where it comes from, and what is announced.
@@ -80,8 +71,7 @@ impl Group {
     /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node, or not from
     /// the leader that this node follows. UNAVAILABLE if Raft has stopped.
     pub async fn begin_memory<H: DeserializeOwned>(
-        &self,
-        first: &MemoryPart,
+        &self, first: &MemoryPart,
     ) -> Result<(MemoryOrigin, H), Status> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, SenderRole::Voter)?;

@@ -104,10 +104,7 @@ impl Group {
         if is_accepted || is_fresh {
             return Ok(());
         }
-        if self
-            .leader_heard_of_late()
-            .is_none_or(|leader| leader == header.from)
-        {
+        if self.leader_heard_of_late().is_none_or(|leader| leader == header.from) {
             return Ok(());
         }
         let ids: Vec<String> = membership.nodes().map(|(id, _)| id.to_string()).collect();
@@ -144,10 +141,7 @@ impl Group {
     /// # Errors
     /// INVALID_ARGUMENT for the vote of another node, FAILED_PRECONDITION for an absurd term.
     pub(super) fn check_vote(
-        &self,
-        header: &Header,
-        vote: &Vote,
-        of_leader: bool,
+        &self, header: &Header, vote: &Vote, of_leader: bool,
     ) -> Result<(), Status> {
         if vote.leader_id.voted_for != header.from || vote.committed != of_leader {
             return Err(Status::invalid_argument(format!(

@@ -54,8 +54,7 @@ impl Group {
     /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node,
     /// or not from a member. INTERNAL if the disk fails or is nearly full.
     pub fn begin_snapshot(
-        &self,
-        first: &SnapshotPart,
+        &self, first: &SnapshotPart,
     ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Status> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, SenderRole::Member)?;
@@ -83,9 +82,7 @@ impl Group {
     /// INVALID_ARGUMENT if the part is too large. ABORTED if another snapshot has begun. INTERNAL if the
     /// part is damaged or cannot be written.
     pub async fn write_snapshot_part(
-        &self,
-        mut arriving: ArrivingSnapshot,
-        part: Bytes,
+        &self, mut arriving: ArrivingSnapshot, part: Bytes,
     ) -> Result<ArrivingSnapshot, Status> {
         let latest = self.snapshots_begun.load(Ordering::Relaxed);
         if arriving.number != latest {
@@ -116,13 +113,7 @@ impl Group {
     /// INVALID_ARGUMENT if it is not what was announced. INTERNAL if it is damaged or cannot be written.
     /// UNAVAILABLE if Raft has stopped.
     pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
-        let ArrivingSnapshot {
-            from,
-            vote,
-            meta,
-            incoming,
-            number: _,
-        } = arrived;
+        let ArrivingSnapshot { from, vote, meta, incoming, number: _ } = arrived;
         let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
@@ -155,9 +146,7 @@ impl Group {
     /// already, or the sender no longer leads. Given a snapshot that ends before the log does, openraft
     /// would count back what it has written, and panic on that.
     async fn vote_if_not_needed(
-        &self,
-        vote: Vote,
-        last: Option<LogId>,
+        &self, vote: Vote, last: Option<LogId>,
     ) -> Result<Option<Vote>, Status> {
         let question = AppendEntriesRequest {
             vote,

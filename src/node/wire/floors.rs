@@ -41,11 +41,7 @@ impl From<&Raise> for v1::RaiseRequest {
 impl From<v1::RaiseResponse> for Answered<Raised> {
     fn from(message: v1::RaiseResponse) -> Self {
         Answered {
-            answer: Raised {
-                floor: message.floor,
-                is_higher: message.raised,
-                passed: 0,
-            },
+            answer: Raised { floor: message.floor, is_higher: message.raised, passed: 0 },
             route: message.route.map(Route::from),
         }
     }
@@ -67,13 +63,7 @@ impl TryFrom<v1::RaiseManyRequest> for RaiseMany {
     fn try_from(message: v1::RaiseManyRequest) -> Result<RaiseMany, Status> {
         let keys = keys_of(message.ids, message.names)?;
         let known = known(message.route_version, message.members_version);
-        RaiseMany::new(
-            message.namespace,
-            keys,
-            message.at_least,
-            FloorOf::Key,
-            known,
-        )
+        RaiseMany::new(message.namespace, keys, message.at_least, FloorOf::Key, known)
     }
 }
 
@@ -118,19 +108,13 @@ impl From<&RaiseMany> for v1::RaiseSectionsRequest {
 
 impl From<v1::RaiseManyResponse> for Answered<Vec<u64>> {
     fn from(message: v1::RaiseManyResponse) -> Self {
-        Answered {
-            answer: message.floors,
-            route: message.route.map(Route::from),
-        }
+        Answered { answer: message.floors, route: message.route.map(Route::from) }
     }
 }
 
 impl From<Answered<Vec<u64>>> for v1::RaiseManyResponse {
     fn from(Answered { answer, route }: Answered<Vec<u64>>) -> Self {
-        v1::RaiseManyResponse {
-            floors: answer,
-            route: route.map(v1::Route::from),
-        }
+        v1::RaiseManyResponse { floors: answer, route: route.map(v1::Route::from) }
     }
 }
 
@@ -159,19 +143,13 @@ impl From<&CurrentMany> for v1::CurrentManyRequest {
 
 impl From<v1::CurrentManyResponse> for Answered<LastNumbers> {
     fn from(message: v1::CurrentManyResponse) -> Self {
-        Answered {
-            answer: LastNumbers(message.last),
-            route: message.route.map(Route::from),
-        }
+        Answered { answer: LastNumbers(message.last), route: message.route.map(Route::from) }
     }
 }
 
 impl From<Answered<LastNumbers>> for v1::CurrentManyResponse {
     fn from(Answered { answer, route }: Answered<LastNumbers>) -> Self {
-        v1::CurrentManyResponse {
-            last: answer.0,
-            route: route.map(v1::Route::from),
-        }
+        v1::CurrentManyResponse { last: answer.0, route: route.map(v1::Route::from) }
     }
 }
 
@@ -184,9 +162,7 @@ mod tests {
     fn a_request_about_floors_that_is_forwarded_is_the_request_that_came() {
         let raise = v1::RaiseRequest {
             namespace: "book".into(),
-            key: Some(v1::Key {
-                kind: Some(v1::key::Kind::Id(9)),
-            }),
+            key: Some(v1::Key { kind: Some(v1::key::Kind::Id(9)) }),
             at_least: 1_000,
             route_version: 3,
             members_version: Some(4),
@@ -226,17 +202,10 @@ mod tests {
 
     #[test]
     fn an_answer_about_floors_that_was_forwarded_is_the_answer_that_the_leader_gave() {
-        let raised = v1::RaiseResponse {
-            floor: 7,
-            raised: true,
-            route: None,
-        };
+        let raised = v1::RaiseResponse { floor: 7, raised: true, route: None };
         let answer = Answered::<Raised>::from(raised.clone());
         assert_eq!(v1::RaiseResponse::from(answer), raised);
-        let last = v1::CurrentManyResponse {
-            last: vec![0, 5],
-            route: None,
-        };
+        let last = v1::CurrentManyResponse { last: vec![0, 5], route: None };
         let answer = Answered::<LastNumbers>::from(last.clone());
         assert_eq!(v1::CurrentManyResponse::from(answer), last);
     }

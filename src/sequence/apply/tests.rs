@@ -13,20 +13,12 @@ use crate::sequence::{
 fn bump(id: u64, numbers: u64) -> Bump {
     Bump {
         section: section(id),
-        raise: Raise {
-            numbers,
-            unused_max: numbers,
-            step: numbers,
-            up_to: 0,
-        },
+        raise: Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 },
     }
 }
 
 fn section(id: u64) -> SectionId {
-    SectionId {
-        namespace: NamespaceId(1),
-        key: SectionKey::Id(id),
-    }
+    SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) }
 }
 
 /// A table with the namespace "book", in which term 1 has lifted.
@@ -41,29 +33,13 @@ fn with_book() -> Memory {
 #[test]
 fn an_entry_that_bumps_a_section_twice_gives_it_two_adjacent_chunks() {
     let mut table = with_book();
-    let outcome = run(
-        &mut table,
-        1,
-        bumps(vec![bump(7, 10), bump(8, 5), bump(7, 10)]),
-    );
+    let outcome = run(&mut table, 1, bumps(vec![bump(7, 10), bump(8, 5), bump(7, 10)]));
     assert_eq!(
         outcome,
         Outcome::Bumped(vec![
-            Bumped::Chunk(Chunk {
-                old: 0,
-                new: 10,
-                left: 0
-            }),
-            Bumped::Chunk(Chunk {
-                old: 0,
-                new: 5,
-                left: 0
-            }),
-            Bumped::Chunk(Chunk {
-                old: 10,
-                new: 20,
-                left: 0
-            }),
+            Bumped::Chunk(Chunk { old: 0, new: 10, left: 0 }),
+            Bumped::Chunk(Chunk { old: 0, new: 5, left: 0 }),
+            Bumped::Chunk(Chunk { old: 10, new: 20, left: 0 }),
         ])
     );
 }
@@ -76,25 +52,14 @@ fn a_refused_command_has_an_outcome_and_changes_nothing() {
         run(&mut table, 1, bumps(vec![bump(7, 10)])),
         Outcome::Bumped(vec![Bumped::NoNamespace])
     );
-    run(
-        &mut table,
-        1,
-        Command::create_namespace(NamespaceConfig::new("book")),
-    );
+    run(&mut table, 1, Command::create_namespace(NamespaceConfig::new("book")));
     assert_eq!(
-        run(
-            &mut table,
-            1,
-            Command::create_namespace(NamespaceConfig::new("book"))
-        ),
+        run(&mut table, 1, Command::create_namespace(NamespaceConfig::new("book"))),
         Outcome::Namespace(Err(NamespaceRefused::Exists("book".into())))
     );
     let update = |name: &str, step| Command::UpdateNamespace {
         name: name.into(),
-        change: NamespaceChange {
-            step,
-            ..NamespaceChange::default()
-        },
+        change: NamespaceChange { step, ..NamespaceChange::default() },
     };
     assert!(matches!(
         run(&mut table, 1, update("film", None)),
@@ -125,11 +90,7 @@ fn the_entry_that_creates_a_namespace_brings_the_limit_on_their_number() {
 }
 
 fn trim(id: u64, used: u64) -> Command {
-    trims(vec![Trim {
-        section: section(id),
-        used,
-        lost: 0,
-    }])
+    trims(vec![Trim { section: section(id), used, lost: 0 }])
 }
 
 #[test]
@@ -158,26 +119,12 @@ fn a_term_that_has_not_lifted_or_is_over_writes_nothing() {
 fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let release = |used| {
-        releases(vec![Trim {
-            section: section(7),
-            used,
-            lost: 0,
-        }])
-    };
+    let release = |used| releases(vec![Trim { section: section(7), used, lost: 0 }]);
     assert_eq!(run(&mut table, 1, release(4)), Outcome::Released(1));
     assert_eq!(run(&mut table, 1, release(3)), Outcome::Released(1));
-    assert_eq!(
-        table.sections[&section(7)].max_seq,
-        4,
-        "it never goes below what was used"
-    );
+    assert_eq!(table.sections[&section(7)].max_seq, 4, "it never goes below what was used");
     let bumped = run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let chunk = Chunk {
-        old: 4,
-        new: 14,
-        left: 0,
-    };
+    let chunk = Chunk { old: 4, new: 14, left: 0 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
     run(&mut table, 2, Command::Lift);
     let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
@@ -188,10 +135,7 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
 fn what_a_term_left_is_written_by_the_heir_alone() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let digest = MemoryDigest {
-        parts: 1,
-        checksum: 2,
-    };
+    let digest = MemoryDigest { parts: 1, checksum: 2 };
     let bequest = Bequest::Memory { heir: 2, digest };
     let bequeath = Command::Bequeath(bequest);
     assert_eq!(run(&mut table, 1, bequeath), Outcome::Bequeathed);
@@ -202,11 +146,7 @@ fn what_a_term_left_is_written_by_the_heir_alone() {
     assert_eq!(run(&mut table, 2, inherit(3)), refused);
     assert_eq!(run(&mut table, 2, inherit(2)), Outcome::Holds(1));
     let bumped = run(&mut table, 2, bumps(vec![bump(7, 10)]));
-    let chunk = Chunk {
-        old: 10,
-        new: 20,
-        left: 0,
-    };
+    let chunk = Chunk { old: 10, new: 20, left: 0 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
 }
 
@@ -216,10 +156,7 @@ fn a_namespace_remembers_the_greatest_max_that_it_had() {
     for (max, max_ever) in [(50, NUMBER_MAX), (90, NUMBER_MAX)] {
         let update = Command::UpdateNamespace {
             name: "book".into(),
-            change: NamespaceChange {
-                max: Some(max),
-                ..NamespaceChange::default()
-            },
+            change: NamespaceChange { max: Some(max), ..NamespaceChange::default() },
         };
         run(&mut table, 1, update);
         let book = table.namespace_named("book").unwrap();
@@ -232,10 +169,7 @@ fn a_key_beyond_the_quota_gets_no_chunk_and_keys_that_exist_go_on() {
     let mut table = with_book();
     let quota = |keys_max| Command::UpdateNamespace {
         name: "book".into(),
-        change: NamespaceChange {
-            keys_max: Some(keys_max),
-            ..NamespaceChange::default()
-        },
+        change: NamespaceChange { keys_max: Some(keys_max), ..NamespaceChange::default() },
     };
     run(&mut table, 1, quota(2));
     let over = Bumped::OverQuota { keys_max: 2 };

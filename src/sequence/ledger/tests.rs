@@ -2,16 +2,10 @@
 
 use super::*;
 
-const DIGEST: MemoryDigest = MemoryDigest {
-    parts: 7,
-    checksum: 0xC0FFEE,
-};
+const DIGEST: MemoryDigest = MemoryDigest { parts: 7, checksum: 0xC0FFEE };
 
 fn memory_for(heir: NodeId) -> Bequest {
-    Bequest::Memory {
-        heir,
-        digest: DIGEST,
-    }
+    Bequest::Memory { heir, digest: DIGEST }
 }
 
 #[test]
@@ -34,10 +28,7 @@ fn a_term_that_left_its_chunks_writes_nothing_any_more() {
     ledger.lift(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
     assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Left(1)));
-    assert_eq!(
-        ledger.bequeath(1, Bequest::Lift),
-        Err(LedgerRefused::Left(1))
-    );
+    assert_eq!(ledger.bequeath(1, Bequest::Lift), Err(LedgerRefused::Left(1)));
     assert_eq!(ledger.lift(1), Err(LedgerRefused::HoldsAlready(1)));
 }
 
@@ -46,10 +37,7 @@ fn the_heir_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_lift(
     let mut ledger = Ledger::default();
     ledger.lift(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
-    let other = MemoryDigest {
-        checksum: 1,
-        ..DIGEST
-    };
+    let other = MemoryDigest { checksum: 1, ..DIGEST };
     assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotHeir(3)));
     assert_eq!(ledger.inherit(2, 2, other), Err(LedgerRefused::NotHeir(2)));
     // A term in which nothing was written comes between.

@@ -5,14 +5,8 @@ use super::*;
 #[test]
 fn a_name_that_is_empty_long_or_has_a_slash_is_refused() {
     assert_eq!(check_name(""), Err(InvalidNamespace::EmptyName));
-    assert_eq!(
-        check_name(&"x".repeat(65)),
-        Err(InvalidNamespace::LongName(65))
-    );
-    assert_eq!(
-        check_name("a/b"),
-        Err(InvalidNamespace::BadCharacter("a/b".into(), '/'))
-    );
+    assert_eq!(check_name(&"x".repeat(65)), Err(InvalidNamespace::LongName(65)));
+    assert_eq!(check_name("a/b"), Err(InvalidNamespace::BadCharacter("a/b".into(), '/')));
     assert_eq!(check_name("message-box.v2_x"), Ok(()));
 }
 
@@ -49,10 +43,7 @@ fn a_configuration_that_cannot_work_is_refused_and_the_error_names_the_field_and
     let gapless = refused(|c| (c.gapless, c.step_max) = (true, Some(10_000)));
     assert!(gapless.contains("step_max is 10000, but a gapless namespace"));
     let with_format = |change: fn(&mut NamespaceConfig)| {
-        let mut config = NamespaceConfig {
-            format: Some("snowflake".into()),
-            ..good.clone()
-        };
+        let mut config = NamespaceConfig { format: Some("snowflake".into()), ..good.clone() };
         assert_eq!(config.check(), Ok(()));
         change(&mut config);
         config.check().unwrap_err().to_string()
@@ -65,20 +56,11 @@ fn a_configuration_that_cannot_work_is_refused_and_the_error_names_the_field_and
 /// Steps count numbers, not distances: a step of 1 makes one number available, whatever the increment.
 #[test]
 fn a_step_that_is_smaller_than_the_increment_works() {
-    let chapters = NamespaceConfig {
-        step: 1,
-        increment: 100,
-        start: 100,
-        ..NamespaceConfig::new("chapter")
-    };
+    let chapters =
+        NamespaceConfig { step: 1, increment: 100, start: 100, ..NamespaceConfig::new("chapter") };
     assert_eq!(chapters.check(), Ok(()));
     let record = crate::sequence::SectionRecord::default();
-    let raise = crate::sequence::Raise {
-        numbers: 1,
-        unused_max: 1,
-        step: 1,
-        up_to: 0,
-    };
+    let raise = crate::sequence::Raise { numbers: 1, unused_max: 1, step: 1, up_to: 0 };
     let (_, chunk) = record.bump(chapters.progression(), 1, raise).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 100));
 }

@@ -11,10 +11,7 @@ use crate::sequence::{
 
 fn founded() -> MemoryTable {
     let mut table = MemoryTable::default();
-    let book = NamespaceConfig {
-        step: 10,
-        ..NamespaceConfig::new("book")
-    };
+    let book = NamespaceConfig { step: 10, ..NamespaceConfig::new("book") };
     run(&mut table, 1, Command::FoundNamespaces(vec![book]));
     assert_eq!(run(&mut table, 1, Command::Lift), Outcome::Holds(1));
     table
@@ -26,12 +23,7 @@ fn section(namespace: NamespaceId, id: u64) -> SectionId {
 }
 
 fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64) -> Bumped {
-    let raise = Raise {
-        numbers,
-        unused_max: numbers,
-        step: numbers,
-        up_to: 0,
-    };
+    let raise = Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 };
     let section = section(namespace, 7);
     match run(table, term, bumps(vec![Bump { section, raise }])) {
         Outcome::Bumped(answers) => answers[0],
@@ -70,15 +62,8 @@ fn delete(table: &mut MemoryTable, forget: bool) -> Result<Option<u64>, Namespac
 
 /// Leases worker id 3 for ten seconds.
 fn lease(table: &mut MemoryTable, namespace: NamespaceId, now_ms: u64) -> Option<WorkerRecord> {
-    let act = WorkerAct::Lease {
-        holder: "a".to_owned(),
-        up_to_ms: now_ms + 10_000,
-    };
-    let ask = WorkerAsk {
-        namespace,
-        worker: 3,
-        act,
-    };
+    let act = WorkerAct::Lease { holder: "a".to_owned(), up_to_ms: now_ms + 10_000 };
+    let ask = WorkerAsk { namespace, worker: 3, act };
     let asks = vec![ask];
     match run(table, 1, Command::Workers { asks, now_ms }) {
         Outcome::Workers(answers) => match &answers[..] {
@@ -134,21 +119,14 @@ fn a_namespace_that_is_created_again_keeps_to_its_own_progression() {
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 1_000);
     assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
-    let chapters = NamespaceConfig {
-        start: 70,
-        increment: 100,
-        ..NamespaceConfig::new("book")
-    };
+    let chapters = NamespaceConfig { start: 70, increment: 100, ..NamespaceConfig::new("book") };
     let again = create(&mut table, chapters).unwrap();
     assert_eq!(again.config.start, 3_070);
     // Never used, and deleted again: the floor stays.
     assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
     // A change before the first number may not go below it either.
     create(&mut table, NamespaceConfig::new("book")).unwrap();
-    let change = NamespaceChange {
-        start: Some(5),
-        ..NamespaceChange::default()
-    };
+    let change = NamespaceChange { start: Some(5), ..NamespaceChange::default() };
     assert_eq!(update(&mut table, change).unwrap().config.start, 3_001);
 }
 
@@ -158,27 +136,18 @@ fn a_namespace_with_too_low_a_max_is_not_created_again_unless_the_old_one_is_for
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 1_000);
     delete(&mut table, false).unwrap();
-    let small = NamespaceConfig {
-        max: 2_000,
-        ..NamespaceConfig::new("book")
-    };
+    let small = NamespaceConfig { max: 2_000, ..NamespaceConfig::new("book") };
     let refused = create(&mut table, small.clone()).unwrap_err().to_string();
     for told in ["up to 3000", "max is 2000", "--forget"] {
         assert!(refused.contains(told), "{refused}");
     }
     let refused = delete(&mut table, false).unwrap_err().to_string();
-    assert!(
-        refused.contains("up to 3000") && refused.contains("--forget"),
-        "{refused}"
-    );
+    assert!(refused.contains("up to 3000") && refused.contains("--forget"), "{refused}");
     assert_eq!(delete(&mut table, true), Ok(None));
     assert_eq!(create(&mut table, small).unwrap().config.start, 1);
     assert_eq!(delete(&mut table, true), Ok(None));
     assert!(table.tombstones.is_empty());
-    assert_eq!(
-        delete(&mut table, true),
-        Err(NamespaceRefused::NotFound("book".into()))
-    );
+    assert_eq!(delete(&mut table, true), Err(NamespaceRefused::NotFound("book".into())));
 }
 
 #[test]
@@ -228,11 +197,8 @@ fn what_orders_numbers_changes_until_the_first_one_and_then_each_field_says_why_
     let changed = update(&mut table, change).unwrap().config;
     assert_eq!((changed.count_max, changed.keys_max), (Some(5), Some(9)));
     assert_eq!(changed.description, "chapters of books");
-    let change = NamespaceChange {
-        count_max: Some(0),
-        keys_max: Some(0),
-        ..NamespaceChange::default()
-    };
+    let change =
+        NamespaceChange { count_max: Some(0), keys_max: Some(0), ..NamespaceChange::default() };
     let changed = update(&mut table, change).unwrap().config;
     assert_eq!((changed.count_max, changed.keys_max), (None, None));
 }
@@ -243,11 +209,7 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 10);
     delete(&mut table, false).unwrap();
-    let trim = Trim {
-        section: section(old, 7),
-        used: 3,
-        lost: 0,
-    };
+    let trim = Trim { section: section(old, 7), used: 3, lost: 0 };
     assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Trimmed(1));
     let settle = settles(vec![section(old, 7)]);
     assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));
@@ -257,37 +219,22 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
 #[test]
 fn what_leased_a_worker_id_and_no_number_is_in_use_and_leaves_a_tombstone() {
     let mut table = founded();
-    let ids = NamespaceConfig {
-        format: Some("snowflake".into()),
-        ..NamespaceConfig::new("book")
-    };
+    let ids = NamespaceConfig { format: Some("snowflake".into()), ..NamespaceConfig::new("book") };
     delete(&mut table, true).unwrap();
     let old = create(&mut table, ids.clone()).unwrap();
     assert_eq!(lease(&mut table, old.id, 1_000).unwrap().token, 1_000);
-    let increment = NamespaceChange {
-        start: Some(5),
-        ..NamespaceChange::default()
-    };
+    let increment = NamespaceChange { start: Some(5), ..NamespaceChange::default() };
     let refused = update(&mut table, increment).unwrap_err().to_string();
-    assert!(
-        refused.contains("or worker ids") && refused.contains("start ("),
-        "{refused}"
-    );
+    assert!(refused.contains("or worker ids") && refused.contains("start ("), "{refused}");
     // No number was handed out, so the floor of numbers is 0, but the tombstone is there.
     assert_eq!(delete(&mut table, false), Ok(Some(0)));
     assert!(table.workers.is_empty() && table.totals.is_empty());
     assert_eq!(lease(&mut table, old.id, 2_000), None);
     let refused = delete(&mut table, false).unwrap_err().to_string();
-    assert!(
-        refused.contains("ids with times up to 11000 ms"),
-        "{refused}"
-    );
+    assert!(refused.contains("ids with times up to 11000 ms"), "{refused}");
     // Created again, without a format between, and unused: the times stay behind.
     create(&mut table, NamespaceConfig::new("book")).unwrap();
-    let unused = NamespaceChange {
-        start: Some(5),
-        ..NamespaceChange::default()
-    };
+    let unused = NamespaceChange { start: Some(5), ..NamespaceChange::default() };
     update(&mut table, unused).unwrap();
     assert_eq!(delete(&mut table, false), Ok(Some(0)));
     let again = create(&mut table, ids).unwrap();
@@ -299,15 +246,9 @@ fn what_leased_a_worker_id_and_no_number_is_in_use_and_leaves_a_tombstone() {
 fn keys_of_ids_with_a_format_stay_of_their_kind() {
     let mut table = founded();
     delete(&mut table, false).unwrap();
-    let ids = NamespaceConfig {
-        format: Some("snowflake".into()),
-        ..NamespaceConfig::new("book")
-    };
+    let ids = NamespaceConfig { format: Some("snowflake".into()), ..NamespaceConfig::new("book") };
     create(&mut table, ids).unwrap();
-    let names = NamespaceChange {
-        key_kind: Some(KeyKind::Name),
-        ..NamespaceChange::default()
-    };
+    let names = NamespaceChange { key_kind: Some(KeyKind::Name), ..NamespaceChange::default() };
     let refused = update(&mut table, names).unwrap_err().to_string();
     assert!(refused.starts_with("key_kind is name"), "{refused}");
 }

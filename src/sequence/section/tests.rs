@@ -5,20 +5,11 @@ mod uses;
 
 use super::*;
 
-const ONES: Progression = Progression {
-    start: 1,
-    increment: 1,
-    max: NUMBER_MAX,
-};
+const ONES: Progression = Progression { start: 1, increment: 1, max: NUMBER_MAX };
 
 /// A bump by one step of `numbers` numbers.
 fn step(numbers: u64) -> Raise {
-    Raise {
-        numbers,
-        unused_max: numbers,
-        step: numbers,
-        up_to: 0,
-    }
+    Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
 }
 
 /// The record of a section that was bumped once, under lift number `lift`.
@@ -78,10 +69,7 @@ fn a_lift_gives_the_next_step_for_two_lifts_and_an_idle_section_loses_no_more_th
 fn a_settled_section_is_live_again_and_costs_no_number() {
     let record = bumped(3, 100);
     let settled = record.settle(ONES, 5).unwrap();
-    assert_eq!(
-        (settled.floor, settled.max_seq, settled.lift),
-        (200, 300, 5)
-    );
+    assert_eq!((settled.floor, settled.max_seq, settled.lift), (200, 300, 5));
     assert_eq!(settled.settle(ONES, 5), None, "written before");
     assert_eq!(settled.lifted(ONES, 6), Some(chunk(300, 400, 100)));
     assert_eq!(record.settle(ONES, 6), None, "the lift gave nothing");
@@ -92,12 +80,7 @@ fn a_settled_section_is_live_again_and_costs_no_number() {
 #[test]
 fn a_bump_counts_what_lost_tenures_may_have_left() {
     let record = bumped(3, 10_000);
-    let raise = Raise {
-        numbers: 1_000_000,
-        unused_max: 1_000_400,
-        step: 10_000,
-        up_to: 0,
-    };
+    let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
     let left = |record: SectionRecord, lift| record.bump(ONES, lift, step(1)).unwrap().1.left;
     assert_eq!(left(record, 4), 1_000_400);
@@ -143,11 +126,7 @@ fn a_raised_ceiling_is_not_lowered_by_a_trim() {
 
 #[test]
 fn the_last_chunk_ends_at_the_max_and_then_the_section_is_exhausted() {
-    let tens = Progression {
-        start: 10,
-        increment: 10,
-        max: 55,
-    };
+    let tens = Progression { start: 10, increment: 10, max: 55 };
     let (record, chunk) = SectionRecord::default().bump(tens, 1, step(3)).unwrap();
     assert_eq!(chunk.new, 30);
     let (record, chunk) = record.bump(tens, 1, step(3)).unwrap();
@@ -157,11 +136,7 @@ fn the_last_chunk_ends_at_the_max_and_then_the_section_is_exhausted() {
 
 #[test]
 fn a_lift_is_as_wide_as_the_step_times_the_increment_and_knows_no_max() {
-    let tens = Progression {
-        start: 7,
-        increment: 10,
-        max: 60,
-    };
+    let tens = Progression { start: 7, increment: 10, max: 60 };
     let (record, chunk) = SectionRecord::default().bump(tens, 1, step(3)).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 27));
     let lifted = record.lifted(tens, 2).unwrap();
@@ -188,10 +163,7 @@ fn the_end_of_the_number_space_is_not_lifted_over() {
     assert_eq!(record.lifted(ONES, 2).unwrap().new, NUMBER_MAX);
     assert_eq!(record.lifted(ONES, 3), None, "nothing is left to give");
     assert_eq!(record.bump(ONES, 3, step(1)), Err(Exhausted));
-    let wide = SectionRecord {
-        step: u64::MAX,
-        ..record
-    };
+    let wide = SectionRecord { step: u64::MAX, ..record };
     assert_eq!(wide.ceiling_at(9, u64::MAX), NUMBER_MAX);
 }
 
@@ -211,43 +183,21 @@ fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_ten
         assert_eq!((next.old, next.new, next.left), (used, used + 100, 0));
         // Who bumps it again, and releases it again, owns what the bump gave.
         let (again, _) = released.bump(ONES, lift, step(10)).unwrap();
-        assert_eq!(
-            again.release(ONES, lift, used + 7).unwrap().max_seq,
-            used + 7
-        );
-        assert_eq!(
-            again.release(ONES, lift, used + 11),
-            None,
-            "more than it owns"
-        );
+        assert_eq!(again.release(ONES, lift, used + 7).unwrap().max_seq, used + 7);
+        assert_eq!(again.release(ONES, lift, used + 11), None, "more than it owns");
     }
-    assert_eq!(
-        record.release(ONES, 6, 300),
-        None,
-        "not live: it owns nothing"
-    );
+    assert_eq!(record.release(ONES, 6, 300), None, "not live: it owns nothing");
 }
 
 #[test]
 fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_a_lift() {
-    let floor = |up_to| Raise {
-        numbers: 1,
-        unused_max: 1,
-        step: 0,
-        up_to,
-    };
-    let (record, chunk) = SectionRecord::default()
-        .bump(ONES, 1, floor(5_000))
-        .unwrap();
+    let floor = |up_to| Raise { numbers: 1, unused_max: 1, step: 0, up_to };
+    let (record, chunk) = SectionRecord::default().bump(ONES, 1, floor(5_000)).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 5_000));
     assert_eq!((record.max_seq, record.step), (5_000, 0));
     assert_eq!(record.lifted(ONES, 2), None);
     assert_eq!(record.ceiling_at(9, 1), 5_000);
-    assert_eq!(
-        record.floor_at(2, 1),
-        5_000,
-        "what Current reads in a later term"
-    );
+    assert_eq!(record.floor_at(2, 1), 5_000, "what Current reads in a later term");
     // One that is below the ceiling brings one number: the term must learn where the ceiling is.
     let (record, chunk) = record.bump(ONES, 2, floor(10)).unwrap();
     assert_eq!((chunk.old, chunk.new), (5_000, 5_001));

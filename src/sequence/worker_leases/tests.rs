@@ -12,10 +12,8 @@ use crate::sequence::{
 const NAME: &str = "orders";
 
 fn create(table: &mut MemoryTable, format: Option<&str>) -> NamespaceId {
-    let config = NamespaceConfig {
-        format: format.map(str::to_owned),
-        ..NamespaceConfig::new(NAME)
-    };
+    let config =
+        NamespaceConfig { format: format.map(str::to_owned), ..NamespaceConfig::new(NAME) };
     match run(table, 1, Command::create_namespace(config)) {
         Outcome::Namespace(Ok(namespace)) => namespace.id,
         other => panic!("{other:?}"),
@@ -23,27 +21,14 @@ fn create(table: &mut MemoryTable, format: Option<&str>) -> NamespaceId {
 }
 
 fn delete(table: &mut MemoryTable) {
-    let delete = Command::DeleteNamespace {
-        name: NAME.to_owned(),
-        forget: false,
-    };
+    let delete = Command::DeleteNamespace { name: NAME.to_owned(), forget: false };
     let deleted = run(table, 1, delete);
-    assert!(
-        matches!(deleted, Outcome::NamespaceDeleted(Ok(_))),
-        "{deleted:?}"
-    );
+    assert!(matches!(deleted, Outcome::NamespaceDeleted(Ok(_))), "{deleted:?}");
 }
 
 fn lease(namespace: NamespaceId, worker: u32, holder: &str, up_to_ms: u64) -> WorkerAsk {
-    let act = WorkerAct::Lease {
-        holder: holder.to_owned(),
-        up_to_ms,
-    };
-    WorkerAsk {
-        namespace,
-        worker,
-        act,
-    }
+    let act = WorkerAct::Lease { holder: holder.to_owned(), up_to_ms };
+    WorkerAsk { namespace, worker, act }
 }
 
 /// Asks in one entry of any term: nobody has to have lifted.
@@ -58,15 +43,8 @@ fn ask(table: &mut MemoryTable, asks: Vec<WorkerAsk>, now_ms: u64) -> Vec<Worker
 fn one_entry_answers_each_ask_in_its_order_and_later_ones_see_what_earlier_ones_did() {
     let mut table = MemoryTable::default();
     let id = create(&mut table, Some("snowflake"));
-    let act = WorkerAct::Release {
-        token: 1_000,
-        used_ms: 900,
-    };
-    let release = WorkerAsk {
-        namespace: id,
-        worker: 0,
-        act,
-    };
+    let act = WorkerAct::Release { token: 1_000, used_ms: 900 };
+    let release = WorkerAsk { namespace: id, worker: 0, act };
     let asks = vec![
         lease(id, 0, "a", 1_010),
         lease(id, 0, "b", 1_010),
@@ -75,10 +53,7 @@ fn one_entry_answers_each_ask_in_its_order_and_later_ones_see_what_earlier_ones_
         lease(id, 0, "c", 1_010),
     ];
     let answers = ask(&mut table, asks, 1_000);
-    let held = WorkerAnswer::Held {
-        holder: "a".into(),
-        until_ms: 1_010,
-    };
+    let held = WorkerAnswer::Held { holder: "a".into(), until_ms: 1_010 };
     assert_eq!(answers[1], held);
     assert_eq!(answers[3], WorkerAnswer::Released);
     let leases: Vec<_> = answers

@@ -16,9 +16,7 @@ use crate::{
 /// # Errors
 /// As [`NodeContext::administer`].
 pub async fn administer(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Request,
+    context: &Arc<NodeContext>, due: Due, request: Request,
 ) -> Result<Reply, Status> {
     let administering = context.administer(request, Origin::Client, due.deadline);
     administering.await.map_err(to_client)

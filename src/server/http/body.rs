@@ -26,8 +26,7 @@ const METERED_BYTES_MIN: usize = 4_096;
 /// # Errors
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
-    answer: &impl Serialize,
-    reservation: Reservation,
+    answer: &impl Serialize, reservation: Reservation,
 ) -> Result<Response, Status> {
     struct Reserved(Vec<u8>, #[allow(dead_code)] Reservation);
     impl AsRef<[u8]> for Reserved {
@@ -47,9 +46,7 @@ pub fn reserved_json(
 /// INVALID_ARGUMENT if it is larger than [`CLIENT_MESSAGE_BYTES_MAX`], or is not JSON of this type; RESOURCE_EXHAUSTED if
 /// other requests hold the memory; DEADLINE_EXCEEDED if it does not arrive in time; UNAVAILABLE if the connection breaks.
 pub async fn json<T: DeserializeOwned>(
-    context: &NodeContext,
-    body: Body,
-    due: Due,
+    context: &NodeContext, body: Body, due: Due,
 ) -> Result<T, Status> {
     let (bytes, _reserved) = bytes(context, body, due).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
@@ -62,9 +59,7 @@ pub async fn json<T: DeserializeOwned>(
 /// # Errors
 /// As [`json`], but for what the bytes are.
 pub async fn bytes(
-    context: &NodeContext,
-    body: Body,
-    due: Due,
+    context: &NodeContext, body: Body, due: Due,
 ) -> Result<(Bytes, Option<Reservation>), Status> {
     let reading = timeout_at(due.deadline, read(context, body)).await;
     reading.map_err(|_| Status::deadline_exceeded("the body did not arrive in time"))?

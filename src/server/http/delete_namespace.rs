@@ -47,10 +47,7 @@ pub struct Deleted {
     params(("namespace" = String, Path, description = "The namespace's name."), Deletion, Timeout),
     responses((status = 200, body = Deleted), Problems))]
 pub async fn delete(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    given: InQuery<Deletion>,
+    State(context): Node, due: Due, path: InPath<String>, given: InQuery<Deletion>,
 ) -> Result<Json<Deleted>, Problem> {
     let deleting = async {
         let name = in_path(path)?;

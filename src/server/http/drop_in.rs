@@ -45,14 +45,8 @@ pub fn routes(config: &Config) -> Routes {
     if !config.tinyid_types.is_empty() {
         for (path, both) in [
             ("nextId", get(tinyid::next_id).post(tinyid::next_id)),
-            (
-                "nextIdSimple",
-                get(tinyid::next_id_simple).post(tinyid::next_id_simple),
-            ),
-            (
-                "nextSegmentId",
-                get(tinyid::next_segment_id).post(tinyid::next_segment_id),
-            ),
+            ("nextIdSimple", get(tinyid::next_id_simple).post(tinyid::next_id_simple)),
+            ("nextSegmentId", get(tinyid::next_segment_id).post(tinyid::next_segment_id)),
             (
                 "nextSegmentIdSimple",
                 get(tinyid::next_segment_id_simple).post(tinyid::next_segment_id_simple),

@@ -32,9 +32,7 @@ const HEADER_OF_SECTIONS: &[u8] = b"ids,number\n";
     params(("namespace" = String, Path, description = "The namespace's name."), Timeout),
     responses((status = 200, content_type = "text/csv", body = String), Problems))]
 pub async fn export(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
+    State(context): Node, due: Due, path: InPath<String>,
 ) -> Result<Response, Problem> {
     let exporting = async {
         let namespace = in_path(path)?;

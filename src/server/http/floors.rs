@@ -94,12 +94,8 @@ pub struct LastNumbers {
 
 /// POST to a key: what its path ends with says what is asked for.
 pub async fn of_key(
-    context: Node,
-    due: Due,
-    path: InPath<(String, String)>,
-    next: InQuery<numbers::Options>,
-    floor: InQuery<RaiseOptions>,
-    headers: HeaderMap,
+    context: Node, due: Due, path: InPath<(String, String)>, next: InQuery<numbers::Options>,
+    floor: InQuery<RaiseOptions>, headers: HeaderMap,
 ) -> Response {
     let raises = matches!(&path, Ok(Path((_, key))) if key.ends_with(RAISE));
     match raises {
@@ -113,13 +109,8 @@ pub async fn of_key(
 
 /// POST to a namespace: what its path ends with says what is asked for.
 pub async fn of_namespace(
-    context: Node,
-    due: Due,
-    path: InPath<String>,
-    next: InQuery<numbers::Options>,
-    shown: InQuery<Shown>,
-    headers: HeaderMap,
-    body: Body,
+    context: Node, due: Due, path: InPath<String>, next: InQuery<numbers::Options>,
+    shown: InQuery<Shown>, headers: HeaderMap, body: Body,
 ) -> Result<Response, Problem> {
     let ends_with = |action| matches!(&path, Ok(Path(written)) if written.ends_with(action));
     if ends_with(RAISE) {
@@ -141,10 +132,7 @@ pub async fn of_namespace(
     ),
     responses((status = 200, body = Floor), Problems))]
 pub async fn raise(
-    State(context): Node,
-    due: Due,
-    path: InPath<(String, String)>,
-    options: InQuery<RaiseOptions>,
+    State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<RaiseOptions>,
 ) -> Result<Json<Floor>, Problem> {
     let raised = async {
         let (namespace, written) = in_path(path)?;
@@ -157,10 +145,7 @@ pub async fn raise(
             known: KnownRoute::UNWANTED,
         };
         let raised = serve(&context, request, due).await?;
-        Ok(Json(Floor {
-            floor: Number(raised.floor, options.numbers),
-            raised: raised.is_higher,
-        }))
+        Ok(Json(Floor { floor: Number(raised.floor, options.numbers), raised: raised.is_higher }))
     };
     answer(&context, due, raised).await
 }
@@ -170,11 +155,7 @@ pub async fn raise(
     params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
     request_body = FloorsAsked, responses((status = 200, body = Floors), Problems))]
 pub async fn raise_many(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    shown: InQuery<Shown>,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Response, Problem> {
     let raised = async {
         let written = in_path(path)?;
@@ -209,11 +190,7 @@ pub async fn raise_many(
     params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
     request_body = LastAsked, responses((status = 200, body = LastNumbers), Problems))]
 pub async fn current_many(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    shown: InQuery<Shown>,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Response, Problem> {
     let read = async {
         let written = in_path(path)?;

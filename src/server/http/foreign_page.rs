@@ -33,10 +33,7 @@ fn is_page(uri: &Uri) -> bool {
 
 /// Why a request is refused; `None` for a program's, and for one of our own pages' or of the user's.
 fn foreign(
-    headers: &HeaderMap,
-    uri: &Uri,
-    is_page: impl Fn() -> bool,
-    is_own_name: impl Fn(&str) -> bool,
+    headers: &HeaderMap, uri: &Uri, is_page: impl Fn() -> bool, is_own_name: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let text = |name: &str| headers.get(name).map(|value| value.as_bytes());
     let origin = text(header::ORIGIN.as_str());
@@ -121,10 +118,7 @@ mod tests {
             vec![HOST, ("sec-fetch-site", "same-origin")],
             vec![HOST, ("sec-fetch-site", "none")],
             // Through a proxy.
-            vec![
-                ("host", "ids.example:443"),
-                ("origin", "https://ids.example"),
-            ],
+            vec![("host", "ids.example:443"), ("origin", "https://ids.example")],
             vec![("host", "Ids.example"), ("origin", "https://ids.example")],
             vec![
                 ("host", "ids.example"),
@@ -157,10 +151,7 @@ mod tests {
     #[test]
     fn a_name_that_was_made_to_lead_here_is_refused() {
         let evil = ("host", "evil.example:7603");
-        for more in [
-            ("origin", "http://evil.example:7603"),
-            ("sec-fetch-site", "same-origin"),
-        ] {
+        for more in [("origin", "http://evil.example:7603"), ("sec-fetch-site", "same-origin")] {
             assert!(refused(&[evil, more], false), "{more:?}");
         }
     }

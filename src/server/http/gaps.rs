@@ -64,10 +64,7 @@ pub struct Day {
     params(("namespace" = String, Path, description = "The namespace's name."), Options, Timeout),
     responses((status = 200, body = Gaps), Problems))]
 pub async fn gaps(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    options: InQuery<Options>,
+    State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
 ) -> Result<Json<Gaps>, Problem> {
     let telling = async {
         let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
@@ -96,7 +93,5 @@ fn shown(gaps: v1::GapsResponse, form: Form) -> Gaps {
             .map(|skipped| (skipped.cause, Number(skipped.numbers, form)))
             .collect(),
     });
-    Gaps {
-        days: days.collect(),
-    }
+    Gaps { days: days.collect() }
 }

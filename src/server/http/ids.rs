@@ -78,10 +78,7 @@ pub struct IdFormats {
     params(("namespace" = String, Path, description = "The namespace's name."), Timeout),
     request_body = IdsAsked, responses((status = 200, body = Ids), Problems))]
 pub async fn next(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, body: Body,
 ) -> Result<Response, Problem> {
     let making = async {
         let namespace = in_path(path)?;
@@ -97,12 +94,7 @@ pub async fn next(
             }
             None => None,
         };
-        let request = NextIds {
-            namespace,
-            count,
-            key,
-            parameters: parameters(asked.parameters)?,
-        };
+        let request = NextIds { namespace, count, key, parameters: parameters(asked.parameters)? };
         let made = context.next_ids(&request, due.deadline).await;
         let (made, reservation) = made.map_err(to_client)?;
         let ids = made.texts().collect();
@@ -134,10 +126,7 @@ fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Stat
     ),
     responses((status = 200, body = IdParts), Problems))]
 pub async fn decode(
-    State(context): Node,
-    _due: Due,
-    path: InPath<(String, String)>,
-    shown: InQuery<Shown>,
+    State(context): Node, _due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<IdParts>, Problem> {
     let decoding = async {
         let (format, id) = in_path(path)?;
@@ -158,9 +147,7 @@ fn parts(decoded: &Decoded<'_>, number: impl Fn(u64) -> Number) -> IdParts {
     IdParts {
         time: decoded.date_time().to_string(),
         time_ms: number(decoded.parts().time_ms),
-        fields: fields
-            .map(|(field, value)| (field.name().to_owned(), number(value)))
-            .collect(),
+        fields: fields.map(|(field, value)| (field.name().to_owned(), number(value))).collect(),
     }
 }
 
@@ -172,9 +159,7 @@ fn parts(decoded: &Decoded<'_>, number: impl Fn(u64) -> Number) -> IdParts {
     ),
     responses((status = 200, body = IdFormat), Problems))]
 pub async fn explain(
-    State(context): Node,
-    _due: Due,
-    path: InPath<String>,
+    State(context): Node, _due: Due, path: InPath<String>,
 ) -> Result<Json<IdFormat>, Problem> {
     let telling = async { Ok(Json(told(&parsed(&in_path(path)?)?))) };
     Problem::of(&context, telling).await

@@ -155,10 +155,7 @@ pub struct Held {
     params(("namespace" = String, Path, description = "The namespace's name."), Options, Timeout),
     responses((status = 200, body = Page), Problems))]
 pub async fn list(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    options: InQuery<Options>,
+    State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
 ) -> Result<Response, Problem> {
     let listing = async {
         let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
@@ -191,19 +188,13 @@ pub async fn list(
     ),
     responses((status = 200, body = Explanation), Problems))]
 pub async fn explain(
-    State(context): Node,
-    due: Due,
-    path: InPath<(String, String)>,
-    shown: InQuery<Shown>,
+    State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<Explanation>, Problem> {
     let explaining = async {
         let (namespace, written) = in_path(path)?;
         let form = in_query(shown, SHOWN)?.numbers;
         let key = key(&context, &namespace, written.as_bytes(), due).await?;
-        let request = Administer::Explain(v1::ExplainRequest {
-            namespace,
-            key: to_key(&key),
-        });
+        let request = Administer::Explain(v1::ExplainRequest { namespace, key: to_key(&key) });
         match administer(&context, due, request).await? {
             Reply::Explanation(known) => Ok(Json(shown_explanation(&known, form))),
             _ => Err(another_reply()),
@@ -214,10 +205,7 @@ pub async fn explain(
 
 /// Where the page begins.
 async fn after(
-    context: &Arc<NodeContext>,
-    namespace: &str,
-    options: &Options,
-    due: Due,
+    context: &Arc<NodeContext>, namespace: &str, options: &Options, due: Due,
 ) -> Result<Option<OwnedKey>, Status> {
     let written = match (&options.after, &options.page) {
         (None, None) => return Ok(None),
@@ -238,9 +226,7 @@ async fn after(
 fn limit(given: Option<u32>) -> Result<u32, Status> {
     match given {
         None => Ok(0),
-        Some(0) => Err(Status::invalid_argument(
-            "limit is 0; a page has 1 to 1000 keys",
-        )),
+        Some(0) => Err(Status::invalid_argument("limit is 0; a page has 1 to 1000 keys")),
         Some(limit) => Ok(limit),
     }
 }

@@ -100,19 +100,13 @@ pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Memb
     params(("id" = u64, Path, description = "The node's id."), Force, Timeout),
     responses((status = 200, body = Members), Problems))]
 pub async fn promote(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    force: InQuery<Force>,
+    State(context): Node, due: Due, path: InPath<String>, force: InQuery<Force>,
 ) -> Result<Json<Members>, Problem> {
     let promoting = async {
         let written = in_path(path)?;
         let to_promote = "to make a learner a voter";
         let id = action(&written, PROMOTE, to_promote, "PATCH, DELETE")?;
-        let request = v1::NodeRequest {
-            id: member(id)?,
-            force: in_query(force, FORCE)?.force,
-        };
+        let request = v1::NodeRequest { id: member(id)?, force: in_query(force, FORCE)?.force };
         change(&context, due, Administer::PromoteNode(request)).await
     };
     Problem::of(&context, promoting).await
@@ -123,10 +117,7 @@ pub async fn promote(
     params(("id" = u64, Path, description = "The node's id."), Timeout),
     request_body = Moved, responses((status = 200, body = Members), Problems))]
 pub async fn update(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, body: Body,
 ) -> Result<Json<Members>, Problem> {
     let updating = async {
         let id = member(&in_path(path)?)?;
@@ -142,16 +133,11 @@ pub async fn update(
     params(("id" = u64, Path, description = "The node's id."), Force, Timeout),
     responses((status = 200, body = Members), Problems))]
 pub async fn remove(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    force: InQuery<Force>,
+    State(context): Node, due: Due, path: InPath<String>, force: InQuery<Force>,
 ) -> Result<Json<Members>, Problem> {
     let removing = async {
-        let request = v1::NodeRequest {
-            id: member(&in_path(path)?)?,
-            force: in_query(force, FORCE)?.force,
-        };
+        let request =
+            v1::NodeRequest { id: member(&in_path(path)?)?, force: in_query(force, FORCE)?.force };
         change(&context, due, Administer::RemoveNode(request)).await
     };
     Problem::of(&context, removing).await
@@ -161,18 +147,13 @@ pub async fn remove(
 #[utoipa::path(post, path = "/v1/leader:transfer", tag = "cluster", params(To, Timeout),
     responses((status = 200, body = Leader), Problems))]
 pub async fn transfer(
-    State(context): Node,
-    due: Due,
-    to: InQuery<To>,
+    State(context): Node, due: Due, to: InQuery<To>,
 ) -> Result<Json<Leader>, Problem> {
     let handing_over = async {
         let to = in_query(to, "to=ID")?.to;
         let request = Administer::TransferLeadership(v1::TransferLeadershipRequest { to });
         match administer(&context, due, request).await? {
-            Reply::Transfer(now) => Ok(Json(Leader {
-                leader: now.leader,
-                term: now.term,
-            })),
+            Reply::Transfer(now) => Ok(Json(Leader { leader: now.leader, term: now.term })),
             _ => Err(another_reply()),
         }
     };
@@ -184,15 +165,10 @@ const FORCE: &str = "force=true, or force=false";
 
 /// Has the leader change the membership.
 async fn change(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Administer,
+    context: &Arc<NodeContext>, due: Due, request: Administer,
 ) -> Result<Json<Members>, Status> {
     match administer(context, due, request).await? {
-        Reply::Membership(now) => Ok(Json(Members {
-            voters: now.voters,
-            learners: now.learners,
-        })),
+        Reply::Membership(now) => Ok(Json(Members { voters: now.voters, learners: now.learners })),
         _ => Err(another_reply()),
     }
 }

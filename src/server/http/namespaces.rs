@@ -151,18 +151,14 @@ pub struct Namespaces {
 #[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", params(Shown, Timeout),
     responses((status = 200, body = Namespaces), Problems))]
 pub async fn list(
-    State(context): Node,
-    due: Due,
-    shown: InQuery<Shown>,
+    State(context): Node, due: Due, shown: InQuery<Shown>,
 ) -> Result<Json<Namespaces>, Problem> {
     let listing = async {
         let form = in_query(shown, SHOWN)?.numbers;
         let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
         match administer(&context, due, request).await? {
             Reply::Namespaces(list) => Ok(Json(Namespaces {
-                namespaces: (list.namespaces.into_iter())
-                    .map(|one| shown_as(one, form))
-                    .collect(),
+                namespaces: (list.namespaces.into_iter()).map(|one| shown_as(one, form)).collect(),
             })),
             _ => Err(another_reply()),
         }
@@ -175,10 +171,7 @@ pub async fn list(
     params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
     responses((status = 200, body = Namespace), Problems))]
 pub async fn get(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    shown: InQuery<Shown>,
+    State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>,
 ) -> Result<Json<Namespace>, Problem> {
     let getting = async {
         let form = in_query(shown, SHOWN)?.numbers;
@@ -193,10 +186,7 @@ pub async fn get(
 #[utoipa::path(post, path = "/v1/namespaces", tag = "namespaces", params(Shown, Timeout),
     request_body = Create, responses((status = 201, body = Namespace), Problems))]
 pub async fn create(
-    State(context): Node,
-    due: Due,
-    shown: InQuery<Shown>,
-    body: Body,
+    State(context): Node, due: Due, shown: InQuery<Shown>, body: Body,
 ) -> Result<(StatusCode, Json<Namespace>), Problem> {
     let creating = async {
         let form = in_query(shown, SHOWN)?.numbers;
@@ -228,11 +218,7 @@ pub async fn create(
     params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
     request_body = Update, responses((status = 200, body = Namespace), Problems))]
 pub async fn update(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    shown: InQuery<Shown>,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Json<Namespace>, Problem> {
     let updating = async {
         let form = in_query(shown, SHOWN)?.numbers;
@@ -250,9 +236,7 @@ pub async fn update(
             increment: number("increment", given.increment)?,
             start: number("start", given.start)?,
             section_size: number("section_size", given.section_size)?,
-            key_kind: (given.key_kind)
-                .map_or(v1::KeyKind::Unspecified, Kind::on_the_wire)
-                .into(),
+            key_kind: (given.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
         });
         namespace(&context, due, request, form).await
     };
@@ -260,10 +244,7 @@ pub async fn update(
 }
 
 async fn namespace(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Administer,
-    form: Form,
+    context: &Arc<NodeContext>, due: Due, request: Administer, form: Form,
 ) -> Result<Json<Namespace>, Status> {
     match administer(context, due, request).await? {
         Reply::Namespace(namespace) => Ok(Json(shown_as(namespace, form))),

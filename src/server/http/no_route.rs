@@ -28,8 +28,5 @@ pub async fn nothing_here(State(context): Node, uri: Uri) -> Problem {
 /// Answers a request with a method that the path does not take.
 pub async fn other_method(State(context): Node, request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
-    Problem::new(
-        &context,
-        Status::unimplemented(format!("{path} does not take {method}")),
-    )
+    Problem::new(&context, Status::unimplemented(format!("{path} does not take {method}")))
 }

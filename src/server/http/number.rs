@@ -76,12 +76,8 @@ impl ToSchema for Given {}
 
 /// The schema of a number in either form.
 fn either(description: &str) -> RefOr<Schema> {
-    let text = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .pattern(Some("^[0-9]{1,20}$"));
-    let number = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(0));
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]{1,20}$"));
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
     let either = OneOfBuilder::new().item(text).item(number);
     either.description(Some(description)).into()
 }

@@ -61,20 +61,13 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub struct Idempotency {
     /// What the caller calls this request: 1 to 64 bytes, for example a UUID. Whoever asks again with it is answered
     /// with the same numbers, as long as it is remembered.
-    #[param(
-        rename = "Idempotency-Key",
-        min_length = 1,
-        max_length = 64,
-        pattern = "^[!-~]+$"
-    )]
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
 
 /// The request id in the headers.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Status> {
-    let id = headers
-        .get(IDEMPOTENCY_KEY)
-        .map(|id| request_id(id.as_bytes()));
+    let id = headers.get(IDEMPOTENCY_KEY).map(|id| request_id(id.as_bytes()));
     id.transpose()
 }
 
@@ -141,10 +134,7 @@ pub struct RefusedKeys {
     ),
     responses((status = 200, body = Range), Problems))]
 pub async fn next(
-    State(context): Node,
-    due: Due,
-    path: InPath<(String, String)>,
-    options: InQuery<Options>,
+    State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<Options>,
     headers: HeaderMap,
 ) -> Result<Json<Range>, Problem> {
     let taken = async {
@@ -173,12 +163,8 @@ pub async fn next(
     params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
     request_body = ManyAsked, responses((status = 200, body = Many), Problems))]
 pub async fn next_many(
-    State(context): Node,
-    due: Due,
-    path: InPath<String>,
-    options: InQuery<Options>,
-    headers: HeaderMap,
-    body: Body,
+    State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
+    headers: HeaderMap, body: Body,
 ) -> Result<Response, Problem> {
     let taken = async {
         let written = in_path(path)?;
@@ -200,12 +186,8 @@ pub async fn next_many(
         check_count(most)?;
         let keys = keys(&context, namespace, &asked.keys, due).await?;
         let counts = counts(&asked.counts)?;
-        let request = NextMany::new(
-            namespace.to_owned(),
-            keys,
-            counts.clone(),
-            KnownRoute::UNWANTED,
-        )?;
+        let request =
+            NextMany::new(namespace.to_owned(), keys, counts.clone(), KnownRoute::UNWANTED)?;
         let answer_bytes = most * KEY_BYTES;
         let reservation = context.request_memory.reserve(answer_bytes)?;
         let ranges = serve(&context, request, due).await?;
@@ -251,10 +233,7 @@ pub async fn next_many(
     ),
     responses((status = 200, body = Last), Problems))]
 pub async fn current(
-    State(context): Node,
-    due: Due,
-    path: InPath<(String, String)>,
-    shown: InQuery<Shown>,
+    State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<Last>, Problem> {
     let read = async {
         let (namespace, written) = in_path(path)?;
@@ -265,9 +244,7 @@ pub async fn current(
             known: KnownRoute::UNWANTED,
         };
         let last = serve(&context, request, due).await?;
-        Ok(Json(Last {
-            last: last.map(|last| Number(last, form)),
-        }))
+        Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
     };
     answer(&context, due, read).await
 }
@@ -287,17 +264,12 @@ pub(super) fn check_count(keys: usize) -> Result<(), Status> {
     if keys <= KEYS_MAX {
         return Ok(());
     }
-    Err(Status::invalid_argument(format!(
-        "the body has {keys} keys; give at most {KEYS_MAX}"
-    )))
+    Err(Status::invalid_argument(format!("the body has {keys} keys; give at most {KEYS_MAX}")))
 }
 
 /// The keys in a body.
 pub(super) async fn keys(
-    context: &Arc<NodeContext>,
-    namespace: &str,
-    given: &[Given],
-    due: Due,
+    context: &Arc<NodeContext>, namespace: &str, given: &[Given], due: Due,
 ) -> Result<Keys, Status> {
     let kind = context.key_kind(namespace, due.deadline).await;
     match kind.map_err(to_client)? {

@@ -56,11 +56,7 @@ pub struct Live {
 impl Live {
     /// Nobody watches yet. Watching ends at `stop`.
     pub fn new(stop: CancellationToken) -> Live {
-        Live {
-            parts: watch::Sender::new(Bytes::new()),
-            last: Arc::default(),
-            stop,
-        }
+        Live { parts: watch::Sender::new(Bytes::new()), last: Arc::default(), stop }
     }
 
     /// Renders the parts each second while somebody watches.
@@ -114,8 +110,6 @@ impl Live {
 /// An event with `data`.
 fn event(data: &str) -> Bytes {
     // What stands for a line's end in server-sent events.
-    let lines = data
-        .split(['\n', '\r'])
-        .flat_map(|line| ["data: ", line, "\n"]);
+    let lines = data.split(['\n', '\r']).flat_map(|line| ["data: ", line, "\n"]);
     lines.chain(["\n"]).collect::<String>().into()
 }

@@ -60,8 +60,7 @@ impl Problem {
 
     /// The answer, or the problem that a failure is.
     pub async fn of<A>(
-        context: &NodeContext,
-        answering: impl Future<Output = Result<A, Status>>,
+        context: &NodeContext, answering: impl Future<Output = Result<A, Status>>,
     ) -> Result<A, Problem> {
         let answer = answering.await;
         answer.map_err(|status| Problem::new(context, status))
@@ -116,10 +115,7 @@ impl IntoResponse for Problem {
         };
         let mut response = (status, Json(details)).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(methods) = self.0.metadata().get(ALLOW)
             && let Ok(methods) = HeaderValue::from_bytes(methods.as_bytes())
         {

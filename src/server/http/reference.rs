@@ -113,9 +113,7 @@ fn schema_of(name: &str, schema: &Value) -> Markup {
 /// What a schema stands for, in short.
 fn kind(schema: &Value) -> Markup {
     let reference = text(&schema["$ref"]).rsplit('/').next().unwrap_or_default();
-    let either = [&schema["oneOf"], &schema["anyOf"]]
-        .into_iter()
-        .flat_map(array);
+    let either = [&schema["oneOf"], &schema["anyOf"]].into_iter().flat_map(array);
     let either: Vec<&Value> = either.collect();
     html! {
         @if !reference.is_empty() {
@@ -174,9 +172,6 @@ mod tests {
             let name = link.split('"').next().expect("a name");
             assert!(page.contains(&format!("id=\"{name}\"")), "#{name}");
         }
-        assert!(
-            !page.contains("https://") && !page.contains("<script"),
-            "it loads nothing"
-        );
+        assert!(!page.contains("https://") && !page.contains("<script"), "it loads nothing");
     }
 }

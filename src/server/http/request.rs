@@ -44,10 +44,7 @@ pub struct Timeout {
 
 /// The schema of an integer from 1 on.
 fn from_one() -> Object {
-    ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(1))
-        .build()
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build()
 }
 
 /// What every handler is given.
@@ -71,8 +68,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     type Rejection = Problem;
 
     async fn from_request_parts(
-        parts: &mut Parts,
-        context: &Arc<NodeContext>,
+        parts: &mut Parts, context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
         let arrived = Instant::now();
         foreign_page::check(context, parts).map_err(|status| Problem::new(context, status))?;
@@ -89,10 +85,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
             })
         });
         let patience = patience.transpose()?.map(Duration::from_millis);
-        Ok(Due {
-            arrived,
-            deadline: arrived + budget(patience, &context.config),
-        })
+        Ok(Due { arrived, deadline: arrived + budget(patience, &context.config) })
     }
 }
 
@@ -119,10 +112,7 @@ pub fn in_path<T>(path: InPath<T>) -> Result<T, Status> {
 /// # Errors
 /// UNIMPLEMENTED if the path does not end with `action`.
 pub fn action<'a>(
-    written: &'a str,
-    action: &str,
-    to_do: &str,
-    others: &'static str,
+    written: &'a str, action: &str, to_do: &str, others: &'static str,
 ) -> Result<&'a str, Status> {
     written.strip_suffix(action).ok_or_else(|| {
         let mut status = Status::unimplemented(format!(

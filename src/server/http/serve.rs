@@ -16,9 +16,7 @@ use crate::{
 /// # Errors
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>,
-    request: Q,
-    due: Due,
+    context: &Arc<NodeContext>, request: Q, due: Due,
 ) -> Result<Q::Answer, Status> {
     let answered = context.serve(request, Origin::Client, due.deadline).await;
     Ok(answered.map_err(to_client)?.answer)
@@ -29,9 +27,7 @@ pub async fn serve<Q: SequenceRequest>(
 /// # Errors
 /// The problem that a failure is.
 pub async fn answer<A>(
-    context: &NodeContext,
-    due: Due,
-    answering: impl Future<Output = Result<A, Status>>,
+    context: &NodeContext, due: Due, answering: impl Future<Output = Result<A, Status>>,
 ) -> Result<A, Problem> {
     let answer = Problem::of(context, answering).await;
     due.observe(context);
@@ -43,10 +39,7 @@ pub async fn answer<A>(
 /// # Errors
 /// If there is no such namespace, or it takes other keys.
 pub async fn key(
-    context: &Arc<NodeContext>,
-    namespace: &str,
-    written: &[u8],
-    due: Due,
+    context: &Arc<NodeContext>, namespace: &str, written: &[u8], due: Due,
 ) -> Result<OwnedKey, Status> {
     let kind = context.key_kind(namespace, due.deadline).await;
     let key = written::key(kind.map_err(to_client)?, namespace, written);

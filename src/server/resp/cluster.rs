@@ -17,9 +17,7 @@ const SLOTS: u64 = 16_384;
 /// # Errors
 /// If there is no such subcommand, or no leader is known.
 pub fn answer(
-    context: &NodeContext,
-    command: Command<'_>,
-    replies: &mut Replies,
+    context: &NodeContext, command: Command<'_>, replies: &mut Replies,
 ) -> Result<(), Refused> {
     let subcommand = command.at(1).unwrap_or_default();
     match (subcommand.to_ascii_lowercase().as_slice(), command.len()) {

@@ -58,15 +58,10 @@ struct Connection<'a> {
 /// # Errors
 /// A text if the connection breaks, or what arrives is no command.
 pub async fn serve(
-    mut stream: TcpStream,
-    context: Arc<NodeContext>,
-    id: u64,
-    idle: Duration,
+    mut stream: TcpStream, context: Arc<NodeContext>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
-    stream
-        .set_nodelay(true)
-        .map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let (reading, writing) = stream.split();
     let mut connection = Connection {
         context: &context,
@@ -164,11 +159,7 @@ impl Connection<'_> {
             self.replies.give_up(&error, &self.context.metrics);
             over = Err(io::Error::new(io::ErrorKind::InvalidData, error));
         } else if self.reader.unfinished() >= READ_BYTES {
-            match self
-                .context
-                .request_memory
-                .reserve(self.reader.unfinished())
-            {
+            match self.context.request_memory.reserve(self.reader.unfinished()) {
                 Ok(reservation) => self.reservation = Some(reservation),
                 Err(status) => {
                     let refused = Refused::from(status);
@@ -193,8 +184,7 @@ impl Connection<'_> {
                     return Ok::<_, io::Error>(());
                 }
                 let commands = self.commands.iter().count();
-                self.replies
-                    .refuse(&refused, commands, &self.context.metrics);
+                self.replies.refuse(&refused, commands, &self.context.metrics);
                 self.commands.clear();
                 self.writing.write_all(self.replies.bytes()).await?;
                 self.replies.clear(0);

@@ -30,16 +30,11 @@ pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a
     if key.namespace != ID || namespaces.by_name(ID).is_some() {
         return None;
     }
-    let of_key = WrittenKey::parse(key.key).map(|of| IdsOf {
-        namespace: of.namespace,
-        key: Some(of.key),
-    });
+    let of_key =
+        WrittenKey::parse(key.key).map(|of| IdsOf { namespace: of.namespace, key: Some(of.key) });
     let of_all = || {
         let namespace = std::str::from_utf8(key.key).ok()?;
-        Some(IdsOf {
-            namespace,
-            key: None,
-        })
+        Some(IdsOf { namespace, key: None })
     };
     of_key.ok().or_else(of_all)
 }
@@ -54,10 +49,7 @@ pub fn one_at_a_time() -> Refused {
 /// # Errors
 /// Whatever the node refuses it for.
 pub async fn next(
-    context: &Arc<NodeContext>,
-    of: IdsOf<'_>,
-    deadline: Instant,
-    replies: &mut Replies,
+    context: &Arc<NodeContext>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
     let arrived = Instant::now();
     let key = match of.key {
@@ -68,12 +60,8 @@ pub async fn next(
         }
         None => None,
     };
-    let request = NextIds {
-        namespace: of.namespace.to_owned(),
-        count: 1,
-        key,
-        parameters: Vec::new(),
-    };
+    let request =
+        NextIds { namespace: of.namespace.to_owned(), count: 1, key, parameters: Vec::new() };
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);

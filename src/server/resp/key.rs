@@ -43,9 +43,7 @@ pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
 /// # Errors
 /// If one is no key, or the node cannot tell.
 pub async fn last_numbers(
-    context: &Arc<NodeContext>,
-    keys: impl Iterator<Item = &[u8]>,
-    deadline: Instant,
+    context: &Arc<NodeContext>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
 ) -> Result<Vec<Option<u64>>, Refused> {
     let arrived = Instant::now();
     let mut requests = Vec::new();
@@ -66,10 +64,6 @@ pub async fn last_numbers(
         Ok::<_, Refused>(answered.answer)
     });
     let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
-    context
-        .metrics
-        .request_seconds
-        .of(Door::redis)
-        .observe(arrived.elapsed(), asked);
+    context.metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), asked);
     answers
 }

@@ -163,9 +163,7 @@ impl CommandReader {
     /// not arrived in full. The command begins at `begin`.
     fn step(&mut self, begin: usize) -> Result<bool, Malformed> {
         if self.position - begin > COMMAND_BYTES_MAX {
-            return Err(Malformed(format!(
-                "the command is longer than {COMMAND_BYTES_MAX} bytes"
-            )));
+            return Err(Malformed(format!("the command is longer than {COMMAND_BYTES_MAX} bytes")));
         }
         if let Some(length) = self.length {
             let end = self.position + length;
@@ -173,9 +171,7 @@ impl CommandReader {
                 return Ok(false);
             };
             if after != b"\r\n" {
-                return Err(Malformed(format!(
-                    "an argument of {length} bytes does not end there"
-                )));
+                return Err(Malformed(format!("an argument of {length} bytes does not end there")));
             }
             self.arguments.push(self.position..end);
             self.position = end + 2;
@@ -216,9 +212,7 @@ impl CommandReader {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             return match rest.len() < LINE_BYTES_MAX {
                 true => Ok(None),
-                false => Err(Malformed(format!(
-                    "a line has more than {LINE_BYTES_MAX} bytes"
-                ))),
+                false => Err(Malformed(format!("a line has more than {LINE_BYTES_MAX} bytes"))),
             };
         };
         let begin = self.position;
@@ -252,10 +246,7 @@ fn length_in(digits: &[u8], most: usize, of: &str) -> Result<usize, Malformed> {
             "{length} {of} are too many; a command has at most {ARGUMENTS_MAX} arguments and \
              {COMMAND_BYTES_MAX} bytes"
         ))),
-        None => Err(Malformed(format!(
-            "'{}' is no number of {of}",
-            shown(digits)
-        ))),
+        None => Err(Malformed(format!("'{}' is no number of {of}", shown(digits)))),
     }
 }
 

@@ -67,10 +67,7 @@ impl Replies {
 
     /// The error of `commands` commands, which is counted.
     pub fn refuse(&mut self, refused: &Refused, commands: usize, metrics: &Metrics) {
-        metrics
-            .errors
-            .of(Door::redis)
-            .add(refused.code, commands as u64);
+        metrics.errors.of(Door::redis).add(refused.code, commands as u64);
         let text = format!("{} {}", refused.word, refused.why);
         for _ in 0..commands {
             self.line(b'-', &text);
@@ -114,8 +111,7 @@ impl Replies {
 
     fn head(&mut self, kind: u8, number: u64) {
         self.bytes.push(kind);
-        self.bytes
-            .extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.bytes.extend_from_slice(b"\r\n");
     }
 

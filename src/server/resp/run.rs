@@ -44,11 +44,7 @@ impl Run {
     /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
     /// them.
     pub async fn add(
-        &mut self,
-        command: Command<'_>,
-        written: WrittenKey<'_>,
-        count: u64,
-        deadline: Instant,
+        &mut self, command: Command<'_>, written: WrittenKey<'_>, count: u64, deadline: Instant,
         replies: &mut Replies,
     ) {
         if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
@@ -84,10 +80,7 @@ impl Run {
         let counts = std::mem::take(&mut self.counts);
         let taken = self.take(&counts, deadline).await;
         let metrics = &self.context.metrics;
-        metrics
-            .request_seconds
-            .of(Door::redis)
-            .observe(arrived.elapsed(), counts.len() as u64);
+        metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), counts.len() as u64);
         match taken {
             Ok(ranges) => {
                 for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
@@ -129,7 +122,5 @@ impl Run {
 }
 
 fn nothing_taken() -> Refused {
-    Refused::from(Status::internal(
-        "the key got no number, and the node does not say why",
-    ))
+    Refused::from(Status::internal("the key got no number, and the node does not say why"))
 }

@@ -47,13 +47,7 @@ pub struct Session {
 impl Session {
     /// The state of a new connection, number `id`.
     pub fn new(context: Arc<NodeContext>, id: u64) -> Self {
-        Session {
-            run: Run::new(context.clone()),
-            context,
-            id,
-            name: Vec::new(),
-            ended: false,
-        }
+        Session { run: Run::new(context.clone()), context, id, name: Vec::new(), ended: false }
     }
 
     /// True once the connection is to be closed, after the replies were sent.
@@ -127,11 +121,7 @@ impl Session {
     }
 
     async fn answer_other(
-        &mut self,
-        action: Action,
-        command: Command<'_>,
-        deadline: Instant,
-        replies: &mut Replies,
+        &mut self, action: Action, command: Command<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Result<(), Refused> {
         match action {
             Action::Incr | Action::IncrBy => unreachable!("they are put off"),
@@ -176,11 +166,7 @@ impl Session {
     }
 
     async fn read(
-        &self,
-        action: Action,
-        command: Command<'_>,
-        deadline: Instant,
-        replies: &mut Replies,
+        &self, action: Action, command: Command<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Result<(), Refused> {
         if command.len() > READ_KEYS_MAX {
             return Err(Refused::invalid(format!(
@@ -288,9 +274,7 @@ fn name_of(given: &[u8]) -> Result<Vec<u8>, Refused> {
 /// True for the lines that a request over HTTP begins with. A page of another site may have a browser send one here,
 /// with commands in its body: nothing after it is carried out.
 fn is_http(name: &[u8]) -> bool {
-    [&b"post"[..], b"put", b"host:"]
-        .iter()
-        .any(|line| name.eq_ignore_ascii_case(line))
+    [&b"post"[..], b"put", b"host:"].iter().any(|line| name.eq_ignore_ascii_case(line))
 }
 
 fn no_passwords() -> Refused {

@@ -21,9 +21,7 @@ use crate::{
 /// # Errors
 /// If the command has options, the value is none or below the last number, or the node cannot raise the floor.
 pub async fn raise(
-    context: &Arc<NodeContext>,
-    command: Command<'_>,
-    deadline: Instant,
+    context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant,
 ) -> Result<(), Refused> {
     let arrived = Instant::now();
     if let Some(option) = command.at(3) {

@@ -107,8 +107,7 @@ commands! {
 
 /// The command of this name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
-    ALL.iter()
-        .find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
+    ALL.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
 impl Entry {
@@ -143,11 +142,8 @@ impl Entry {
         let words = self.usage.split_whitespace();
         replies.bulk(self.name);
         replies.map(4);
-        for (name, value) in [
-            ("summary", self.summary),
-            ("since", "1.0.0"),
-            ("group", self.group),
-        ] {
+        for (name, value) in [("summary", self.summary), ("since", "1.0.0"), ("group", self.group)]
+        {
             replies.bulk(name);
             replies.bulk(value);
         }
@@ -192,32 +188,14 @@ pub fn why_refused(name: &[u8]) -> Option<&'static str> {
         "flushdb",
         "flushall",
     ];
-    const EXPIRY: &[&str] = &[
-        "expire",
-        "pexpire",
-        "expireat",
-        "pexpireat",
-        "persist",
-        "ttl",
-        "pttl",
-    ];
-    const TRANSACTIONS: &[&str] = &[
-        "multi", "exec", "discard", "watch", "unwatch", "eval", "evalsha", "fcall", "script",
-    ];
-    const SETTINGS: &[&str] = &[
-        "config",
-        "acl",
-        "debug",
-        "save",
-        "bgsave",
-        "bgrewriteaof",
-        "shutdown",
-    ];
-    let is_in = |names: &[&str]| {
-        names
-            .iter()
-            .any(|known| known.as_bytes().eq_ignore_ascii_case(name))
-    };
+    const EXPIRY: &[&str] =
+        &["expire", "pexpire", "expireat", "pexpireat", "persist", "ttl", "pttl"];
+    const TRANSACTIONS: &[&str] =
+        &["multi", "exec", "discard", "watch", "unwatch", "eval", "evalsha", "fcall", "script"];
+    const SETTINGS: &[&str] =
+        &["config", "acl", "debug", "save", "bgsave", "bgrewriteaof", "shutdown"];
+    let is_in =
+        |names: &[&str]| names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
     if is_in(WRITES) {
         return Some(
             "numbers only grow: nobody can lower or delete one; take the next with INCR or INCRBY, go up with SET key \

@@ -40,10 +40,7 @@ impl LogReader {
 
     /// A reader of the log of `set` in `db`.
     pub(in crate::storage) fn of(db: &Arc<Database>, set: SetId) -> Self {
-        LogReader {
-            db: db.clone(),
-            set,
-        }
+        LogReader { db: db.clone(), set }
     }
 
     /// Calls `each` with the index and the size in bytes of every stored entry from `first` to `last`,
@@ -52,10 +49,7 @@ impl LogReader {
     /// # Errors
     /// [`StoreError::Database`] if the database fails.
     pub fn sizes(
-        &self,
-        first: u64,
-        last: u64,
-        mut each: impl FnMut(u64, u64),
+        &self, first: u64, last: u64, mut each: impl FnMut(u64, u64),
     ) -> Result<(), StoreError> {
         let (from, until) = (log_key(self.set, first), log_key(self.set, last));
         let mode = IteratorMode::From(&from, Direction::Forward);
@@ -99,10 +93,8 @@ impl LogReader {
     fn entry(&self, key: &[u8], value: &[u8]) -> Result<Entry, StoreError> {
         let entry: Entry = self.db.decode(Family::Log, key, value)?;
         if key != log_key(self.set, entry.log_id().index) {
-            let why = format!(
-                "it holds the entry {}, which belongs under another key",
-                entry.log_id()
-            );
+            let why =
+                format!("it holds the entry {}, which belongs under another key", entry.log_id());
             return Err(self.db.damaged(Family::Log, key, why));
         }
         Ok(entry)
@@ -115,10 +107,7 @@ impl LogReader {
     /// [`StoreError::Damaged`] if an entry is damaged or one between two others is missing;
     /// [`StoreError::Database`] if the database fails.
     pub(in crate::storage) fn read(
-        &self,
-        start: u64,
-        end: u64,
-        bytes_max: usize,
+        &self, start: u64, end: u64, bytes_max: usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let (from, until) = (log_key(self.set, start), log_key(self.set, end));
         let mode = IteratorMode::From(&from, Direction::Forward);
@@ -148,8 +137,7 @@ impl LogReader {
 
 impl RaftLogReader<Types> for LogReader {
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
-        &mut self,
-        range: RB,
+        &mut self, range: RB,
     ) -> Result<Vec<Entry>, io::Error> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -165,9 +153,7 @@ impl RaftLogReader<Types> for LogReader {
     }
 
     async fn limited_get_log_entries(
-        &mut self,
-        start: u64,
-        end: u64,
+        &mut self, start: u64, end: u64,
     ) -> Result<Vec<Entry>, io::Error> {
         let entries = self.read(start, end, READ_BYTES_MAX)?;
         match entries.first() {

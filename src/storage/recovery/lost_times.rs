@@ -99,10 +99,7 @@ mod tests {
     #[test]
     fn a_namespace_that_was_ahead_may_have_gone_on_at_half_speed_since_its_record_was_written() {
         let ahead = lost(NOW_MS + HOUR_MS, NOW_MS - 10 * HOUR_MS, 5);
-        let known = LostTimes {
-            reached_ms: NOW_MS + 6 * HOUR_MS,
-            is_guess: false,
-        };
+        let known = LostTimes { reached_ms: NOW_MS + 6 * HOUR_MS, is_guess: false };
         assert_eq!(ahead, known);
         // It was ahead by two hours, of which half an hour is left.
         let behind = lost(NOW_MS - HOUR_MS, NOW_MS - 3 * HOUR_MS, 5);

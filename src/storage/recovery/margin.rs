@@ -111,11 +111,7 @@ impl Margin {
     /// Raises the `start` of a namespace: above the times that may be lost, if its ids come from keys and hold a time, and by
     /// its margin.
     fn raise_namespace(
-        &self,
-        config: &mut NamespaceConfig,
-        id: NamespaceId,
-        known: &Known,
-        now_ms: u64,
+        &self, config: &mut NamespaceConfig, id: NamespaceId, known: &Known, now_ms: u64,
     ) -> Result<RaisedNamespace, StoreError> {
         let greatest_step = known.greatest_steps.get(&id).copied();
         let Some(format) = timed_format_of(config)? else {
@@ -141,10 +137,7 @@ impl Margin {
 
     /// Raises the `start` of a namespace by its margin.
     fn raise(
-        &self,
-        config: &mut NamespaceConfig,
-        default_steps: u64,
-        greatest_step: Option<u64>,
+        &self, config: &mut NamespaceConfig, default_steps: u64, greatest_step: Option<u64>,
     ) -> Result<RaisedNamespace, StoreError> {
         let margin_steps = self.steps_by_namespace.get(&config.name).copied();
         let margin_steps = margin_steps.unwrap_or(default_steps);
@@ -174,9 +167,7 @@ impl Margin {
 /// # Errors
 /// As [`format_of`].
 fn too_wide(
-    config: &NamespaceConfig,
-    margin_steps: u64,
-    step: u64,
+    config: &NamespaceConfig, margin_steps: u64, step: u64,
 ) -> Result<StoreError, StoreError> {
     let NamespaceConfig { name, max, .. } = config;
     let source = format_of(config)?.map(|format| format.source());

@@ -34,9 +34,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// [`StoreError::Damaged`] if a record is damaged or a section has no namespace; other errors if the
 /// database fails.
 pub fn raise(
-    survivor: &Survivor<'_>,
-    plan: &RaisePlan,
-    dry_run: bool,
+    survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<Recovery, StoreError> {
     let to = survivor.next_generation().prefix();
     if !dry_run {
@@ -73,11 +71,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(
         batch.put_cf(applied, key, codec::encode_record(tombstone)?);
     }
     if let Some(next) = survivor.next_namespace_id {
-        batch.put_cf(
-            applied,
-            next_namespace_key(to),
-            codec::encode_record(&next)?,
-        );
+        batch.put_cf(applied, next_namespace_key(to), codec::encode_record(&next)?);
     }
     let ledger = codec::encode_record(&survivor.ledger)?;
     batch.put_cf(applied, ledger_key(to), ledger);
@@ -94,9 +88,7 @@ fn copy_records(survivor: &Survivor<'_>, to: &[u8]) -> Result<(), StoreError> {
 
 /// Copies the records of the surviving copy with keys in a range.
 fn copy_range(
-    survivor: &Survivor<'_>,
-    to: &[u8],
-    (first, end): (Vec<u8>, Vec<u8>),
+    survivor: &Survivor<'_>, to: &[u8], (first, end): (Vec<u8>, Vec<u8>),
 ) -> Result<(), StoreError> {
     let db = survivor.db;
     let from = survivor.generation().prefix();
@@ -118,10 +110,7 @@ fn copy_range(
 
 /// Copies every section with its ceiling raised. Returns how each namespace was raised, with counts.
 fn raise_sections(
-    survivor: &Survivor<'_>,
-    plan: &RaisePlan,
-    to: &[u8],
-    dry_run: bool,
+    survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8], dry_run: bool,
 ) -> Result<BTreeMap<NamespaceId, RaisedNamespace>, StoreError> {
     let db = survivor.db;
     let mut raised = plan.raised.clone();
@@ -159,13 +148,8 @@ fn raise_sections(
         counted.sections += 1;
         let totals = totals.entry(id).or_default();
         totals.note(&SectionRecord::default(), &after);
-        let had_numbers = (survivor.known.namespaces.by_id(id)).is_some_and(|known| {
-            known
-                .config
-                .progression()
-                .first_above(before.max_seq)
-                .is_some()
-        });
+        let had_numbers = (survivor.known.namespaces.by_id(id))
+            .is_some_and(|known| known.config.progression().first_above(before.max_seq).is_some());
         if had_numbers && progression.first_above(after.max_seq).is_none() {
             counted.exhausted += 1;
         }
@@ -192,10 +176,7 @@ fn raise_sections(
 /// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
 /// reason nobody inherits what the last term left.
 fn apply_unapplied(
-    survivor: &Survivor<'_>,
-    plan: &RaisePlan,
-    to: Vec<u8>,
-    dry_run: bool,
+    survivor: &Survivor<'_>, plan: &RaisePlan, to: Vec<u8>, dry_run: bool,
 ) -> Result<u64, StoreError> {
     let mut unapplied_entries = 0;
     let namespaces = Arc::new(plan.namespaces.clone());
@@ -223,10 +204,7 @@ fn apply_unapplied(
                 | Command::FoundNamespaces(_)
                 | Command::DeleteNamespace { .. }
                 | Command::Workers { .. } => Ok(()),
-                Command::Trim { trims, .. }
-                | Command::Release {
-                    released: trims, ..
-                } => {
+                Command::Trim { trims, .. } | Command::Release { released: trims, .. } => {
                     if !dry_run {
                         keep_ceilings(&mut change, &trims)?;
                     }

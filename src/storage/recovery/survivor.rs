@@ -60,10 +60,7 @@ impl<'a> Survivor<'a> {
     /// [`StoreError::Refused`] if the directory is not a member's; other errors if a record is damaged
     /// or the database fails.
     pub fn read(
-        db: &'a Arc<Database>,
-        set: SetId,
-        identity: Identity,
-        now_ms: u64,
+        db: &'a Arc<Database>, set: SetId, identity: Identity, now_ms: u64,
     ) -> Result<Self, StoreError> {
         let table = AppliedMeta::read(db, set)?.unwrap_or_default();
         let log = LogReader::of(db, set);
@@ -152,8 +149,7 @@ impl<'a> Survivor<'a> {
 
     /// The tombstones in the table, with `changed` ones in their place.
     fn read_tombstones(
-        &self,
-        changed: &BTreeMap<String, Option<Tombstone>>,
+        &self, changed: &BTreeMap<String, Option<Tombstone>>,
     ) -> Result<BTreeMap<String, Tombstone>, StoreError> {
         let prefix = tombstones_prefix(&self.generation().prefix());
         let mut tombstones = BTreeMap::new();
@@ -206,8 +202,7 @@ impl<'a> Survivor<'a> {
     /// [`StoreError::Damaged`] if an entry is damaged or missing; the error of `each`; other errors if
     /// the database fails.
     pub fn each_unapplied(
-        &self,
-        mut each: impl FnMut(Entry) -> Result<(), StoreError>,
+        &self, mut each: impl FnMut(Entry) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut next = self.table.last_applied.map_or(0, |last| last.index + 1);
         while next <= self.last.index {
@@ -253,9 +248,7 @@ fn note_greatest_steps(steps: &mut BTreeMap<NamespaceId, u64>, namespaces: &Name
 
 /// Notes the records that the bumps of an applied entry wrote.
 fn note_bumps(
-    lost_times: &mut BTreeMap<NamespaceId, LostTimes>,
-    table: &TableChange,
-    command: &Command,
+    lost_times: &mut BTreeMap<NamespaceId, LostTimes>, table: &TableChange, command: &Command,
     now_ms: u64,
 ) -> Result<(), StoreError> {
     let Command::Bump { bumps, .. } = command else {

@@ -33,15 +33,11 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
     let term = term.max(survivor.last.committed_leader_id().term) + 1;
     let vote = Vote::new(term, node);
     let log_id = LogId::new(term.into(), survivor.last.index + 1);
-    let member = Member {
-        incarnation,
-        ..survivor.member()?.clone()
-    };
-    let membership = Membership::new(
-        vec![BTreeSet::from([node])],
-        BTreeMap::from([(node, member)]),
-    )
-    .map_err(|e| StoreError::invalid(format!("Raft refuses a membership of one node: {e}")))?;
+    let member = Member { incarnation, ..survivor.member()?.clone() };
+    let membership =
+        Membership::new(vec![BTreeSet::from([node])], BTreeMap::from([(node, member)])).map_err(
+            |e| StoreError::invalid(format!("Raft refuses a membership of one node: {e}")),
+        )?;
     let table = AppliedMeta {
         generation: survivor.next_generation().number(),
         last_applied: Some(log_id),
@@ -49,13 +45,8 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
     };
     debug_assert!(Some(log_id) > survivor.table.last_applied && log_id > survivor.last);
     debug_assert_ne!(incarnation, survivor.identity.incarnation);
-    let pending = Pending {
-        identity: Identity {
-            incarnation,
-            ..survivor.identity.clone()
-        },
-        recovery,
-    };
+    let pending =
+        Pending { identity: Identity { incarnation, ..survivor.identity.clone() }, recovery };
     let (applied, log, hard_state) = (
         survivor.db.family(Family::Applied)?,
         survivor.db.family(Family::Log)?,
@@ -68,11 +59,7 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
     batch.delete_range_cf(log, log_key(set, 0), log_key(set, u64::MAX));
     batch.put_cf(hard_state, purged_key(set), codec::encode_record(&log_id)?);
     batch.put_cf(hard_state, vote_key(set), codec::encode_record(&vote)?);
-    batch.put_cf(
-        hard_state,
-        IDENTITY_KEY,
-        codec::encode_record(&pending.identity)?,
-    );
+    batch.put_cf(hard_state, IDENTITY_KEY, codec::encode_record(&pending.identity)?);
     batch.put_cf(hard_state, RECOVERY_KEY, codec::encode_record(&pending)?);
     survivor.db.write(batch, true)?;
     Ok(pending)

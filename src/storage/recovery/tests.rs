@@ -39,10 +39,7 @@ fn id(at: u64) -> LogId {
 }
 
 fn section(id: u64) -> SectionId {
-    SectionId {
-        namespace: NamespaceId(1),
-        key: SectionKey::Id(id),
-    }
+    SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) }
 }
 
 /// The directory of node 1 of three. Its table holds `sections` sections at 100 and all entries up to 5.
@@ -56,18 +53,10 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     let prefix = generation_prefix(SET, 0);
     let book = Namespace::new(
         NamespaceId(1),
-        NamespaceConfig {
-            step: 10,
-            max: 100_000,
-            ..NamespaceConfig::new("book")
-        },
+        NamespaceConfig { step: 10, max: 100_000, ..NamespaceConfig::new("book") },
     );
     let uid = Namespace::new(NamespaceId(2), NamespaceConfig::new("uid"));
-    let ledger = Ledger {
-        lift: 3,
-        holder: LOG_TERM,
-        bequest: None,
-    };
+    let ledger = Ledger { lift: 3, holder: LOG_TERM, bequest: None };
     let sealed = codec::encode_record(&ledger).unwrap();
     batch.put_cf(applied, ledger_key(&prefix), sealed);
     for namespace in [book, uid] {
@@ -113,19 +102,12 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
 }
 
 fn steps(steps: u64) -> Margin {
-    Margin {
-        default_steps: steps,
-        steps_by_namespace: BTreeMap::new(),
-    }
+    Margin { default_steps: steps, steps_by_namespace: BTreeMap::new() }
 }
 
 /// The ceiling of a section in the table in use; 0 if the section has none.
 fn ceiling(store: &Arc<Store>, of: u64) -> u64 {
-    let meta: AppliedMeta = store
-        .db
-        .get(Family::Applied, &meta_key(SET))
-        .unwrap()
-        .unwrap();
+    let meta: AppliedMeta = store.db.get(Family::Applied, &meta_key(SET)).unwrap().unwrap();
     let key = section_key(&generation_prefix(SET, meta.generation), &section(of));
     let record: Option<SectionRecord> = store.db.get(Family::Applied, &key).unwrap();
     record.map_or(0, |record| record.max_seq)
@@ -140,11 +122,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     assert_eq!((done.last_log_index, done.left_behind), (5, vec![2, 3]));
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 1), 620);
-    let vote: Vote = store
-        .db
-        .get(Family::HardState, &vote_key(SET))
-        .unwrap()
-        .unwrap();
+    let vote: Vote = store.db.get(Family::HardState, &vote_key(SET)).unwrap().unwrap();
     assert_eq!(vote, Vote::new(5, 1));
     let generation = Generation::new(&store.db, SET, 1);
     let namespaces = generation.read_namespaces().unwrap();
@@ -158,37 +136,19 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
 fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
         section: section(of),
-        raise: Raise {
-            numbers,
-            unused_max: numbers,
-            step: 10,
-            up_to: 0,
-        },
+        raise: Raise { numbers, unused_max: numbers, step: 10, up_to: 0 },
     };
-    let trim = Trim {
-        section: section(0),
-        used: 95,
-        lost: 0,
-    };
+    let trim = Trim { section: section(0), used: 95, lost: 0 };
     let dir = directory(
         2,
         vec![
             Command::create_namespace(NamespaceConfig::new("late")),
-            Command::Bump {
-                bumps: vec![bump(1, 1_000), bump(7, 20)],
-                lost: vec![],
-                now_ms: 0,
-            },
-            Command::Trim {
-                trims: vec![trim],
-                now_ms: 0,
-            },
+            Command::Bump { bumps: vec![bump(1, 1_000), bump(7, 20)], lost: vec![], now_ms: 0 },
+            Command::Trim { trims: vec![trim], now_ms: 0 },
         ],
     );
-    let margin = Margin {
-        default_steps: 50,
-        steps_by_namespace: BTreeMap::from([("late".to_owned(), 1)]),
-    };
+    let margin =
+        Margin { default_steps: 50, steps_by_namespace: BTreeMap::from([("late".to_owned(), 1)]) };
     let done = recover(dir.path(), SET, &margin, false).unwrap();
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
     assert_eq!(done.namespaces[2].start, 10_001);
@@ -199,18 +159,9 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
 }
 
 fn bump_by_20(of: u64) -> Command {
-    let raise = Raise {
-        numbers: 20,
-        unused_max: 20,
-        step: 10,
-        up_to: 0,
-    };
+    let raise = Raise { numbers: 20, unused_max: 20, step: 10, up_to: 0 };
     let section = section(of);
-    Command::Bump {
-        bumps: vec![Bump { section, raise }],
-        lost: vec![],
-        now_ms: 0,
-    }
+    Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: 0 }
 }
 
 /// The ledger of the recovered table.
@@ -232,19 +183,13 @@ fn an_unapplied_lift_counts() {
 /// The other nodes may have gone on with it.
 #[test]
 fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
-    let digest = MemoryDigest {
-        parts: 1,
-        checksum: 1,
-    };
+    let digest = MemoryDigest { parts: 1, checksum: 1 };
     let bequest = Bequest::Memory { heir: 2, digest };
     let unapplied = vec![
         bump_by_20(0),
         Command::Bequeath(bequest),
         Command::Inherit { heir: 2, digest },
-        Command::Settle {
-            sections: vec![section(1)],
-            now_ms: 0,
-        },
+        Command::Settle { sections: vec![section(1)], now_ms: 0 },
         Command::Bequeath(bequest),
     ];
     let dir = directory(2, unapplied);
@@ -273,10 +218,7 @@ fn a_copy_that_ends_before_the_cluster_was_founded_is_refused() {
 /// The other nodes may have created the namespace again, and gone on.
 #[test]
 fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_is_raised() {
-    let delete = Command::DeleteNamespace {
-        name: "book".to_owned(),
-        forget: false,
-    };
+    let delete = Command::DeleteNamespace { name: "book".to_owned(), forget: false };
     let dir = directory(2, vec![bump_by_20(1), bump_by_20(7), delete]);
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
     let names: Vec<&str> = done.namespaces.iter().map(|n| n.name.as_str()).collect();
@@ -288,10 +230,8 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
     // The ceiling 120, two lifts and 50 steps of 10.
     assert_eq!(tombstone.unwrap().floor, 120 + 20 + 500);
-    let next: Option<NamespaceId> = store
-        .db
-        .get(Family::Applied, &next_namespace_key(&prefix))
-        .unwrap();
+    let next: Option<NamespaceId> =
+        store.db.get(Family::Applied, &next_namespace_key(&prefix)).unwrap();
     assert_eq!(next, Some(NamespaceId(3)));
 }
 

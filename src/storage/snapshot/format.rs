@@ -43,11 +43,7 @@ impl Encoder {
         part.extend_from_slice(&set.to_le_bytes());
         part.extend_from_slice(&length(&covers)?);
         part.extend_from_slice(&covers);
-        Ok(Encoder {
-            part,
-            checksum: crc32fast::Hasher::new(),
-            count: 0,
-        })
+        Ok(Encoder { part, checksum: crc32fast::Hasher::new(), count: 0 })
     }
 
     /// Adds a record. Returns the part if the record completes one.
@@ -74,8 +70,7 @@ impl Encoder {
         self.part.extend_from_slice(&END.to_le_bytes());
         self.part.extend_from_slice(&self.count.to_le_bytes());
         self.checksum.update(&self.part);
-        self.part
-            .extend_from_slice(&self.checksum.finalize().to_le_bytes());
+        self.part.extend_from_slice(&self.checksum.finalize().to_le_bytes());
         self.part
     }
 }
@@ -117,9 +112,7 @@ impl Decoder {
     /// # Errors
     /// [`StoreError::Invalid`] if the bytes are not a snapshot of this set; the error of `each`.
     pub fn read(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+        &mut self, bytes: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
@@ -147,9 +140,7 @@ impl Decoder {
 
     /// Decodes the item at the start of `bytes`. Returns its length, or `None` if it is not complete.
     fn next(
-        &mut self,
-        bytes: &[u8],
-        each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+        &mut self, bytes: &[u8], each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         match self.expects {
             Expects::Header => self.head(bytes),
@@ -191,9 +182,7 @@ impl Decoder {
     }
 
     fn record(
-        &mut self,
-        bytes: &[u8],
-        each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+        &mut self, bytes: &[u8], each: &mut impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         let (Some(key), Some(value)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else {
             return Ok(None);

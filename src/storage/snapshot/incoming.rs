@@ -75,10 +75,7 @@ impl IncomingSnapshot {
             db,
             prefix: records.prefix(),
             decoder: Decoder::new(records.set()),
-            records: StagedGeneration {
-                records,
-                installed: false,
-            },
+            records: StagedGeneration { records, installed: false },
             batch: WriteBatch::default(),
             bytes: 0,
             next_space_check_at: SPACE_CHECK_BYTES,
@@ -91,13 +88,7 @@ impl IncomingSnapshot {
     /// [`StoreError::Invalid`] if the bytes are damaged; [`StoreError::DiskNearlyFull`];
     /// [`StoreError::Database`] if the disk fails.
     pub fn write(&mut self, part: &[u8]) -> Result<(), StoreError> {
-        let IncomingSnapshot {
-            db,
-            prefix,
-            decoder,
-            batch,
-            ..
-        } = self;
+        let IncomingSnapshot { db, prefix, decoder, batch, .. } = self;
         let family = db.family(Family::Applied)?;
         decoder.read(part, |key, value| {
             batch.put_cf(family, [prefix.as_slice(), key].concat(), value);
@@ -124,10 +115,7 @@ impl IncomingSnapshot {
         let meta = self.decoder.finish()?;
         self.db.write_unlogged(self.batch)?;
         self.db.flush(Family::Applied)?;
-        Ok(ArrivedSnapshot {
-            meta,
-            records: self.records,
-        })
+        Ok(ArrivedSnapshot { meta, records: self.records })
     }
 }
 

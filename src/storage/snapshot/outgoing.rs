@@ -33,10 +33,7 @@ type Part = Result<Vec<u8>, StoreError>;
 enum Parts {
     /// A thread holds the view, because RocksDB's views borrow the database. It reads as fast as the
     /// parts are taken, and ends when the receiver is dropped.
-    Read {
-        begin: Option<oneshot::Sender<()>>,
-        parts: mpsc::Receiver<Part>,
-    },
+    Read { begin: Option<oneshot::Sender<()>>, parts: mpsc::Receiver<Part> },
     /// Without threads, everything is read when the snapshot is taken.
     Ready(vec::IntoIter<Part>),
 }
@@ -53,9 +50,7 @@ impl OutgoingSnapshot {
     /// # Errors
     /// [`StoreError::Invalid`] if `meta` is too large.
     pub(in crate::storage) async fn take(
-        records: Generation,
-        meta: SnapshotMeta,
-        blocking: BlockingExecutor,
+        records: Generation, meta: SnapshotMeta, blocking: BlockingExecutor,
     ) -> Result<Self, StoreError> {
         let encoder = Encoder::new(records.set(), &meta)?;
         let parts = match blocking {
@@ -113,17 +108,12 @@ async fn read_on_a_thread(records: Generation, encoder: Encoder) -> Parts {
     });
     // On an error the thread is gone: then the parts end early, and the receiving node notices.
     let _ = view_taken.await;
-    Parts::Read {
-        begin: Some(begin),
-        parts,
-    }
+    Parts::Read { begin: Some(begin), parts }
 }
 
 /// Reads `records` as they are in `view` and gives every part to `take`, until that returns false.
 fn read(
-    records: &Generation,
-    view: &rocksdb::Snapshot<'_>,
-    mut encoder: Encoder,
+    records: &Generation, view: &rocksdb::Snapshot<'_>, mut encoder: Encoder,
     mut take: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), StoreError> {
     let (db, (from, to)) = (records.db(), records.range());

@@ -51,9 +51,7 @@ pub struct TableChange {
 impl TableChange {
     /// Begins a change of the table with this prefix and these namespaces.
     pub(in crate::storage) fn new(
-        db: Arc<Database>,
-        prefix: Vec<u8>,
-        namespaces: Arc<Namespaces>,
+        db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>,
     ) -> Self {
         TableChange {
             requests: RequestChanges::new(db.clone(), prefix.clone()),
@@ -72,13 +70,9 @@ impl TableChange {
 
     /// Takes records from `recent_records` if they are there, instead of reading them. Some 5 us a record is saved.
     pub(in crate::storage) fn with_recent_records(
-        self,
-        recent_records: Arc<RecentRecords>,
+        self, recent_records: Arc<RecentRecords>,
     ) -> Self {
-        TableChange {
-            recent_records: Some(recent_records),
-            ..self
-        }
+        TableChange { recent_records: Some(recent_records), ..self }
     }
 
     /// Reads the records of sections that the next entry changes, unless they are in memory: many together cost a part of
@@ -87,8 +81,7 @@ impl TableChange {
     /// # Errors
     /// [`StoreError`] if the database fails or a record is damaged.
     pub(crate) fn read_ahead<'a>(
-        &mut self,
-        ids: impl Iterator<Item = &'a SectionId>,
+        &mut self, ids: impl Iterator<Item = &'a SectionId>,
     ) -> Result<(), StoreError> {
         let unchanged = ids.filter(|id| !self.sections.contains_key(*id)).cloned();
         let mut unread: Vec<SectionId> = unchanged.collect();
@@ -128,13 +121,10 @@ impl TableChange {
     /// # Errors
     /// [`StoreError::Invalid`] if the value is too large.
     pub(in crate::storage) fn put(
-        &mut self,
-        key: &[u8],
-        value: &impl Serialize,
+        &mut self, key: &[u8], value: &impl Serialize,
     ) -> Result<(), StoreError> {
         let applied = self.db.family(Family::Applied)?;
-        self.batch
-            .put_cf(applied, key, codec::encode_record(value)?);
+        self.batch.put_cf(applied, key, codec::encode_record(value)?);
         Ok(())
     }
 
@@ -166,9 +156,7 @@ impl TableChange {
 
     /// The section's record: the changed one, that which `in_memory` finds, one that was read ahead, or that of the table.
     fn find_section(
-        &self,
-        id: &SectionId,
-        in_memory: impl FnOnce(&RecentRecords) -> Option<SectionRecord>,
+        &self, id: &SectionId, in_memory: impl FnOnce(&RecentRecords) -> Option<SectionRecord>,
     ) -> Result<SectionRecord, StoreError> {
         if let Some(record) = self.sections.get(id) {
             return Ok(*record);
@@ -305,9 +293,7 @@ impl RequestTable for TableChange {
     }
 
     fn remembered(
-        &self,
-        namespace: NamespaceId,
-        id: &RequestId,
+        &self, namespace: NamespaceId, id: &RequestId,
     ) -> Result<Option<Remembered>, StoreError> {
         self.requests.remembered(namespace, id)
     }

@@ -26,12 +26,7 @@ pub struct DayChanges {
 impl DayChanges {
     /// No change of the table with this prefix.
     pub fn new(db: Arc<Database>, prefix: Vec<u8>) -> Self {
-        DayChanges {
-            db,
-            prefix,
-            books: BTreeMap::new(),
-            removed_before: BTreeMap::new(),
-        }
+        DayChanges { db, prefix, books: BTreeMap::new(), removed_before: BTreeMap::new() }
     }
 
     /// The books of a namespace and a day, if there are any.
@@ -42,11 +37,7 @@ impl DayChanges {
         if let Some(books) = self.books.get(&(id, day)) {
             return Ok(Some(*books));
         }
-        if self
-            .removed_before
-            .get(&id)
-            .is_some_and(|first| day < *first)
-        {
+        if self.removed_before.get(&id).is_some_and(|first| day < *first) {
             return Ok(None);
         }
         let key = day_key(&self.prefix, id, day);

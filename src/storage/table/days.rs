@@ -15,18 +15,13 @@ use crate::{
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
 pub async fn read_days(
-    view: &AppliedView,
-    namespace: NamespaceId,
-    from: u32,
+    view: &AppliedView, namespace: NamespaceId, from: u32,
 ) -> Result<Vec<(u32, DayBooks)>, StoreError> {
-    view.read_few(move |generation| read(generation, namespace, from))
-        .await
+    view.read_few(move |generation| read(generation, namespace, from)).await
 }
 
 fn read(
-    generation: &Generation,
-    namespace: NamespaceId,
-    from: u32,
+    generation: &Generation, namespace: NamespaceId, from: u32,
 ) -> Result<Vec<(u32, DayBooks)>, StoreError> {
     let (db, prefix) = (generation.db(), generation.prefix());
     let first = day_key(&prefix, namespace, from);

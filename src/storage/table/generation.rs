@@ -28,11 +28,7 @@ pub struct Generation {
 impl Generation {
     /// Generation `number` of the table of `set`.
     pub fn new(db: &Arc<Database>, set: SetId, number: u32) -> Self {
-        Generation {
-            db: db.clone(),
-            set,
-            number,
-        }
+        Generation { db: db.clone(), set, number }
     }
 
     /// The database that holds the records.
@@ -84,9 +80,7 @@ impl Generation {
     /// # Errors
     /// [`StoreError`] if the database fails, also as an item.
     pub fn records(
-        &self,
-        from: &[u8],
-        to: Vec<u8>,
+        &self, from: &[u8], to: Vec<u8>,
     ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(to);

@@ -50,9 +50,7 @@ impl Namespaces {
 
     /// All namespaces, in the order of their creation.
     pub fn iter(&self) -> impl Iterator<Item = &Namespace> {
-        self.by_id
-            .values()
-            .flat_map(|part| part.values().map(|namespace| &**namespace))
+        self.by_id.values().flat_map(|part| part.values().map(|namespace| &**namespace))
     }
 
     /// How many namespaces there are.
@@ -63,8 +61,7 @@ impl Namespaces {
     /// Adds a namespace, or replaces the one with the same id.
     pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
         debug_assert!(
-            self.by_id(namespace.id)
-                .is_none_or(|known| known.config.name == namespace.config.name),
+            self.by_id(namespace.id).is_none_or(|known| known.config.name == namespace.config.name),
             "a namespace keeps its name"
         );
         let namespace = Arc::new(namespace);
@@ -118,10 +115,7 @@ mod tests {
     fn namespace(id: u32, step: u64) -> Namespace {
         Namespace::new(
             NamespaceId(id),
-            NamespaceConfig {
-                step,
-                ..NamespaceConfig::new(format!("n{id}"))
-            },
+            NamespaceConfig { step, ..NamespaceConfig::new(format!("n{id}")) },
         )
     }
 

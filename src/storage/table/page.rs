@@ -36,8 +36,7 @@ pub struct Page {
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
 pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<Page, StoreError> {
-    view.read_few(move |generation| read(generation, &asked))
-        .await
+    view.read_few(move |generation| read(generation, &asked)).await
 }
 
 fn read(generation: &Generation, asked: &PageAsked) -> Result<Page, StoreError> {

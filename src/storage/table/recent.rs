@@ -137,10 +137,7 @@ impl RecentRecords {
     /// # Errors
     /// [`ReadAgain`] if the record may be old.
     pub fn fill(
-        &self,
-        id: SectionId,
-        record: SectionRecord,
-        before: &BeforeRead,
+        &self, id: SectionId, record: SectionRecord, before: &BeforeRead,
     ) -> Result<(), ReadAgain> {
         let hash = self.hash(id.namespace, &id.key);
         let number = part_of(hash);

@@ -27,13 +27,7 @@ pub struct RequestChanges {
 impl RequestChanges {
     /// No change of the table with this prefix.
     pub fn new(db: Arc<Database>, prefix: Vec<u8>) -> Self {
-        RequestChanges {
-            db,
-            prefix,
-            book: None,
-            ids: BTreeMap::new(),
-            places: BTreeMap::new(),
-        }
+        RequestChanges { db, prefix, book: None, ids: BTreeMap::new(), places: BTreeMap::new() }
     }
 
     /// The book.
@@ -58,9 +52,7 @@ impl RequestChanges {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub fn remembered(
-        &self,
-        namespace: NamespaceId,
-        id: &RequestId,
+        &self, namespace: NamespaceId, id: &RequestId,
     ) -> Result<Option<Remembered>, StoreError> {
         if let Some(changed) = self.ids.get(&(namespace, id.clone())) {
             return Ok(changed.clone());

@@ -48,9 +48,7 @@ pub struct AppliedView {
 impl AppliedView {
     /// A view of the table with the records of `generation`. At most `recent_records_bytes` keep records in memory.
     pub(in crate::storage) fn open(
-        generation: &Generation,
-        blocking: BlockingExecutor,
-        recent_records_bytes: usize,
+        generation: &Generation, blocking: BlockingExecutor, recent_records_bytes: usize,
     ) -> Result<Self, StoreError> {
         let number = generation.number();
         Ok(AppliedView {
@@ -88,8 +86,7 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if `read` fails, or no thread runs it.
     pub(super) async fn read_few<T: Send + 'static>(
-        &self,
-        read: impl Fn(&Generation) -> Result<T, StoreError> + Send + 'static,
+        &self, read: impl Fn(&Generation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
         let reader = self.page_readers.clone().acquire_owned().await;
@@ -129,8 +126,7 @@ impl AppliedView {
             self.generation.load(Ordering::Relaxed),
             "a generation becomes the table once"
         );
-        self.generation
-            .store(generation.number(), Ordering::Release);
+        self.generation.store(generation.number(), Ordering::Release);
         self.recent_records.clear();
         self.show_namespaces(Arc::new(namespaces));
     }
@@ -189,8 +185,7 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or a record is damaged.
     pub async fn read_sections(
-        &self,
-        ids: Vec<SectionId>,
+        &self, ids: Vec<SectionId>,
     ) -> Result<Vec<SectionRecord>, StoreError> {
         let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
         let reader = self.readers.clone().acquire_owned().await;

@@ -23,16 +23,13 @@ use crate::{
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
 pub async fn read_workers(
-    view: &AppliedView,
-    namespace: NamespaceId,
+    view: &AppliedView, namespace: NamespaceId,
 ) -> Result<BTreeMap<u32, WorkerRecord>, StoreError> {
-    view.read_few(move |generation| read(generation, namespace))
-        .await
+    view.read_few(move |generation| read(generation, namespace)).await
 }
 
 fn read(
-    generation: &Generation,
-    namespace: NamespaceId,
+    generation: &Generation, namespace: NamespaceId,
 ) -> Result<BTreeMap<u32, WorkerRecord>, StoreError> {
     let db = generation.db();
     let (from, to) = workers_range(&generation.prefix(), namespace);
@@ -59,12 +56,7 @@ pub struct WorkerChanges {
 impl WorkerChanges {
     /// No change of the table with this prefix.
     pub fn new(db: Arc<Database>, prefix: Vec<u8>) -> Self {
-        WorkerChanges {
-            db,
-            prefix,
-            leases: BTreeMap::new(),
-            removed: Vec::new(),
-        }
+        WorkerChanges { db, prefix, leases: BTreeMap::new(), removed: Vec::new() }
     }
 
     /// The last lease of a worker id, of a namespace that is not removed.

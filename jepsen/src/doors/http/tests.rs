@@ -8,10 +8,7 @@ use super::*;
 use crate::history::Outcome;
 
 const NEXT: Action = Action::Next { count: 3 };
-const KEY: Target = Target {
-    namespace: "own",
-    id: 7,
-};
+const KEY: Target = Target { namespace: "own", id: 7 };
 
 fn check(action: Action, status: u16, body: &str, expected: Expect) {
     let status = StatusCode::from_u16(status).unwrap();
@@ -26,30 +23,15 @@ fn check(action: Action, status: u16, body: &str, expected: Expect) {
 #[test]
 fn numbers_are_strings_and_a_key_without_any_reads_as_0() {
     let range = r#"{"first":"9007199254740993","last":"9007199254740995","increment":"1"}"#;
-    check(
-        NEXT,
-        200,
-        range,
-        expect!["9007199254740993 to 9007199254740995"],
-    );
-    check(
-        Action::Current,
-        200,
-        r#"{"last":"12"}"#,
-        expect!["12 to 12"],
-    );
+    check(NEXT, 200, range, expect!["9007199254740993 to 9007199254740995"]);
+    check(Action::Current, 200, r#"{"last":"12"}"#, expect!["12 to 12"]);
     check(Action::Current, 200, r#"{"last":null}"#, expect!["0 to 0"]);
 }
 
 #[test]
 fn a_request_failed_only_if_its_code_says_that_it_was_not_acted_upon() {
     let problem = |code| format!(r#"{{"title":"","status":0,"code":"{code}","detail":"why"}}"#);
-    for code in [
-        "INVALID_ARGUMENT",
-        "NOT_FOUND",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-    ] {
+    for code in ["INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED"] {
         let judged = judge(NEXT, StatusCode::BAD_REQUEST, problem(code).as_bytes());
         assert_eq!(judged, Err(Failure::refused(format!("{code}: why"))));
     }
@@ -69,12 +51,7 @@ fn a_request_failed_only_if_its_code_says_that_it_was_not_acted_upon() {
 
 #[test]
 fn an_answer_that_cannot_be_read_is_of_unknown_outcome() {
-    check(
-        NEXT,
-        200,
-        r#"{"first":"x","last":"2"}"#,
-        expect![[r#"Info: "x" is no number"#]],
-    );
+    check(NEXT, 200, r#"{"first":"x","last":"2"}"#, expect![[r#"Info: "x" is no number"#]]);
     check(
         NEXT,
         400,
@@ -111,10 +88,10 @@ async fn a_request_says_what_it_asks_for_and_one_that_breaks_is_of_unknown_outco
     let broke = door.ask(&KEY, Action::Current).await;
     assert_eq!(broke.unwrap_err().outcome, Outcome::Info);
     let heads = serving.await.unwrap();
-    for (head, begins) in heads.iter().zip([
-        "POST /v1/namespaces/own/keys/7:next?count=3 ",
-        "GET /v1/namespaces/own/keys/7 ",
-    ]) {
+    for (head, begins) in heads
+        .iter()
+        .zip(["POST /v1/namespaces/own/keys/7:next?count=3 ", "GET /v1/namespaces/own/keys/7 "])
+    {
         assert!(head.starts_with(begins), "{head}");
         assert!(head.contains("ratchet-timeout-ms: 1000\r\n"), "{head}");
     }

@@ -58,10 +58,8 @@ async fn every_error_and_every_reply_that_cannot_be_read_is_of_unknown_outcome()
         "\r\n",
     ] {
         let answers = judged(NEXT, reply).await;
-        let outcomes: Vec<_> = answers
-            .into_iter()
-            .map(|answer| answer.unwrap_err().outcome)
-            .collect();
+        let outcomes: Vec<_> =
+            answers.into_iter().map(|answer| answer.unwrap_err().outcome).collect();
         assert_eq!(outcomes, [Outcome::Info], "{reply:?}");
     }
 }
@@ -85,10 +83,7 @@ async fn what_was_read_before_a_pipeline_broke_is_answered_and_the_rest_is_of_un
     for answer in door.ask(&keys(1..4), NEXT).await {
         outcomes.push(answer.map_err(|failure| failure.outcome));
     }
-    assert_eq!(
-        outcomes,
-        [Ok((1, 3)), Err(Outcome::Info), Err(Outcome::Info)]
-    );
+    assert_eq!(outcomes, [Ok((1, 3)), Err(Outcome::Info), Err(Outcome::Info)]);
     // A new connection, whose replies are not taken for those of the one before.
     let answers = door.ask(&keys(1..4), NEXT).await;
     assert_eq!(answers, [Ok((4, 6)), Ok((1, 3)), Ok((1, 3))]);

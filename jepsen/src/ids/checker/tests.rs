@@ -4,10 +4,7 @@ use crate::ids::namespace::ALL;
 /// 2026-01-01T00:00:00Z.
 const START_MS: u64 = 1_767_225_600_000;
 const MS_NS: u64 = 1_000_000;
-const EXACT: Distance = Distance {
-    always_ms: 1_000,
-    per_second_ms: 0,
-};
+const EXACT: Distance = Distance { always_ms: 1_000, per_second_ms: 0 };
 
 fn place(name: &str) -> usize {
     ALL.iter().position(|known| known.name == name).unwrap()
@@ -24,13 +21,7 @@ struct Made {
 
 impl Made {
     fn at(ms: u64, sequence: u64) -> Made {
-        Made {
-            ms,
-            worker: 1,
-            sequence,
-            parameters: Vec::new(),
-            key: None,
-        }
+        Made { ms, worker: 1, sequence, parameters: Vec::new(), key: None }
     }
 
     fn of_worker(self, worker: u64) -> Made {
@@ -43,10 +34,7 @@ impl Made {
     }
 
     fn of_key(self, key: u64) -> Made {
-        Made {
-            key: Some(key),
-            ..self
-        }
+        Made { key: Some(key), ..self }
     }
 
     fn id(&self, namespace: &IdNamespace) -> u128 {
@@ -68,9 +56,7 @@ impl Made {
 /// What node 1 was asked for at `from_ms`, and answered at `to_ms`.
 fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> Taken {
     let namespace = place(name);
-    let ids = made
-        .iter()
-        .map(|made| Said::Number(made.id(&ALL[namespace])));
+    let ids = made.iter().map(|made| Said::Number(made.id(&ALL[namespace])));
     Taken {
         namespace,
         key: made[0].key,
@@ -93,12 +79,7 @@ fn judge(all_taken: &[Taken]) -> Vec<String> {
 fn assert_breaks(rule: Rule, all_taken: &[Taken]) {
     let mut checker = Checker::new(&ALL, START_MS, EXACT).unwrap();
     all_taken.iter().for_each(|taken| checker.add(taken));
-    assert_eq!(
-        checker.broken(),
-        BTreeMap::from([(rule, 1)]),
-        "{:?}",
-        checker.violations()
-    );
+    assert_eq!(checker.broken(), BTreeMap::from([(rule, 1)]), "{:?}", checker.violations());
 }
 
 #[test]
@@ -111,31 +92,15 @@ fn ids_that_keep_every_promise_pass() {
         taken("ids-snowflake", (0, 5), &[Made::at(2, 0), Made::at(2, 1)]),
         taken("ids-snowflake", (6, 9), &[Made::at(6, 0)]),
         // Another maker's ids may lie below: no order was promised.
-        other(taken(
-            "ids-snowflake",
-            (10, 12),
-            &[Made::at(3, 0).of_worker(2)],
-        )),
+        other(taken("ids-snowflake", (10, 12), &[Made::at(3, 0).of_worker(2)])),
         // So may those of a worker id that the node leased anew.
         taken("ids-snowflake", (13, 14), &[Made::at(4, 0).of_worker(3)]),
         // And those with other parameters.
         taken("ids-route", (0, 1), &[Made::at(0, 0).with(&[1, 0])]),
         taken("ids-route", (2, 3), &[Made::at(0, 1).with(&[0, 0])]),
-        taken(
-            "ids-chapter",
-            (0, 1),
-            &[Made::at(0, 100).with(&[0, 0]).of_key(1)],
-        ),
-        taken(
-            "ids-chapter",
-            (0, 1),
-            &[Made::at(0, 100).with(&[0, 0]).of_key(2)],
-        ),
-        taken(
-            "ids-chapter",
-            (2, 3),
-            &[Made::at(0, 200).with(&[1, 1]).of_key(2)],
-        ),
+        taken("ids-chapter", (0, 1), &[Made::at(0, 100).with(&[0, 0]).of_key(1)]),
+        taken("ids-chapter", (0, 1), &[Made::at(0, 100).with(&[0, 0]).of_key(2)]),
+        taken("ids-chapter", (2, 3), &[Made::at(0, 200).with(&[1, 1]).of_key(2)]),
     ];
     assert_eq!(judge(&history), Vec::<String>::new());
 }
@@ -159,21 +124,13 @@ fn an_id_that_comes_twice_in_one_answer_is_refused() {
 
 #[test]
 fn a_chapter_id_that_one_key_has_twice_is_refused() {
-    let once = taken(
-        "ids-chapter",
-        (0, 5),
-        &[Made::at(0, 100).with(&[0, 0]).of_key(4)],
-    );
+    let once = taken("ids-chapter", (0, 5), &[Made::at(0, 100).with(&[0, 0]).of_key(4)]);
     assert_breaks(Rule::Unique, &[once.clone(), once]);
 }
 
 #[test]
 fn an_answer_that_does_not_rise_is_refused() {
-    let falling = taken(
-        "ids-own",
-        (0, 5),
-        &[Made::at(2, 1).with(&[0]), Made::at(2, 0).with(&[0])],
-    );
+    let falling = taken("ids-own", (0, 5), &[Made::at(2, 1).with(&[0]), Made::at(2, 0).with(&[0])]);
     assert_breaks(Rule::Order, &[falling]);
 }
 
@@ -183,10 +140,7 @@ fn a_makers_later_id_below_an_earlier_one_is_refused() {
     let late = taken("ids-snowflake", (6, 9), &[Made::at(3, 0)]);
     let why = judge(&[late, early]);
     assert_eq!(why.len(), 1, "{why:?}");
-    assert!(
-        why[0].starts_with("ids-snowflake, OfMaker(Node(1), 1, [])"),
-        "{why:?}"
-    );
+    assert!(why[0].starts_with("ids-snowflake, OfMaker(Node(1), 1, [])"), "{why:?}");
 }
 
 #[test]
@@ -197,11 +151,7 @@ fn a_keys_later_id_below_an_earlier_one_is_refused_whoever_was_asked() {
     late.maker = Maker::Node(2);
     assert_eq!(judge(&[early.clone(), late.clone()]).len(), 1);
     // Of another key it is in order.
-    late = taken(
-        "ids-rongcloud",
-        (6, 9),
-        &[Made::at(3, 0).with(&[1]).of_key(3)],
-    );
+    late = taken("ids-rongcloud", (6, 9), &[Made::at(3, 0).with(&[1]).of_key(3)]);
     assert_eq!(judge(&[early, late]), Vec::<String>::new());
 }
 
@@ -214,10 +164,7 @@ fn a_date_that_goes_back_is_refused_and_so_is_an_order_number() {
     let mut second = taken("ids-chapter", far, &[at(0, 300)]);
     (second.invoked_ns, second.returned_ns) = (first.returned_ns + 1, first.returned_ns + 2);
     let why = judge(&[first.clone(), second]);
-    assert!(
-        why.iter().any(|why| why.contains("DateOfKey(1)")),
-        "{why:?}"
-    );
+    assert!(why.iter().any(|why| why.contains("DateOfKey(1)")), "{why:?}");
     let mut third = taken("ids-chapter", far, &[at(day_ms, 100)]);
     (third.invoked_ns, third.returned_ns) = (first.returned_ns + 1, first.returned_ns + 2);
     let why = judge(&[first, third]);
@@ -229,17 +176,11 @@ fn a_field_that_is_not_what_was_asked_for_is_refused() {
     let mut other_type = taken("ids-route", (0, 5), &[Made::at(2, 0).with(&[1, 0])]);
     other_type.parameters = vec![0, 0];
     assert_breaks(Rule::Fields, &[other_type]);
-    let mut other_key = taken(
-        "ids-strict",
-        (0, 5),
-        &[Made::at(2, 0).with(&[1, 0]).of_key(2)],
-    );
+    let mut other_key = taken("ids-strict", (0, 5), &[Made::at(2, 0).with(&[1, 0]).of_key(2)]);
     other_key.key = Some(1);
     assert_breaks(Rule::Fields, &[other_key]);
     let mut wrong_constant = taken("ids-own", (0, 5), &[Made::at(2, 0).with(&[0])]);
-    let Said::Number(id) = wrong_constant.ids[0] else {
-        unreachable!()
-    };
+    let Said::Number(id) = wrong_constant.ids[0] else { unreachable!() };
     wrong_constant.ids = vec![Said::Number(id ^ (1 << 57))];
     assert_breaks(Rule::Fields, &[wrong_constant]);
 }
@@ -247,9 +188,7 @@ fn a_field_that_is_not_what_was_asked_for_is_refused() {
 #[test]
 fn a_text_that_its_format_does_not_write_is_refused() {
     let mut text = taken("ids-uuid7", (0, 5), &[Made::at(2, 0)]);
-    let Said::Number(id) = text.ids[0] else {
-        unreachable!()
-    };
+    let Said::Number(id) = text.ids[0] else { unreachable!() };
     let format = Format::parse("uuid7").unwrap();
     let printed = format.print(id).to_string();
     text.ids = vec![Said::Text(printed.clone())];
@@ -282,10 +221,6 @@ fn a_time_beyond_the_stated_distance_is_refused_on_both_sides() {
         assert_breaks(Rule::Time, &[of_ms(too_far)]);
     }
     // A second has a thousand milliseconds: the last of them counts for an id that is early.
-    let early = taken(
-        "ids-published",
-        (5_999, 6_000),
-        &[Made::at(4_000, 0).with(&[0])],
-    );
+    let early = taken("ids-published", (5_999, 6_000), &[Made::at(4_000, 0).with(&[0])]);
     assert_eq!(judge(&[early]), Vec::<String>::new());
 }

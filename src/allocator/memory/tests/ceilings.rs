@@ -10,14 +10,7 @@ const KEY_BYTES: usize = 4 + 1 + 4 + 1 + 4 + 1 + 8;
 #[tokio::test]
 async fn all_ids_of_32_bits_in_sections_of_100_000_have_343_600_bytes_of_ceilings() {
     let dir = TempDir::new().expect("a directory");
-    let open = || {
-        Store::open(
-            dir.path(),
-            "test",
-            1,
-            StoreOptions::new(Arc::new(BootClock)),
-        )
-    };
+    let open = || Store::open(dir.path(), "test", 1, StoreOptions::new(Arc::new(BootClock)));
     let store = open().expect("a store");
     let mut machine = StateMachine::open(&store, 1).expect("a table");
     let view = machine.view();

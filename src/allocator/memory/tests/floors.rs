@@ -20,19 +20,12 @@ fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnsw
 
 /// Carries out the bump that the section at `place` needs. Its ceiling was `old`.
 async fn bump(
-    machine: &mut StateMachine,
-    memory: &Memory,
-    uid: &Namespace,
-    (place, old): (Place, u64),
+    machine: &mut StateMachine, memory: &Memory, uid: &Namespace, (place, old): (Place, u64),
 ) {
     let bump = memory.propose_bump(place, &memory.view().namespaces());
     let bump = bump.expect("a bump");
     let section = bump.section.clone();
-    let command = Command::Bump {
-        bumps: vec![bump],
-        lost: vec![],
-        now_ms: 0,
-    };
+    let command = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 };
     machine.apply_now(memory.term(), [command]).await;
     let record = memory.view().section(&section).expect("a record");
     let (new, left) = (record.max_seq, 0);
@@ -87,16 +80,9 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
     assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
     memory.gate().close();
     let section = uid.section_of(Key::Id(50));
-    let trim = Trim {
-        section: section.clone(),
-        used: 170,
-        lost: 0,
-    };
+    let trim = Trim { section: section.clone(), used: 170, lost: 0 };
     assert_eq!(memory.close(), Some(vec![trim.clone()]));
-    let trims = Command::Trim {
-        trims: vec![trim],
-        now_ms: 0,
-    };
+    let trims = Command::Trim { trims: vec![trim], now_ms: 0 };
     machine.apply_now(2, [trims]).await;
     let record = memory.view().section(&section).expect("a record");
     assert_eq!((record.max_seq, record.floor), (170, 170));
@@ -122,10 +108,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     assert_eq!(take(120, 125, 0), (Some(125), 0));
     assert_eq!(take(110, 125, 1), (Some(126), 1));
     assert_eq!(memory.metrics().skipped(SkipCause::floor), 20);
-    let far = Floor {
-        at_least: 900,
-        reach: 1_000,
-    };
+    let far = Floor { at_least: 900, reach: 1_000 };
     let (later, need) = memory.take_above(&uid, Key::Id(7), far, |_| panic!("not yet"));
     assert!(matches!(later, AboveAnswer::Later(_)), "{later:?}");
     let (place, _) = need.expect("a bump is needed");

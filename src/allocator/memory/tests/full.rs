@@ -40,24 +40,13 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
     let (places, refused) = ask_and_leave(&memory, &book);
     assert!(places.len() >= 65_536, "a whole message of new keys fits");
     assert_eq!(places.len() + refused, NEW.count());
-    assert_eq!(
-        keys(&memory),
-        1 + places.len(),
-        "nothing is kept of the others"
-    );
+    assert_eq!(keys(&memory), 1 + places.len(), "nothing is kept of the others");
     let refused_id = NEW.end - 1;
     let (raised, need) = memory.raise(&book, RaiseOf::Key(Key::Id(refused_id)), 5);
     let full = NotRaised::MemoryFull { max_mb: 0 };
-    assert!(
-        matches!(raised, RaiseAnswer::Done(Err(why)) if why == full),
-        "{raised:?}"
-    );
+    assert!(matches!(raised, RaiseAnswer::Done(Err(why)) if why == full), "{raised:?}");
     assert_eq!(need, None);
-    assert_eq!(
-        first_of(&memory.take(&book, warm, 1).0),
-        Some(102),
-        "it is in use"
-    );
+    assert_eq!(first_of(&memory.take(&book, warm, 1).0), Some(102), "it is in use");
     // The reader comes by: nobody waits any more.
     for place in places {
         let noted = memory.begin_read(place).expect("a section");
@@ -87,10 +76,7 @@ async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is
         }
     }
     let waiting = waiting.len();
-    assert!(
-        waiting > 100 * sections / 2 && waiting < 1_700 * SHARDS as usize,
-        "{waiting}"
-    );
+    assert!(waiting > 100 * sections / 2 && waiting < 1_700 * SHARDS as usize, "{waiting}");
     assert!(refused > 0);
     let (answer, _) = memory.take(&users, Key::Id(8), 1);
     assert_eq!(first_of(&answer), Some(101), "its neighbour has numbers");

@@ -29,12 +29,7 @@ impl World {
         assert_eq!(first_of(&answer), Some(101));
         let (answer, _) = memory.take(&users, Key::Id(8), 1);
         assert_eq!(first_of(&answer), Some(101));
-        World {
-            machine,
-            memory,
-            users,
-            _dir: dir,
-        }
+        World { machine, memory, users, _dir: dir }
     }
 
     /// The first round takes the marks off.
@@ -43,21 +38,14 @@ impl World {
         assert_eq!(self.memory.let_go(all, all).0.released, []);
         let released = self.memory.let_go(all, all).0.released;
         let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
-        let expected = Trim {
-            section,
-            used,
-            lost,
-        };
+        let expected = Trim { section, used, lost };
         assert_eq!(released, [expected]);
         released
     }
 
     /// The release is committed and applied.
     async fn apply(&mut self, released: Vec<Trim>) -> Vec<Place> {
-        let release = Command::Release {
-            released: released.clone(),
-            now_ms: 2,
-        };
+        let release = Command::Release { released: released.clone(), now_ms: 2 };
         self.machine.apply_now(2, [release]).await;
         self.memory.released(&released)
     }
@@ -92,11 +80,7 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
     assert_eq!(wanted, [place]);
     let bump = world.propose_bump(place).expect("a bump");
     assert_eq!(bump.raise.up_to, 300);
-    let chunk = Bumped::Chunk(Chunk {
-        old: 105,
-        new: 400,
-        left: 0,
-    });
+    let chunk = Bumped::Chunk(Chunk { old: 105, new: 400, left: 0 });
     let memory = &world.memory;
     assert!(!memory.bump_answered(place, &bump.section, chunk, &world.users));
     let taken = taken.try_recv().expect("an answer").accept();
@@ -154,10 +138,7 @@ async fn a_section_of_a_deleted_namespace_that_was_let_go_gives_nothing_again() 
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
-    let delete = Command::DeleteNamespace {
-        name: "book".into(),
-        forget: false,
-    };
+    let delete = Command::DeleteNamespace { name: "book".into(), forget: false };
     machine.apply_now(2, [delete]).await;
     let all = usize::MAX / 2;
     for _ in 0..3 {
@@ -165,10 +146,7 @@ async fn a_section_of_a_deleted_namespace_that_was_let_go_gives_nothing_again() 
     }
     assert_eq!(memory.shards().footprint().keys, 0, "it was let go");
     let ask = |_: usize| (Key::Id(7), 1);
-    let asked = Asked {
-        namespace: &book,
-        ask,
-    };
+    let asked = Asked { namespace: &book, ask };
     let mut firsts = Vec::new();
     memory.take_many(&asked, 0..16, |_, _, answer| firsts.push(first_of(&answer)));
     assert_eq!(firsts, [None; 16]);

@@ -27,9 +27,7 @@ async fn keys_are_let_go_of_all_shards_alike() {
     assert_eq!((swept.keys, at_end), (0, true), "the marks are taken off");
     let (swept, at_end) = memory.let_go(all, ids.len() / 2);
     assert_eq!((swept.keys, at_end), (ids.len() / 2, false));
-    let most = (before.iter().zip(keys()))
-        .map(|(before, now)| before - now)
-        .max();
+    let most = (before.iter().zip(keys())).map(|(before, now)| before - now).max();
     assert!(most <= Some(256), "{most:?} keys of a shard");
     let (swept, at_end) = memory.let_go(all, all);
     assert_eq!((swept.keys, at_end), (ids.len() - ids.len() / 2, true));

@@ -3,11 +3,7 @@
 use super::*;
 
 fn world(section_size: u64) -> World {
-    World::new(NamespaceConfig {
-        section_size,
-        step: 1_000,
-        ..NamespaceConfig::new("book")
-    })
+    World::new(NamespaceConfig { section_size, step: 1_000, ..NamespaceConfig::new("book") })
 }
 
 impl World {
@@ -62,17 +58,11 @@ fn a_page_takes_in_each_key_where_it_stood_and_keys_that_come_later() {
         // Calls stand behind the one that waits.
         assert!(world.take_and_tell(Key::Id(id), 1).contains("waits"));
     }
-    assert!(
-        world.bytes_for_each_of(300) < 32.0,
-        "a page, and hardly a slot"
-    );
+    assert!(world.bytes_for_each_of(300) < 32.0, "a page, and hardly a slot");
     let propose = world.propose(Key::Id(0));
     assert_eq!(propose, "bump 1, at most 1001 unused");
     let told = world.grant(Key::Id(0), 6_000, 7_001);
-    assert!(
-        told.starts_with("call 1: 5002..6001, call 2: 5001..5001, "),
-        "{told}"
-    );
+    assert!(told.starts_with("call 1: 5002..6001, call 2: 5001..5001, "), "{told}");
     for id in 0..300 {
         let last = match id {
             9 => 6_001,
@@ -81,21 +71,14 @@ fn a_page_takes_in_each_key_where_it_stood_and_keys_that_come_later() {
         };
         assert_eq!(world.current(id), Some(last), "{id}");
         let told = world.take_and_tell(Key::Id(id), 1);
-        assert_eq!(
-            told.trim_end_matches(", bump"),
-            format!("{0}..{0}", last + 1),
-            "{id}"
-        );
+        assert_eq!(told.trim_end_matches(", bump"), format!("{0}..{0}", last + 1), "{id}");
     }
     // In the page's range, and not asked for.
     assert_eq!(world.current(300), Some(5_000));
     assert_eq!(world.take_and_tell(Key::Id(300), 2), "5001..5002");
     assert_eq!(world.shard.footprint().keys, 301);
     let lost = 9 * 999 + 291 * 1_000;
-    assert_eq!(
-        world.close(),
-        format!("section 0 used 6002, lost {lost}, some left")
-    );
+    assert_eq!(world.close(), format!("section 0 used 6002, lost {lost}, some left"));
 }
 
 #[test]

@@ -9,11 +9,7 @@ use crate::allocator::{
 };
 
 fn world(section_size: u64) -> World {
-    World::new(NamespaceConfig {
-        section_size,
-        step: 1_000,
-        ..NamespaceConfig::new("uid")
-    })
+    World::new(NamespaceConfig { section_size, step: 1_000, ..NamespaceConfig::new("uid") })
 }
 
 impl World {
@@ -223,10 +219,7 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     world.namespace.config.max = 500;
     world.grant(Key::Id(1), 0, 500);
     let raised = world.raise_section(1, 501).0;
-    assert!(matches!(
-        raised,
-        RaiseAnswer::Done(Err(NotRaised::AboveMax))
-    ));
+    assert!(matches!(raised, RaiseAnswer::Done(Err(NotRaised::AboveMax))));
     assert_eq!(world.raise_now(1, 500), (500, true, 500));
     world.namespace.config.keys_max = Some(100);
     let mut later = world.raise_later(100, 7);

@@ -247,11 +247,7 @@ impl Cluster {
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             (self.world.shard).grant(place, chunk, &namespace.config, now, bump_time);
             let mut served = Vec::new();
-            if self
-                .world
-                .shard
-                .serve(&self.world.hasher, place, &namespace, &mut served)
-            {
+            if self.world.shard.serve(&self.world.hasher, place, &namespace, &mut served) {
                 self.to_bump.push(place);
             }
             let metrics = Metrics::new();

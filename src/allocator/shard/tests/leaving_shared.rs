@@ -46,11 +46,7 @@ impl World {
 
 fn trim(world: &World, key: u64, used: u64, lost: u64) -> Trim {
     let section = world.namespace.section_of(Key::Id(key));
-    Trim {
-        section,
-        used,
-        lost,
-    }
+    Trim { section, used, lost }
 }
 
 #[test]
@@ -61,10 +57,7 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
     // The first round takes the marks off.
     assert_eq!(world.let_go(), (vec![], 0));
     assert_eq!(world.counts(), (110, 2));
-    let gone = vec![
-        trim(&world, 0, 11, 99 * 10),
-        trim(&world, 100, 5_006, 9 * 5),
-    ];
+    let gone = vec![trim(&world, 0, 11, 99 * 10), trim(&world, 100, 5_006, 9 * 5)];
     assert_eq!(world.let_go(), (gone.clone(), 110));
     assert_eq!(world.counts(), (0, 2));
     for (id, used) in [(8, 11), (150, 5_006), (151, 5_006)] {

@@ -78,10 +78,7 @@ fn bytes_of_resident_memory_for_each_key() {
 
 /// Takes one number of each id, in shared sections of 100 000, and tells what they cost.
 fn measure_uids(ids: impl Iterator<Item = u64>) {
-    let config = NamespaceConfig {
-        section_size: 100_000,
-        ..NamespaceConfig::new("uid")
-    };
+    let config = NamespaceConfig { section_size: 100_000, ..NamespaceConfig::new("uid") };
     let namespace = Namespace::new(NamespaceId(1), config);
     let hasher = Hasher::new(1);
     let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();

@@ -12,9 +12,7 @@ impl Page {
         let changed = std::mem::take(&mut self.keys.changed);
         let is_changed = |place: u8| changed[place as usize / 64] >> (place % 64) & 1 > 0;
         let numbered = (0..=u8::MAX).zip(self.keys.next);
-        numbered
-            .filter(|(place, next)| *next > 0 && (all || is_changed(*place)))
-            .collect()
+        numbered.filter(|(place, next)| *next > 0 && (all || is_changed(*place))).collect()
     }
 }
 
@@ -37,10 +35,7 @@ impl Pages {
             && let Some((changed, page)) = self.pages.take_changed()
         {
             let change = match page {
-                None => PageChange {
-                    page: SlotNumber::Vacant,
-                    next: Vec::new(),
-                },
+                None => PageChange { page: SlotNumber::Vacant, next: Vec::new() },
                 Some(page) => PageChange {
                     page: match changed.is_new {
                         true => SlotNumber::New((page.id.namespace, page.id.first, page.section)),
@@ -61,8 +56,7 @@ impl Pages {
     /// # Errors
     /// [`DamagedPart`] if a page is unknown, and what `note_new` answers.
     pub fn apply_changes(
-        &mut self,
-        changes: Vec<PageChange>,
+        &mut self, changes: Vec<PageChange>,
         mut note_new: impl FnMut(u32, u32) -> Result<(), DamagedPart>,
     ) -> Result<(), DamagedPart> {
         for PageChange { page, next } in changes {

@@ -21,9 +21,7 @@ fn rows(text: &str, table: &Table) -> Result<Vec<String>, String> {
     let taken = read(text.as_bytes(), table, &names(), |row| {
         rows.push(match row {
             Ok(row) => {
-                let RowOf::Key(Key::Name(name)) = row.of else {
-                    panic!("a name")
-                };
+                let RowOf::Key(Key::Name(name)) = row.of else { panic!("a name") };
                 format!("{}: {} {}", row.line, name.escape_ascii(), row.number)
             }
             Err(bad) => format!("{}: {}", bad.line, bad.why),
@@ -47,14 +45,8 @@ fn the_rows_of_insert_statements_are_read_with_their_lines() {
     assert_eq!(found[0], "7: order 2001");
     assert_eq!(found[1], "8: pay(ment),x 7");
     assert_eq!(found[2], "10: b 9");
-    assert!(
-        found[3].starts_with("11: number '-9' is none between 1 and 1000000"),
-        "{found:?}"
-    );
-    assert!(
-        found[4].contains("has 3 fields; its columns are 2"),
-        "{found:?}"
-    );
+    assert!(found[3].starts_with("11: number '-9' is none between 1 and 1000000"), "{found:?}");
+    assert!(found[4].contains("has 3 fields; its columns are 2"), "{found:?}");
     assert_eq!(found.len(), 5);
 }
 
@@ -94,9 +86,7 @@ fn a_tag_that_looks_like_a_range_of_ids_is_a_name_or_no_id() {
         true
     };
     read(dump.as_bytes(), &LEAF, &expected, note).unwrap();
-    let why = format!(
-        "key '0-9' is no id; namespace \"small\" takes integers from 0 to {}",
-        u64::MAX
-    );
+    let why =
+        format!("key '0-9' is no id; namespace \"small\" takes integers from 0 to {}", u64::MAX);
     assert_eq!(refused, [why]);
 }

@@ -53,66 +53,46 @@ struct HeldAnswers {
 #[async_trait]
 impl Transport for HeldAnswers {
     async fn raft(
-        &self,
-        _address: &str,
-        _rpc: RaftRpc,
-        _message: RaftMessage,
-        _timeout: Duration,
+        &self, _address: &str, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
     ) -> Result<RaftReply, Status> {
         let one = self.answers.acquire().await;
         one.map_err(|e| Status::internal(e.to_string()))?.forget();
         let mut payload = codec::encode(&self.answer).unwrap();
         payload[0] = self.format_version.load(Ordering::SeqCst);
-        Ok(RaftReply {
-            payload: payload.into(),
-        })
+        Ok(RaftReply { payload: payload.into() })
     }
 
     async fn install_snapshot(
-        &self,
-        _address: &str,
-        parts: BoxStream<'static, SnapshotPart>,
+        &self, _address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Status> {
         let AppendEntriesResponse::HigherVote(vote) = self.answer else {
             return Err(Status::unimplemented("not in this test"));
         };
         parts.count().await;
         let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
-        Ok(RaftReply {
-            payload: payload.into(),
-        })
+        Ok(RaftReply { payload: payload.into() })
     }
 
     async fn send_memory(
-        &self,
-        _address: &str,
-        _parts: BoxStream<'static, MemoryPart>,
+        &self, _address: &str, _parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Status> {
         Err(Status::unimplemented("not in this test"))
     }
 
     async fn hello(
-        &self,
-        _address: &str,
-        _request: HelloRequest,
-        _timeout: Duration,
+        &self, _address: &str, _request: HelloRequest, _timeout: Duration,
     ) -> Result<HelloResponse, Status> {
         Err(Status::unimplemented("not in this test"))
     }
 
     async fn forward(
-        &self,
-        _address: &str,
-        _requests: BoxStream<'static, ForwardRequests>,
+        &self, _address: &str, _requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
         Err(Status::unimplemented("not in this test"))
     }
 
     async fn administer(
-        &self,
-        _address: &str,
-        _request: AdministerRequest,
-        _timeout: Duration,
+        &self, _address: &str, _request: AdministerRequest, _timeout: Duration,
     ) -> Result<AdministerReply, Status> {
         Err(Status::unimplemented("not in this test"))
     }
@@ -215,10 +195,7 @@ async fn a_late_acknowledgement_counts_from_the_sending_of_its_message() {
     leader.held.answers.add_permits(1);
     second.await.unwrap();
     assert_eq!(lease.deadline(), now.after(LEASE));
-    assert!(
-        !lease.is_valid(much_later),
-        "an old acknowledgement extends nothing"
-    );
+    assert!(!lease.is_valid(much_later), "an old acknowledgement extends nothing");
 }
 
 #[tokio::test]
@@ -249,10 +226,7 @@ async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher
     let lease = leader.lease.begin(3, three());
     leader.held.answers.add_permits(1);
     leader.send().await.await.unwrap();
-    assert!(
-        lease.is_void(),
-        "another node may be elected: no answer in this term any more"
-    );
+    assert!(lease.is_void(), "another node may be elected: no answer in this term any more");
 }
 
 #[tokio::test]
@@ -307,45 +281,26 @@ fn a_conflict_below_the_acknowledged_index_becomes_an_error() {
         entries: Vec::new(),
         leader_commit: None,
     };
-    let (success, conflict) = (
-        AppendEntriesResponse::Success,
-        AppendEntriesResponse::Conflict,
-    );
+    let (success, conflict) = (AppendEntriesResponse::Success, AppendEntriesResponse::Conflict);
     assert!(
-        peer.record_acknowledged_index(&append(3, 9), &conflict)
-            .is_ok(),
+        peer.record_acknowledged_index(&append(3, 9), &conflict).is_ok(),
         "it never had the entry"
     );
+    assert!(peer.record_acknowledged_index(&append(3, 5), &success).is_ok());
     assert!(
-        peer.record_acknowledged_index(&append(3, 5), &success)
-            .is_ok()
-    );
-    assert!(
-        peer.record_acknowledged_index(&append(3, 6), &conflict)
-            .is_ok(),
+        peer.record_acknowledged_index(&append(3, 6), &conflict).is_ok(),
         "it never had the entry"
     );
-    let forgot = peer
-        .record_acknowledged_index(&append(3, 5), &conflict)
-        .unwrap_err();
+    let forgot = peer.record_acknowledged_index(&append(3, 5), &conflict).unwrap_err();
+    assert!(forgot.to_string().contains("ratchet node remove 2"), "{forgot}");
     assert!(
-        forgot.to_string().contains("ratchet node remove 2"),
-        "{forgot}"
-    );
-    assert!(
-        peer.record_acknowledged_index(&append(4, 5), &conflict)
-            .is_ok(),
+        peer.record_acknowledged_index(&append(4, 5), &conflict).is_ok(),
         "a later term may have overwritten it"
     );
-    let another = Member {
-        incarnation: 7,
-        ..Member::default()
-    };
+    let another = Member { incarnation: 7, ..Member::default() };
     let replaced = leader.network.peer(2, &another);
     assert!(
-        replaced
-            .record_acknowledged_index(&append(3, 5), &conflict)
-            .is_ok(),
+        replaced.record_acknowledged_index(&append(3, 5), &conflict).is_ok(),
         "it has another data directory"
     );
 }

@@ -53,16 +53,9 @@ async fn follower(dir: &Path) -> Arc<Group> {
     };
     let transport = Arc::new(GrpcTransport::default());
     let clock = Arc::new(BootClock);
-    Group::start(
-        config,
-        store(dir),
-        transport,
-        clock,
-        Metrics::new(),
-        Tasks::default(),
-    )
-    .await
-    .unwrap()
+    Group::start(config, store(dir), transport, clock, Metrics::new(), Tasks::default())
+        .await
+        .unwrap()
 }
 
 /// The header of a message from the leader.
@@ -108,9 +101,7 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
     };
     let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
     while let Some(part) = parts.next_part().await {
-        arriving = group
-            .write_snapshot_part(arriving, part.unwrap().into())
-            .await?;
+        arriving = group.write_snapshot_part(arriving, part.unwrap().into()).await?;
     }
     group.install_snapshot(arriving).await
 }
@@ -118,9 +109,7 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
 /// Waits until Raft knows that everything up to `index` is committed.
 async fn committed(group: &Group, index: u64) {
     loop {
-        let now = group
-            .raft
-            .with_raft_state(|state| state.local_committed().copied());
+        let now = group.raft.with_raft_state(|state| state.local_committed().copied());
         if now.await.unwrap() == Some(log_id(index)) {
             return;
         }
@@ -163,8 +152,7 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
     let (go, wait) = oneshot::channel::<()>();
     let busy = group.raft.clone();
     let busy = tokio::spawn(async move {
-        busy.with_state_machine(|_| Box::pin(async { wait.await.unwrap() }))
-            .await
+        busy.with_state_machine(|_| Box::pin(async { wait.await.unwrap() })).await
     });
     let first = tokio::spawn(send_snapshot(group.clone(), 400));
     committed(&group, 400).await;

@@ -6,11 +6,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Bumps section 7 by `numbers` on `day`.
 fn bump_on(table: &mut Memory, term: u64, day: u64, numbers: u64, lost: Vec<Lost>) {
-    let bump = Command::Bump {
-        bumps: vec![bump(7, numbers)],
-        lost,
-        now_ms: day * DAY_MS + 5,
-    };
+    let bump = Command::Bump { bumps: vec![bump(7, numbers)], lost, now_ms: day * DAY_MS + 5 };
     let outcome = run(table, term, bump);
     assert!(matches!(outcome, Outcome::Bumped(_)), "{outcome:?}");
 }
@@ -24,47 +20,23 @@ fn what_entries_do_is_booked_on_their_days_and_a_month_is_kept() {
     assert_eq!(books(&table, 100), None, "nothing was handed out for sure");
     // Ten more are needed: the first ten are handed out.
     bump_on(&mut table, 1, 100, 10, vec![]);
-    let handed_out = |handed_out| DayBooks {
-        handed_out,
-        ..DayBooks::default()
-    };
+    let handed_out = |handed_out| DayBooks { handed_out, ..DayBooks::default() };
     assert_eq!(books(&table, 100), Some(handed_out(10)));
     // A crash: the next term's bump finds what the last one left, and what the lift gave.
     run(&mut table, 2, Command::Lift);
-    let lost = |namespace, numbers| Lost {
-        namespace,
-        by: LostBy::Fence,
-        numbers,
-    };
+    let lost = |namespace, numbers| Lost { namespace, by: LostBy::Fence, numbers };
     let told = vec![lost(book, 3), lost(NamespaceId(9), 5)];
     bump_on(&mut table, 2, 101, 10, told);
     // The bump says that at most ten of the lift's and its own numbers are unused.
-    let skipped = DayBooks {
-        handed_out: 10,
-        leader_change: 10,
-        fence: 3,
-        ..DayBooks::default()
-    };
+    let skipped = DayBooks { handed_out: 10, leader_change: 10, fence: 3, ..DayBooks::default() };
     assert_eq!(books(&table, 101), Some(skipped));
-    assert_eq!(
-        table.days.len(),
-        2,
-        "no books of a namespace that does not exist"
-    );
+    assert_eq!(table.days.len(), 2, "no books of a namespace that does not exist");
     let trim = Command::Trim {
-        trims: vec![Trim {
-            section: section(7),
-            used: 38,
-            lost: 4,
-        }],
+        trims: vec![Trim { section: section(7), used: 38, lost: 4 }],
         now_ms: 101 * DAY_MS,
     };
     run(&mut table, 2, trim);
-    let trimmed = DayBooks {
-        handed_out: 18,
-        shared_section: 4,
-        ..skipped
-    };
+    let trimmed = DayBooks { handed_out: 18, shared_section: 4, ..skipped };
     assert_eq!(books(&table, 101), Some(trimmed));
     let told = vec![lost(book, 1)];
     bump_on(&mut table, 2, 131, 10, told);

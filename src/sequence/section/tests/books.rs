@@ -10,12 +10,7 @@ fn the_books_tell_what_was_handed_out_and_what_a_crash_skipped() {
     };
     let record = bumped(1, 100);
     assert_eq!(books(record, 1), (0, 0, 100));
-    let raise = Raise {
-        numbers: 100,
-        unused_max: 110,
-        step: 100,
-        up_to: 0,
-    };
+    let raise = Raise { numbers: 100, unused_max: 110, step: 100, up_to: 0 };
     let (record, _) = record.bump(ONES, 1, raise).unwrap();
     assert_eq!(books(record, 1), (90, 0, 110));
     // A crash: the next term has a chunk by its lift.
@@ -26,11 +21,7 @@ fn the_books_tell_what_was_handed_out_and_what_a_crash_skipped() {
     let trimmed = settled.trim(ONES, 2, 230).unwrap();
     assert_eq!(books(trimmed, 2), (120, 110, 100));
     let raised = trimmed.raised(ONES, 2, 1_000, 0);
-    assert_eq!(
-        books(raised, 2),
-        (120, 1_310, 0),
-        "nobody knows what the lost nodes did"
-    );
+    assert_eq!(books(raised, 2), (120, 1_310, 0), "nobody knows what the lost nodes did");
     assert_eq!(books(SectionRecord::default(), 5), (0, 0, 0));
 }
 
@@ -39,11 +30,7 @@ fn the_books_do_not_depend_on_a_max_that_changes() {
     let short = Progression { max: 105, ..ONES };
     let record = bumped(1, 100);
     let lifted = record.settle(short, 2).unwrap();
-    let books = SectionBooks {
-        handed_out: 0,
-        skipped: 100,
-        left: 100,
-    };
+    let books = SectionBooks { handed_out: 0, skipped: 100, left: 100 };
     assert_eq!(lifted.books_at(short, 2), books);
     assert_eq!(lifted.books_at(ONES, 2), books);
     // Of the 100 numbers that the lift gave, 5 were numbers of the namespace then.
@@ -56,10 +43,7 @@ fn the_books_do_not_depend_on_a_max_that_changes() {
 fn the_books_of_a_raised_section_hold_what_lies_above_a_first_number_that_was_moved() {
     let unused = bumped(1, 10_000);
     // The first chunk was used up but for 7 numbers, and a crash skipped those and a step.
-    let used = SectionRecord {
-        unused_max: 7,
-        ..unused
-    };
+    let used = SectionRecord { unused_max: 7, ..unused };
     let used = used.bump(ONES, 2, step(10_000)).unwrap().0;
     for (record, start, distance) in [
         (unused, 100_001, 100_000),
@@ -83,10 +67,7 @@ fn the_books_of_a_raised_section_hold_what_lies_above_a_first_number_that_was_mo
         let all = numbers(moved, 0, next.max_seq);
         assert_eq!(books.handed_out + books.skipped + books.left, all);
     }
-    let moved = Progression {
-        start: 100_001,
-        ..ONES
-    };
+    let moved = Progression { start: 100_001, ..ONES };
     let books = unused.raised(moved, 1, 100_000, 0).books_at(moved, 1);
     assert_eq!((books.handed_out, books.skipped), (0, 30_000));
 }

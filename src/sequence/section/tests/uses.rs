@@ -53,12 +53,7 @@ impl Uses {
         let at_least = self.used + numbers;
         let ceiling = self.owned.map_or(0, |(_, ceiling)| ceiling);
         if ceiling < at_least {
-            let raise = Raise {
-                numbers: 0,
-                unused_max: 1,
-                step: 0,
-                up_to: at_least,
-            };
+            let raise = Raise { numbers: 0, unused_max: 1, step: 0, up_to: at_least };
             let (record, chunk) = self.record.bump(ONES, self.lift, raise).unwrap();
             let (used, ceiling) = self.owned.unwrap_or((chunk.old, chunk.old));
             assert_eq!(ceiling, chunk.old, "the chunks of a tenure are adjacent");
@@ -118,27 +113,16 @@ impl Uses {
     /// Handed out + skipped + left = ceiling, and each bound holds of what was really used.
     fn check_books(&self) {
         let (record, lift) = (self.record, self.lift);
-        let SectionBooks {
-            handed_out,
-            skipped,
-            left,
-        } = record.books_at(ONES, lift);
+        let SectionBooks { handed_out, skipped, left } = record.books_at(ONES, lift);
         let ceiling = record.ceiling_at(lift, 1);
         assert_eq!(handed_out + skipped + left, ceiling, "{record:?}");
-        assert!(
-            handed_out <= self.taken,
-            "{record:?}: {} were used",
-            self.taken
-        );
+        assert!(handed_out <= self.taken, "{record:?}: {} were used", self.taken);
         let unused = ceiling - self.taken;
         assert!(unused <= skipped + left, "{record:?}: {unused} are unused");
         // What was used in this tenure lies above the floor.
         let floor = record.floor_at(lift, 1);
         let here = self.used.saturating_sub(floor);
-        assert!(
-            floor - (self.taken - here) <= skipped,
-            "{record:?}: more were skipped"
-        );
+        assert!(floor - (self.taken - here) <= skipped, "{record:?}: more were skipped");
         if !self.lost {
             assert_eq!(skipped, 0, "nothing was lost");
         }

@@ -52,10 +52,7 @@ impl Listed {
         });
         let before = std::iter::once(self.before.to_owned());
         let after = std::iter::once(self.after.to_owned());
-        before
-            .chain(numbers)
-            .chain(after)
-            .filter(|piece| !piece.is_empty())
+        before.chain(numbers).chain(after).filter(|piece| !piece.is_empty())
     }
 }
 
@@ -81,11 +78,7 @@ mod tests {
             let listed = Listed {
                 media_type: "text/plain",
                 before: "[",
-                range: Some(Range {
-                    first,
-                    last: first + (count - 1) * increment,
-                    increment,
-                }),
+                range: Some(Range { first, last: first + (count - 1) * increment, increment }),
                 after: "]",
             };
             let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
@@ -99,12 +92,8 @@ mod tests {
 
     #[test]
     fn no_numbers_are_an_empty_list() {
-        let listed = |before, after| Listed {
-            media_type: "text/plain",
-            before,
-            range: None,
-            after,
-        };
+        let listed =
+            |before, after| Listed { media_type: "text/plain", before, range: None, after };
         let written = |listed: Listed| (listed.pieces().collect::<String>(), listed.length());
         assert_eq!(written(listed("[", "]")), ("[]".to_owned(), 2));
         assert_eq!(written(listed("", "")), (String::new(), 0));

@@ -36,9 +36,7 @@ impl<'a> Mapped<'a> {
     /// # Errors
     /// INVALID_ARGUMENT if the table does not have the name.
     pub fn find(
-        setting: &'static str,
-        table: &'a BTreeMap<String, String>,
-        name: &'a str,
+        setting: &'static str, table: &'a BTreeMap<String, String>, name: &'a str,
     ) -> Result<Self, Status> {
         let to = table.get(name).ok_or_else(|| {
             let name = shown(name.as_bytes());
@@ -47,9 +45,7 @@ impl<'a> Mapped<'a> {
             ))
         })?;
         let key = WrittenKey::parse(to.as_bytes()).map_err(|_| {
-            Status::internal(format!(
-                "{setting} maps '{name}' to '{to}', which is no key"
-            ))
+            Status::internal(format!("{setting} maps '{name}' to '{to}', which is no key"))
         })?;
         Ok(Mapped { setting, name, key })
     }
@@ -90,10 +86,7 @@ impl<'a> Mapped<'a> {
     /// Whatever the node refuses it for. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION: it was not the caller
     /// who wrote the key.
     pub async fn next(
-        self,
-        context: &Arc<NodeContext>,
-        count: u64,
-        due: Due,
+        self, context: &Arc<NodeContext>, count: u64, due: Due,
     ) -> Result<Range, Status> {
         let WrittenKey { namespace, key: of } = self.key;
         let taking = async {
@@ -141,18 +134,10 @@ impl<'a> Mapped<'a> {
 /// # Errors
 /// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
 pub async fn one_id(
-    context: &Arc<NodeContext>,
-    setting: &str,
-    (namespace, key): (&str, Option<OwnedKey>),
-    parameters: Vec<(String, u64)>,
-    due: Due,
+    context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
+    parameters: Vec<(String, u64)>, due: Due,
 ) -> Result<u64, Status> {
-    let request = NextIds {
-        namespace: namespace.to_owned(),
-        count: 1,
-        key,
-        parameters,
-    };
+    let request = NextIds { namespace: namespace.to_owned(), count: 1, key, parameters };
     let made = context.next_ids(&request, due.deadline).await;
     let (made, _reserved) = made.map_err(to_client)?;
     let id = made.ids.iter().next().unwrap_or_default();

@@ -29,11 +29,7 @@ pub struct Parameters {
 impl Parameters {
     /// What follows the question mark.
     pub fn of(uri: &Uri) -> Self {
-        Parameters {
-            uri: uri.clone(),
-            form: Bytes::new(),
-            _reserved: None,
-        }
+        Parameters { uri: uri.clone(), form: Bytes::new(), _reserved: None }
     }
 
     /// What follows the question mark, and the form in the body of a POST.
@@ -47,11 +43,7 @@ impl Parameters {
             return Ok(parameters);
         }
         let (form, reserved) = body::bytes(context, body, due).await?;
-        Ok(Parameters {
-            form,
-            _reserved: reserved,
-            ..parameters
-        })
+        Ok(Parameters { form, _reserved: reserved, ..parameters })
     }
 
     /// Whether a parameter is there.
@@ -95,10 +87,8 @@ mod tests {
     #[test]
     fn a_parameter_comes_from_the_query_or_the_form_and_only_once() {
         let uri: Uri = "/?a=1&b=x%20y+z&c&d=%FF&b2=2".parse().unwrap();
-        let parameters = Parameters {
-            form: Bytes::from_static(b"e=%26&a=2"),
-            ..Parameters::of(&uri)
-        };
+        let parameters =
+            Parameters { form: Bytes::from_static(b"e=%26&a=2"), ..Parameters::of(&uri) };
         let one = |name| parameters.one(name).map(|value| value.map(Cow::into_owned));
         assert_eq!(one("b").unwrap().unwrap(), "x y z");
         assert_eq!(one("c").unwrap().unwrap(), "");

@@ -40,11 +40,7 @@ impl Segment {
     /// # Errors
     /// A text that says why the clients cannot compute with it.
     pub fn of(range: Range) -> Result<Segment, String> {
-        let Range {
-            first,
-            last,
-            increment,
-        } = range;
+        let Range { first, last, increment } = range;
         if increment > DELTA_MAX {
             return Err(format!(
                 "the namespace's increment is {increment}; clients that take segments compute with at most {DELTA_MAX}: \
@@ -73,11 +69,7 @@ mod tests {
     use super::*;
 
     fn range(first: u64, count: u64, increment: u64) -> Range {
-        Range {
-            first,
-            last: first + (count - 1) * increment,
-            increment,
-        }
+        Range { first, last: first + (count - 1) * increment, increment }
     }
 
     /// What a client of Tinyid hands out of a segment. It goes up from `current_id` one by one until the remainder fits,

@@ -67,13 +67,10 @@ pub async fn next_id(State(context): Node, due: Due, request: Request) -> Respon
 pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, batch(&context, due, request)).await;
     uncacheable(match taken {
-        Ok(range) => Listed {
-            media_type: "text/plain; charset=utf-8",
-            before: "",
-            range,
-            after: "",
+        Ok(range) => {
+            Listed { media_type: "text/plain; charset=utf-8", before: "", range, after: "" }
+                .into_response()
         }
-        .into_response(),
         Err(problem) => failed_simply(&problem),
     })
 }
@@ -82,12 +79,9 @@ pub async fn next_id_simple(State(context): Node, due: Due, request: Request) ->
 pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
     let taken = answer(&context, due, segment(&context, due, request)).await;
     uncacheable(match taken {
-        Ok(segment) => Json(Reply {
-            data: Some(segment),
-            code: SUCCESS,
-            message: "",
-        })
-        .into_response(),
+        Ok(segment) => {
+            Json(Reply { data: Some(segment), code: SUCCESS, message: "" }).into_response()
+        }
         Err(problem) => failed(&problem),
     })
 }
@@ -97,13 +91,7 @@ pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Req
     let taken = answer(&context, due, segment(&context, due, request)).await;
     uncacheable(match taken {
         Ok(segment) => {
-            let Segment {
-                current_id,
-                loading_id,
-                max_id,
-                delta,
-                remainder,
-            } = segment;
+            let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
             format!("{current_id},{loading_id},{max_id},{delta},{remainder}").into_response()
         }
         Err(problem) => failed_simply(&problem),
@@ -112,9 +100,7 @@ pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Req
 
 /// The numbers that a request asks for; `None` if it asks for none.
 async fn batch(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Request,
+    context: &Arc<NodeContext>, due: Due, request: Request,
 ) -> Result<Option<Range>, Status> {
     let parameters = Parameters::read(context, due, request).await?;
     let count = batch_size(&parameters)?.min(context.config.count_max);
@@ -128,9 +114,7 @@ async fn batch(
 
 /// The segment that a request asks for.
 async fn segment(
-    context: &Arc<NodeContext>,
-    due: Due,
-    request: Request,
+    context: &Arc<NodeContext>, due: Due, request: Request,
 ) -> Result<Segment, Status> {
     let parameters = Parameters::read(context, due, request).await?;
     let of_type = type_of(&parameters, &context.config)?;
@@ -176,11 +160,7 @@ fn failed(problem: &Problem) -> Response {
         Code::Unauthenticated => TOKEN_ERROR,
         _ => SYSTEM_ERROR,
     };
-    let reply: Reply<()> = Reply {
-        data: None,
-        code,
-        message: problem.detail(),
-    };
+    let reply: Reply<()> = Reply { data: None, code, message: problem.detail() };
     (status(problem), Json(reply)).into_response()
 }
 

@@ -9,9 +9,7 @@ use tokio::time::Instant;
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The warnings of this process about clients of other id generators.
-pub static WARNINGS: Warnings = Warnings {
-    last: Mutex::new(None),
-};
+pub static WARNINGS: Warnings = Warnings { last: Mutex::new(None) };
 
 /// When the last warning was logged.
 pub struct Warnings {
@@ -42,9 +40,7 @@ mod tests {
 
     #[test]
     fn one_warning_is_logged_in_ten_seconds() {
-        let warnings = Warnings {
-            last: Mutex::new(None),
-        };
+        let warnings = Warnings { last: Mutex::new(None) };
         let began = Instant::now();
         let due = |ms| warnings.is_due(began + Duration::from_millis(ms));
         assert_eq!(

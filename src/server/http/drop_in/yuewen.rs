@@ -20,10 +20,7 @@ use crate::{
 const TYPE: &str = "type";
 
 /// The answer to a missing, repeated or unknown type. Its HTTP status is 400.
-const BAD_REQUEST: Failed<'static> = Failed {
-    error: 412,
-    error_message: "Bad Request",
-};
+const BAD_REQUEST: Failed<'static> = Failed { error: 412, error_message: "Bad Request" };
 
 /// A number.
 #[derive(Debug, Serialize)]
@@ -61,12 +58,9 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         mapped.next_number(context, due).await
     };
     uncacheable(match answer(context, due, taken).await {
-        Ok(number) => Json(Taken {
-            error: 0,
-            error_message: "success",
-            result: number,
-        })
-        .into_response(),
+        Ok(number) => {
+            Json(Taken { error: 0, error_message: "success", result: number }).into_response()
+        }
         Err(problem) => failed(&problem),
     })
 }
@@ -81,9 +75,6 @@ fn failed(problem: &Problem) -> Response {
         Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let failed = Failed {
-        error: status.as_u16(),
-        error_message: problem.detail(),
-    };
+    let failed = Failed { error: status.as_u16(), error_message: problem.detail() };
     (status, Json(failed)).into_response()
 }

@@ -59,9 +59,7 @@ mod tests {
 
     #[test]
     fn a_chart_says_in_words_what_it_draws() {
-        let chart = chart("numbers a second", &[Some(3.0), Some(2.0)], |n| {
-            n.to_string()
-        });
+        let chart = chart("numbers a second", &[Some(3.0), Some(2.0)], |n| n.to_string());
         let chart = chart.into_string();
         let words = "numbers a second: 2 in the last second, at most 3 in the last two minutes";
         assert!(chart.contains(words), "{chart}");

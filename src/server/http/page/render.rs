@@ -105,11 +105,7 @@ fn state(view: &View) -> Markup {
 /// Where the page of the leader is, if another node leads.
 fn leaders_page(view: &View) -> Option<&str> {
     let leader = view.status.leader.filter(|leader| *leader != view.node)?;
-    let place = view
-        .status
-        .nodes
-        .iter()
-        .position(|node| node.id == leader)?;
+    let place = view.status.nodes.iter().position(|node| node.id == leader)?;
     view.pages.get(place)?.as_deref()
 }
 

@@ -23,9 +23,7 @@ fn read(parts: &[&[u8]]) -> (Vec<Vec<Vec<u8>>>, Result<(), Malformed>) {
 }
 
 fn words(text: &str) -> Vec<Vec<u8>> {
-    text.split(' ')
-        .map(|word| word.as_bytes().to_vec())
-        .collect()
+    text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
 /// A command as clients send it.
@@ -62,27 +60,15 @@ fn what_is_no_command_is_named_after_the_commands_before_it() {
     let endless = "x".repeat(LINE_BYTES_MAX);
     for (bytes, says) in [
         ("*x\r\n", "'x' is no number of arguments"),
-        (
-            "*1\r\n:5\r\n",
-            "expected '$', the length of an argument, got ':'",
-        ),
-        (
-            "*1\r\n*1\r\n",
-            "expected '$', the length of an argument, got '*'",
-        ),
-        (
-            "*1\r\n\r\n",
-            "expected '$', the length of an argument, got '\\n'",
-        ),
+        ("*1\r\n:5\r\n", "expected '$', the length of an argument, got ':'"),
+        ("*1\r\n*1\r\n", "expected '$', the length of an argument, got '*'"),
+        ("*1\r\n\r\n", "expected '$', the length of an argument, got '\\n'"),
         ("*1\r\n$-1\r\n", "'-1' is no number of bytes"),
         ("*1\r\n$+\r\n", "'+' is no number of bytes"),
         ("*1\r\n$+4\r\n", "'+4' is no number of bytes"),
         ("*1\r\n$000000000000000000004\r\n", "is no number of bytes"),
         ("*99999999999999999999\r\n", "is no number of arguments"),
-        (
-            "*1\r\n$2\r\nabcd\r\n",
-            "an argument of 2 bytes does not end there",
-        ),
+        ("*1\r\n$2\r\nabcd\r\n", "an argument of 2 bytes does not end there"),
         (&too_many, "arguments are too many"),
         (&too_long, "bytes are too many"),
         (&endless, "a line has more than 1024 bytes"),
@@ -108,10 +94,7 @@ fn the_limit_is_on_all_arguments_of_a_command_together() {
     assert!(found.is_empty());
     let why = outcome.expect_err("too long").to_string();
     assert!(why.contains("longer than"), "{why}");
-    assert_eq!(
-        read(&[&sent(std::slice::from_ref(&half))]),
-        (vec![vec![half]], Ok(()))
-    );
+    assert_eq!(read(&[&sent(std::slice::from_ref(&half))]), (vec![vec![half]], Ok(())));
 }
 
 #[test]

@@ -59,10 +59,6 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let done = recover(dir.path(), SET, &steps(7), false).unwrap();
     assert!(would == done && done.completed_only);
     let store = open(dir.path()).unwrap();
-    assert_eq!(
-        ceiling(&store, 1),
-        620,
-        "raised once, by the first run's margin"
-    );
+    assert_eq!(ceiling(&store, 1), 620, "raised once, by the first run's margin");
     assert_eq!(store.identity(), &pending.identity);
 }

@@ -15,19 +15,9 @@ fn create_orders() -> Command {
 }
 
 fn lease(worker: u32, up_to_ms: u64) -> Command {
-    let act = WorkerAct::Lease {
-        holder: "a".to_owned(),
-        up_to_ms,
-    };
-    let ask = WorkerAsk {
-        namespace: NamespaceId(3),
-        worker,
-        act,
-    };
-    Command::Workers {
-        asks: vec![ask],
-        now_ms: 1,
-    }
+    let act = WorkerAct::Lease { holder: "a".to_owned(), up_to_ms };
+    let ask = WorkerAsk { namespace: NamespaceId(3), worker, act };
+    Command::Workers { asks: vec![ask], now_ms: 1 }
 }
 
 /// The lost nodes may have leased any worker id again: no lease goes on, and the next ones lie above all of them.
@@ -35,10 +25,7 @@ fn lease(worker: u32, up_to_ms: u64) -> Command {
 fn a_recovery_ends_all_leases_of_worker_ids_and_later_ones_lie_above_those_that_are_lost() {
     let far = BootClock.wall_ms() * 2;
     for (up_to_ms, least) in [(9_000, BootClock.wall_ms() + AHEAD_MAX_MS), (far, far)] {
-        let dir = directory(
-            1,
-            vec![create_orders(), lease(5, up_to_ms), lease(6, 8_000)],
-        );
+        let dir = directory(1, vec![create_orders(), lease(5, up_to_ms), lease(6, 8_000)]);
         let done = recover(dir.path(), SET, &steps(50), false).unwrap();
         let told = done.namespaces.iter().map(|one| one.ids_after_ms);
         let told: Vec<Option<u64>> = told.collect();
@@ -58,10 +45,7 @@ fn a_recovery_ends_all_leases_of_worker_ids_and_later_ones_lie_above_those_that_
 
 #[test]
 fn a_tombstone_is_raised_above_lost_leases_as_well() {
-    let delete = Command::DeleteNamespace {
-        name: "orders".to_owned(),
-        forget: false,
-    };
+    let delete = Command::DeleteNamespace { name: "orders".to_owned(), forget: false };
     let dir = directory(1, vec![create_orders(), lease(5, 9_000), delete]);
     let began = BootClock.wall_ms();
     recover(dir.path(), SET, &steps(50), false).unwrap();
@@ -69,8 +53,5 @@ fn a_tombstone_is_raised_above_lost_leases_as_well() {
     let key = tombstone_key(&generation_prefix(SET, 1), "orders");
     let tombstone: Tombstone = store.db.get(Family::Applied, &key).unwrap().unwrap();
     assert_eq!(tombstone.leased.token, (1 << 32) + 1);
-    assert!(
-        tombstone.leased.ceiling_ms >= began + AHEAD_MAX_MS,
-        "{tombstone:?}"
-    );
+    assert!(tombstone.leased.ceiling_ms >= began + AHEAD_MAX_MS, "{tombstone:?}");
 }

@@ -7,10 +7,7 @@ use super::*;
 fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
     let smaller = Command::UpdateNamespace {
         name: "book".to_owned(),
-        change: NamespaceChange {
-            step: Some(1),
-            ..NamespaceChange::default()
-        },
+        change: NamespaceChange { step: Some(1), ..NamespaceChange::default() },
     };
     let dir = directory(1, vec![smaller]);
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
@@ -21,18 +18,11 @@ fn an_unapplied_smaller_step_does_not_make_the_margin_smaller() {
 fn a_margin_that_does_not_fit_a_namespace_is_refused_with_one_that_does() {
     let dir = directory(1, Vec::new());
     let refused = recover(dir.path(), SET, &steps(10_001), false).unwrap_err();
-    assert!(
-        refused.to_string().contains("--margin book=9999"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("--margin book=9999"), "{refused}");
     let done = recover(dir.path(), SET, &steps(9_999), false).unwrap();
     assert_eq!(done.namespaces[0].exhausted, 1);
     let store = open(dir.path()).unwrap();
-    assert_eq!(
-        ceiling(&store, 0),
-        100_110,
-        "the ceiling is raised beyond what is left under max"
-    );
+    assert_eq!(ceiling(&store, 0), 100_110, "the ceiling is raised beyond what is left under max");
 }
 
 /// The greatest margin that fits would leave each key one order number, and `max` cannot be raised.
@@ -60,10 +50,7 @@ fn a_margin_that_does_not_fit_a_format_with_a_date_is_refused_with_what_it_means
         steps_by_namespace: BTreeMap::from([("chapters".to_owned(), 20)]),
     };
     let done = recover(dir.path(), SET, &margin, false).unwrap();
-    assert_eq!(
-        (done.namespaces[2].start, done.namespaces[2].raised_by),
-        (21, 20)
-    );
+    assert_eq!((done.namespaces[2].start, done.namespaces[2].raised_by), (21, 20));
 }
 
 /// Nobody can tell whether its numbers hold a time.

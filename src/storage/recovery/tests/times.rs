@@ -24,10 +24,7 @@ fn chat_config(format: &Format) -> NamespaceConfig {
 }
 
 fn chat_key() -> SectionId {
-    SectionId {
-        namespace: CHAT,
-        key: SectionKey::Id(1),
-    }
+    SectionId { namespace: CHAT, key: SectionKey::Id(1) }
 }
 
 /// A directory whose table holds namespace "chat" with one key, which has a ceiling at `ceiling_ms`. It was written when a
@@ -52,14 +49,8 @@ fn with_key_at(format: &Format, ceiling_ms: u64, written_ms: u64) -> TempDir {
     let records = [
         (namespace_key(&prefix, CHAT), codec::encode_record(&chat)),
         (totals_key(&prefix, CHAT), codec::encode_record(&totals)),
-        (
-            section_key(&prefix, &chat_key()),
-            codec::encode_record(&record),
-        ),
-        (
-            next_namespace_key(&prefix),
-            codec::encode_record(&NamespaceId(4)),
-        ),
+        (section_key(&prefix, &chat_key()), codec::encode_record(&record)),
+        (next_namespace_key(&prefix), codec::encode_record(&NamespaceId(4))),
     ];
     let mut batch = WriteBatch::default();
     let applied = store.db.family(Family::Applied).unwrap();
@@ -87,28 +78,19 @@ fn recovered(dir: &TempDir, margin: &Margin) -> (RaisedNamespace, SectionRecord)
     let config = &namespaces.by_id(CHAT).unwrap().config;
     assert_eq!(config.start, chat.start);
     // No number below `start` is handed out, whatever the record of a section says.
-    assert_eq!(
-        config.progression().first_above(10).unwrap_or(chat.start),
-        chat.start
-    );
+    assert_eq!(config.progression().first_above(10).unwrap_or(chat.start), chat.start);
     (chat, record)
 }
 
 fn margin_of_chat(default_steps: u64, of_chat: u64) -> Margin {
-    Margin {
-        default_steps,
-        steps_by_namespace: BTreeMap::from([("chat".to_owned(), of_chat)]),
-    }
+    Margin { default_steps, steps_by_namespace: BTreeMap::from([("chat".to_owned(), of_chat)]) }
 }
 
 /// Checks that keys begin at `expected_ms`, or later by what passed since that was computed.
 fn assert_begins_at(raised: &RaisedNamespace, expected_ms: u64) {
     let first_ms = rongcloud().parts_of_number(raised.start, 0).time_ms;
     let late = (first_ms + 1).checked_sub(expected_ms);
-    assert!(
-        late.is_some_and(|late| late < 60_000),
-        "{first_ms} instead of {expected_ms}"
-    );
+    assert!(late.is_some_and(|late| late < 60_000), "{first_ms} instead of {expected_ms}");
     assert_eq!(raised.ids_after_ms, Some(first_ms));
 }
 
@@ -149,11 +131,7 @@ fn a_namespace_that_was_ahead_of_the_time_goes_on_above_what_it_may_have_reached
             up_to: rongcloud().number_at(now_ms + HOUR_MS).unwrap(),
         },
     };
-    let bumps = Command::Bump {
-        bumps: vec![bump],
-        lost: vec![],
-        now_ms: now_ms - 10 * HOUR_MS,
-    };
+    let bumps = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: now_ms - 10 * HOUR_MS };
     let create = Command::create_namespace(chat_config(&rongcloud()));
     let dir = directory(1, vec![create, Command::Lift, bumps]);
     let (chat, _) = recovered(&dir, &steps(100_000));

@@ -40,27 +40,19 @@ fn record(max_seq: u64, lift: u64) -> SectionRecord {
 
 /// A table in `dir`, which holds what its last run left. `recent_records_bytes` keep records in memory.
 fn open(dir: &TempDir, recent_records_bytes: usize) -> AppliedTable {
-    let options = StoreOptions {
-        recent_records_bytes,
-        ..StoreOptions::new(Arc::new(BootClock))
-    };
+    let options = StoreOptions { recent_records_bytes, ..StoreOptions::new(Arc::new(BootClock)) };
     let store = Store::open(dir.path(), "test", 1, options).expect("a store");
     AppliedTable::open(&store, 1).expect("a table")
 }
 
 /// Writes what the next entry changes.
 fn write(
-    table: &mut AppliedTable,
-    term: u64,
-    lift: Option<u64>,
+    table: &mut AppliedTable, term: u64, lift: Option<u64>,
     records: impl IntoIterator<Item = (u64, SectionRecord)>,
 ) {
     let mut change = table.change();
     if let Some(lift) = lift {
-        change.put_ledger(Ledger {
-            lift,
-            ..Ledger::default()
-        });
+        change.put_ledger(Ledger { lift, ..Ledger::default() });
     }
     for (key, record) in records {
         change.put_section(&id(key), record);
@@ -140,9 +132,7 @@ async fn snapshot(records: impl IntoIterator<Item = (u64, SectionRecord)>) -> Ve
 fn install(table: &mut AppliedTable, parts: &[Vec<u8>]) {
     let mut incoming = IncomingSnapshot::create(&table.view()).expect("begun");
     let mut parts = parts.iter();
-    parts
-        .try_for_each(|part| incoming.write(part))
-        .expect("written");
+    parts.try_for_each(|part| incoming.write(part)).expect("written");
     let arrived = incoming.finish().expect("whole");
     table.install(arrived).expect("installed");
 }

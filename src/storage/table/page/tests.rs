@@ -20,35 +20,16 @@ fn name(name: &[u8]) -> SectionKey {
 
 /// A table with sections of three namespaces.
 fn table(dir: &TempDir) -> AppliedTable {
-    let store = Store::open(
-        dir.path(),
-        "test",
-        1,
-        StoreOptions::new(Arc::new(BootClock)),
-    );
+    let store = Store::open(dir.path(), "test", 1, StoreOptions::new(Arc::new(BootClock)));
     let mut table = AppliedTable::open(&store.expect("a store"), 1).expect("a table");
     let mut change = table.change();
-    let names = [
-        b"a".as_slice(),
-        b"ab",
-        b"ab\xff",
-        b"ab\xff\xff",
-        b"ac",
-        b"b",
-    ]
-    .map(name);
+    let names = [b"a".as_slice(), b"ab", b"ab\xff", b"ab\xff\xff", b"ac", b"b"].map(name);
     let ids = [0, 7, 255, 256, u64::MAX].map(SectionKey::Id);
-    let others = [
-        (NamespaceId(1), name(b"ab")),
-        (NamespaceId(4), SectionKey::Id(7)),
-    ];
+    let others = [(NamespaceId(1), name(b"ab")), (NamespaceId(4), SectionKey::Id(7))];
     let names = names.into_iter().map(|key| (CHAT, key));
     let ids = ids.into_iter().map(|key| (BOOK, key));
     for (namespace, key) in names.chain(ids).chain(others) {
-        let record = SectionRecord {
-            max_seq: 10,
-            ..SectionRecord::default()
-        };
+        let record = SectionRecord { max_seq: 10, ..SectionRecord::default() };
         change.put_section(&SectionId { namespace, key }, record);
     }
     let mut meta = table.meta().clone();
@@ -59,10 +40,7 @@ fn table(dir: &TempDir) -> AppliedTable {
 
 fn page(table: &AppliedTable, asked: &PageAsked) -> (Vec<SectionKey>, bool) {
     let page = read(&table.view().generation(), asked).expect("read");
-    (
-        page.sections.into_iter().map(|(key, _)| key).collect(),
-        page.more,
-    )
+    (page.sections.into_iter().map(|(key, _)| key).collect(), page.more)
 }
 
 #[test]
@@ -76,27 +54,12 @@ fn names_are_found_by_prefix_and_pages_follow_one_another() {
         limit,
     };
     let names = |names: &[&[u8]], more| (names.iter().map(|one| name(one)).collect(), more);
-    assert_eq!(
-        page(&table, &asked(b"ab", None, 2)),
-        names(&[b"ab", b"ab\xff"], true)
-    );
-    assert_eq!(
-        page(&table, &asked(b"ab", Some(b"ab\xff"), 2)),
-        names(&[b"ab\xff\xff"], false)
-    );
-    assert_eq!(
-        page(&table, &asked(b"ab\xff", None, 9)),
-        names(&[b"ab\xff", b"ab\xff\xff"], false)
-    );
+    assert_eq!(page(&table, &asked(b"ab", None, 2)), names(&[b"ab", b"ab\xff"], true));
+    assert_eq!(page(&table, &asked(b"ab", Some(b"ab\xff"), 2)), names(&[b"ab\xff\xff"], false));
+    assert_eq!(page(&table, &asked(b"ab\xff", None, 9)), names(&[b"ab\xff", b"ab\xff\xff"], false));
     // It need not exist, and may lie before the prefix.
-    assert_eq!(
-        page(&table, &asked(b"", Some(b"abc"), 1)),
-        names(&[b"ab\xff"], true)
-    );
-    assert_eq!(
-        page(&table, &asked(b"b", Some(b"a"), 9)),
-        names(&[b"b"], false)
-    );
+    assert_eq!(page(&table, &asked(b"", Some(b"abc"), 1)), names(&[b"ab\xff"], true));
+    assert_eq!(page(&table, &asked(b"b", Some(b"a"), 9)), names(&[b"b"], false));
     assert!(!page(&table, &asked(b"", None, 6)).1);
     assert_eq!(page(&table, &asked(b"c", None, 9)), names(&[], false));
 }
@@ -113,10 +76,7 @@ fn ids_come_in_the_order_of_numbers() {
     };
     let ids = |ids: &[u64], more| (ids.iter().map(|id| SectionKey::Id(*id)).collect(), more);
     assert_eq!(page(&table, &asked(None, 3)), ids(&[0, 7, 255], true));
-    assert_eq!(
-        page(&table, &asked(Some(255), 3)),
-        ids(&[256, u64::MAX], false)
-    );
+    assert_eq!(page(&table, &asked(Some(255), 3)), ids(&[256, u64::MAX], false));
     assert_eq!(page(&table, &asked(Some(8), 1)), ids(&[255], true));
     assert_eq!(page(&table, &asked(Some(u64::MAX), 1)), ids(&[], false));
 }

@@ -38,10 +38,7 @@ pub struct Slot {
 impl Part {
     /// Room for `slots_max` records.
     pub fn new(slots_max: usize) -> Self {
-        Part {
-            slots_max,
-            ..Part::default()
-        }
+        Part { slots_max, ..Part::default() }
     }
 
     /// How many records there are.
@@ -66,11 +63,7 @@ impl Part {
 
     /// Takes in a record that was written. One that is not here is added if `may_add`.
     pub fn write(
-        &mut self,
-        hash: u64,
-        id: SectionId,
-        record: SectionRecord,
-        may_add: bool,
+        &mut self, hash: u64, id: SectionId, record: SectionRecord, may_add: bool,
         rehash: impl Fn(&Slot) -> u64,
     ) {
         let Ok(lift) = u32::try_from(record.lift) else {
@@ -89,11 +82,7 @@ impl Part {
 
     /// Adds a record that is not here.
     pub fn add(
-        &mut self,
-        hash: u64,
-        id: SectionId,
-        record: SectionRecord,
-        rehash: impl Fn(&Slot) -> u64,
+        &mut self, hash: u64, id: SectionId, record: SectionRecord, rehash: impl Fn(&Slot) -> u64,
     ) {
         let Ok(lift) = u32::try_from(record.lift) else {
             return self.clear();
@@ -108,17 +97,12 @@ impl Part {
             }
         }
         let slots = &self.slots;
-        self.index
-            .insert_unique(hash, place as u32, |&place| rehash(&slots[place as usize]));
+        self.index.insert_unique(hash, place as u32, |&place| rehash(&slots[place as usize]));
     }
 
     /// Forgets all records.
     pub fn clear(&mut self) {
-        *self = Part {
-            slots_max: self.slots_max,
-            missed: self.missed + 1,
-            ..Part::default()
-        };
+        *self = Part { slots_max: self.slots_max, missed: self.missed + 1, ..Part::default() };
     }
 
     fn place(&self, hash: u64, id: &SectionId) -> Option<usize> {
@@ -140,10 +124,7 @@ impl Part {
                 continue;
             }
             let hash = rehash(&self.slots[place]);
-            if let Ok(entry) = self
-                .index
-                .find_entry(hash, |&other| other as usize == place)
-            {
+            if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == place) {
                 entry.remove();
             }
             return place;
@@ -153,15 +134,8 @@ impl Part {
 
 impl Slot {
     fn new(SectionId { namespace, key }: SectionId, record: SectionRecord, lift: u32) -> Self {
-        let mut slot = Slot {
-            key,
-            namespace,
-            lift,
-            max_seq: 0,
-            step: 0,
-            unused_max: 0,
-            skipped: 0,
-        };
+        let mut slot =
+            Slot { key, namespace, lift, max_seq: 0, step: 0, unused_max: 0, skipped: 0 };
         slot.set(record, lift);
         slot
     }

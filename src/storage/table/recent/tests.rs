@@ -57,10 +57,7 @@ fn sections_that_are_looked_up_together_have_the_records_that_each_has() {
     let recent = RecentRecords::new(1 << 20);
     for key in 0..1_000 {
         let lift = key % 4;
-        let record = SectionRecord {
-            lift,
-            ..record(key)
-        };
+        let record = SectionRecord { lift, ..record(key) };
         recent.written(id(key), record, Some(1));
     }
     // Some are not here, some come twice, some are too new.
@@ -169,23 +166,12 @@ fn a_record_that_gave_way_counts_as_missed() {
 #[test]
 fn the_record_of_a_gapless_key_is_found_whenever_it_was_written_and_that_of_another_key_is_not() {
     let recent = leading();
-    let gapless = SectionRecord {
-        max_seq: 7,
-        floor: 7,
-        lift: 3,
-        written_ms: 5,
-        ..SectionRecord::default()
-    };
+    let gapless =
+        SectionRecord { max_seq: 7, floor: 7, lift: 3, written_ms: 5, ..SectionRecord::default() };
     recent.written(id(1), gapless, None);
-    let found = recent
-        .find_gapless(&id(1))
-        .map(|record| (record.max_seq, record.floor));
+    let found = recent.find_gapless(&id(1)).map(|record| (record.max_seq, record.floor));
     assert_eq!(found, Some((7, 7)), "also in the own term");
-    assert_eq!(
-        recent.find(&id(1), 3),
-        None,
-        "a term's memory asks for older ones"
-    );
+    assert_eq!(recent.find(&id(1), 3), None, "a term's memory asks for older ones");
     recent.written(id(2), record(10), None);
     assert_eq!(recent.find_gapless(&id(2)), None);
 }
