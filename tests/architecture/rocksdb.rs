@@ -89,7 +89,7 @@ fn the_script_knows_the_release_in_cargo_lock() {
 fn rocksdb_has_no_feature_that_the_archive_lacks() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
     let line = manifest.lines().find(|line| line.starts_with("rocksdb = ")).expect("rocksdb");
-    let (_, features) = line.split_once("features = ").expect("its features");
+    let (_, features) = line.rsplit_once("features = ").expect("its features");
     assert!(line.contains("default-features = false"), "{line}");
     // It is about the bindings. Others need a definition in cluster/rocksdb, too.
     assert_eq!(features, "[\"bindgen-runtime\"] }");
