@@ -8,8 +8,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
 /// The files of the public API, in `proto`. The client's package has a link to them.
-const PUBLIC: [&str; 3] =
-    ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto", "ratchet/v1/ids.proto"];
+const PUBLIC: [&str; 4] = [
+    "ratchet/v1/error.proto",
+    "ratchet/v1/sequencer.proto",
+    "ratchet/v1/admin.proto",
+    "ratchet/v1/ids.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);

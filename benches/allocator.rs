@@ -61,7 +61,7 @@ impl Bench {
             let options = TermOptions {
                 fence: FenceKind::Lease,
                 memory: MemoryLimits::default(),
-                request_ids: RequestIdLimits { keep: Duration::from_secs(1), ids_max: 1 },
+                request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
             };
             let term = Term::open(group, lease, 1, None, options, clock, metrics);
             (node, term)

@@ -36,6 +36,7 @@ fn messages(c: &mut Criterion) {
         route_version: 1,
         members_version: Some(1),
         request_id: None,
+        retry_window_ms: None,
     };
     let bytes = one.encode_to_vec();
     group.bench_function("read a request for one number", |b| {

@@ -4,7 +4,12 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let api = protox::compile(
-        ["ratchet/v1/sequencer.proto", "ratchet/v1/admin.proto", "ratchet/v1/ids.proto"],
+        [
+            "ratchet/v1/error.proto",
+            "ratchet/v1/sequencer.proto",
+            "ratchet/v1/admin.proto",
+            "ratchet/v1/ids.proto",
+        ],
         ["proto"],
     )?;
     tonic_prost_build::configure().bytes(".").build_server(false).compile_fds(api)?;

@@ -1,6 +1,12 @@
 //! The client library: requests that travel together, order, the way to the leader, segments.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use crate::common::{
     cluster::Cluster,
@@ -13,6 +19,7 @@ use ratchet::{
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
 use ratchet_client::{Error, Key};
+use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() {
@@ -35,6 +42,8 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
+    // From now on the client knows what kind of namespace it is.
+    client.next("book", 6).await.expect("a number");
     let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
     let before = requests.count();
     // On a runtime of their own, where all of them wait before the client looks for the first time.
@@ -184,6 +193,84 @@ async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_thro
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_kind_of_call_leaves_a_gap_in_a_gapless_namespace_while_leaders_crash() {
+    const KEYS: u64 = 4;
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let gapless = CreateNamespaceRequest {
+        name: "invoice".to_owned(),
+        gapless: true,
+        ..CreateNamespaceRequest::default()
+    };
+    let created = cluster.client(1).admin.create_namespace(gapless).await;
+    created.expect("created");
+    let client = client_of(&cluster, &[1, 2, 3]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut callers = JoinSet::new();
+    for caller in 0..12u64 {
+        let (client, stop) = (client.clone(), stop.clone());
+        callers.spawn(async move {
+            // A segment's numbers are taken ahead of its callers: it has a key of its own.
+            let segment = client.segment("invoice", 1_000 + caller, 10);
+            let mut taken = Vec::new();
+            for number in 0u64.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let key = number % KEYS;
+                match caller % 4 {
+                    0 => {
+                        let number = client.next("invoice", key).await.expect("a number");
+                        taken.push((key, number, number));
+                    }
+                    1 => {
+                        let range = client.next_range("invoice", key, 3).await.expect("numbers");
+                        taken.push((key, range.first, range.last));
+                    }
+                    2 => {
+                        let id = format!("{caller}-{number}");
+                        let asked = client.next_once("invoice", key, 2, &id).await;
+                        let range = asked.expect("numbers");
+                        taken.push((key, range.first, range.last));
+                    }
+                    _ => {
+                        let number = segment.next().await.expect("a number");
+                        taken.push((1_000 + caller, number, number));
+                    }
+                }
+            }
+            taken
+        });
+    }
+    for _ in 0..2 {
+        let leader = cluster.leader().await;
+        cluster.crash(leader).await;
+        let other = other_than(leader);
+        cluster.leader_seen_by(other, |seen| seen != leader).await;
+        cluster.client(other).next_at_last(1).await;
+        cluster.start_node(leader).await;
+        cluster.all_answer().await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut ranges = BTreeMap::new();
+    while let Some(taken) = callers.join_next().await {
+        for (key, first, last) in taken.expect("a caller") {
+            let before = ranges.insert((key, first), last);
+            assert_eq!(before, None, "{first} of key {key} twice");
+        }
+    }
+    let mut expected = BTreeMap::new();
+    for ((key, first), last) in ranges {
+        let next = expected.entry(key).or_insert(1);
+        assert_eq!(first, *next, "a gap in key {key}, or a number twice");
+        *next = last + 1;
+    }
+    for key in 0..KEYS {
+        let current = client.current("invoice", key).await.expect("an answer");
+        assert_eq!(current, Some(expected[&key] - 1), "key {key}: numbers that nobody got");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_with_an_id_gets_the_same_numbers_when_it_is_asked_again() {
     let cluster = Cluster::start(3, |_| {}).await;
     let client = client_of(&cluster, &[1, 2, 3]);
@@ -204,5 +291,9 @@ async fn a_request_with_an_id_gets_the_same_numbers_when_it_is_asked_again() {
     assert_eq!(client.next("invoice", 7).await.expect("a number"), 4);
     let refused = client.next_once("invoice", 8, 3, "order-7").await;
     let refused = refused.expect_err("another key");
-    assert_eq!(refused.code(), Some(ratchet_client::Code::AlreadyExists));
+    assert_eq!(refused.code(), Some(ratchet_client::Code::FailedPrecondition));
+    let ordinary = client.next_once("book", 7, 1, "order-7").await;
+    let ordinary = ordinary.expect_err("an id in an ordinary namespace");
+    assert_eq!(ordinary.code(), Some(ratchet_client::Code::FailedPrecondition));
+    assert!(ordinary.to_string().contains("ask without one"), "{ordinary}");
 }

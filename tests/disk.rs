@@ -92,7 +92,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         TermOptions {
             fence: FenceKind::Lease,
             memory: MemoryLimits::default(),
-            request_ids: RequestIdLimits { keep: Duration::from_secs(1), ids_max: 1 },
+            request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
         },
         Arc::new(BootClock),
         Metrics::new(),

@@ -87,8 +87,8 @@ async fn namespaces_are_created_shown_and_changed() {
     let created = json(&cluster, 1, "POST /v1/namespaces", created).await;
     let expected = json!({
         "name": "chat", "key_kind": "name", "step": "5", "step_min": "5", "step_max": "5", "increment": "100",
-        "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false, "description": "", "count_max": null,
-        "keys_max": null, "format": null,
+        "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
+        "request_id_optional": false, "description": "", "count_max": null, "keys_max": null, "format": null,
     });
     assert_eq!(created, expected);
     assert_eq!(json(&cluster, 1, "GET /v1/namespaces/chat", "").await, expected);
@@ -327,20 +327,29 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
         let header = format!("Idempotency-Key: {key}\r\n");
         http(address, &format!("POST /v1/namespaces/{path}"), &header, body).await
     };
-    for namespace in ["invoice", "book"] {
-        let path = format!("{namespace}/keys/7:next?count=2");
-        let first = ask(1, &path, "order-7", "").await;
-        assert_eq!(first.status, 200, "{}", first.body);
-        let again = ask(2, &path, "order-7", "").await;
-        assert_eq!(again.body, first.body);
-        let other = ask(3, &format!("{namespace}/keys/7:next"), "order-7", "").await;
-        assert_eq!(other.status, 409, "{}", other.body);
-        assert!(other.body.contains("the request id was used for 2 numbers of key 7"));
-        let long = ask(3, &path, &"x".repeat(65), "").await;
-        assert_eq!(long.status, 400);
-        assert!(long.body.contains("the request id has 65 bytes"), "{}", long.body);
-    }
-    let many = ask(1, "book:next", "order-7", r#"{"keys": [1]}"#).await;
-    assert_eq!(many.status, 400);
-    assert!(many.body.contains("Idempotency-Key is for the numbers of one key"));
+    let path = "invoice/keys/7:next?count=2";
+    let first = ask(1, path, "order-7", "").await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    let again = ask(2, path, "order-7", "").await;
+    assert_eq!(again.body, first.body);
+    let other = ask(3, "invoice/keys/7:next", "order-7", "").await;
+    assert_eq!(other.status, 400, "{}", other.body);
+    assert!(other.body.contains("used for 2 numbers of key 7 of"), "{}", other.body);
+    assert!(other.body.contains(r#""reason":"REQUEST_ID_REUSED""#), "{}", other.body);
+    let long = ask(3, path, &"x".repeat(65), "").await;
+    assert_eq!(long.status, 400);
+    assert!(long.body.contains("the request id has 65 bytes"), "{}", long.body);
+    let many = ask(1, "invoice:next", "orders-8", r#"{"keys": [1, 7]}"#).await;
+    assert_eq!(many.status, 200, "{}", many.body);
+    let again = ask(2, "invoice:next", "orders-8", r#"{"keys": [1, 7]}"#).await;
+    assert_eq!(again.body, many.body);
+    let book = ask(1, "book/keys/7:next", "order-7", "").await;
+    assert_eq!(book.status, 400, "{}", book.body);
+    assert!(book.body.contains("knows no request ids: ask without one"), "{}", book.body);
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let none = http(address, "POST /v1/namespaces/invoice/keys/7:next", "", "").await;
+    assert_eq!(none.status, 400, "{}", none.body);
+    let none: Value = serde_json::from_str(&none.body).expect("JSON");
+    assert_eq!(none["reason"], json!("REQUEST_ID_REQUIRED"));
+    assert_eq!(none["outcome"], json!("NOT_DONE"));
 }

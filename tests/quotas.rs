@@ -11,7 +11,7 @@ use ratchet::{
     node::Config,
     proto::{
         busy, retry_after_ms,
-        v1::{CreateNamespaceRequest, Failure, NextManyRequest, RaiseRequest},
+        v1::{CreateNamespaceRequest, Failure, NextManyRequest, RaiseRequest, Reason},
     },
 };
 use ratchet_client::{Code, Key};
@@ -139,7 +139,7 @@ async fn http_and_redis_clients_are_not_told_to_come_again_either() {
 #[test]
 fn a_node_that_is_busy_says_when_to_come_again_also_inside_of_messages() {
     let carried = |status: &Status| retry_after_ms(&Status::from(Failure::from(status)));
-    assert_eq!(carried(&busy(100, "many wait")), Some(100));
+    assert_eq!(carried(&busy(Reason::Busy, 100, "many wait")), Some(100));
     assert_eq!(carried(&Status::resource_exhausted("keys_max")), None);
 }
 

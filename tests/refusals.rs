@@ -247,6 +247,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
             route_version: route.version,
             members_version: Some(0),
             request_id: None,
+            retry_window_ms: None,
         };
         let told = client.sequencer.next(request.clone()).await.unwrap();
         let told = told.into_inner().route.expect("the members");

@@ -361,6 +361,7 @@ async fn a_gapless_key_counts_as_a_redis_client_expects_through_any_node() {
     let gapless = CreateNamespaceRequest {
         name: "invoice".to_owned(),
         gapless: true,
+        request_id_optional: true,
         ..CreateNamespaceRequest::default()
     };
     let created = cluster.client(1).admin.create_namespace(gapless).await;

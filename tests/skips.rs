@@ -14,7 +14,7 @@ fn next(id: u64, count: u64) -> Next {
         namespace: "book".into(),
         key: OwnedKey::Id(id),
         count,
-        request_id: None,
+        id: None,
         known: KnownRoute::default(),
     }
 }
@@ -22,7 +22,8 @@ fn next(id: u64, count: u64) -> Next {
 /// A request for numbers of many keys.
 fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> NextMany {
     let keys = Keys::Ids(ids.into());
-    NextMany::new("book".into(), keys, counts.into(), KnownRoute::default()).expect("a request")
+    NextMany::new("book".into(), keys, counts.into(), None, KnownRoute::default())
+        .expect("a request")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,8 @@
 //! Makes one message of many requests, and shares its answer out. Pure: no I/O, and time is an argument.
 //!
+//! A message of a gapless namespace has an id. Until it is answered it is sent again as it is: the servers take its numbers
+//! once. The messages of a namespace of which nothing is known begin with an id: a server that knows none there says so.
+//!
 //! Requests for one key are merged into one range. They get its numbers in the order in which they were
 //! made.
 //!
@@ -12,12 +15,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 use tonic::{Code, Status};
 
 use crate::{
-    api::{Exhausted, Failure, NextManyRequest, NextManyResponse, RefusedKeys},
+    api::{Exhausted, Failure, NextManyRequest, NextManyResponse, Outcome, Reason, RefusedKeys},
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
@@ -29,6 +33,10 @@ use crate::{
 /// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
 /// server would sensibly have.
 const RANGE_NUMBERS_MAX: u64 = 10_000;
+/// The longest time that servers remember a message's id for which states how long it may be sent again.
+const WINDOW_MAX: Duration = Duration::from_secs(60);
+/// What is told of a server that answers what no server should.
+const UNKNOWN: (Reason, Outcome) = (Reason::Unspecified, Outcome::Unknown);
 /// A request whose deadline is nearer than this has expired: no message could be answered in the time.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(1);
 
@@ -40,13 +48,39 @@ pub struct Batch {
     places: Vec<u32>,
     /// For each place, the high-water mark of its key when the batch was made.
     floors: Vec<u64>,
+    /// The message, if it has an id.
+    named: Option<Box<Named>>,
+}
+
+/// A message with an id.
+struct Named {
+    message: NextManyRequest,
+    /// True if the application has named it.
+    is_of_application: bool,
+    /// True if it may have been carried out.
+    may_be_done: bool,
+    /// Until when it may be sent again: the servers remember it for twice as long.
+    send_until: Instant,
+}
+
+/// What is known of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It knows no request ids.
+    Ordinary,
+    /// It needs them.
+    Gapless,
 }
 
 /// What remains to be done after a batch was answered.
 #[derive(Default)]
 pub struct Leftover {
-    /// Requests to send again.
+    /// Requests to send again, in other messages.
     pub retry: Vec<PendingRequest>,
+    /// The batch, if its message is to be sent again as it is.
+    pub resend: Option<Batch>,
+    /// What the answer says of the namespace.
+    pub mode: Option<Mode>,
     /// The failure, if the server or its leader is to blame and another server should be asked.
     pub server_failure: Option<Status>,
 }
@@ -102,7 +136,76 @@ impl Batch {
             message.counts.clear();
         }
         drop(ranges);
-        Batch { namespace, requests, places, floors }
+        Batch { namespace, requests, places, floors, named: None }
+    }
+
+    /// Gives the message an id: the application's, or one that is remembered twice as long as it may be sent again, which
+    /// is `patience` at most.
+    pub fn name(&mut self, message: &mut NextManyRequest, patience: Duration, now: Instant) {
+        let given = self.requests.first_mut().and_then(|request| request.request_id.clone());
+        let is_of_application = given.is_some();
+        let send_for = patience.min(WINDOW_MAX / 2);
+        message.request_id = Some(given.unwrap_or_else(|| {
+            message.retry_window_ms = Some((2 * send_for).as_millis() as u64);
+            Bytes::copy_from_slice(&rand::random::<u128>().to_be_bytes())
+        }));
+        if is_of_application {
+            // What it got before may come again.
+            self.floors.fill(0);
+        }
+        self.named = Some(Box::new(Named {
+            message: message.clone(),
+            is_of_application,
+            may_be_done: false,
+            send_until: now + if is_of_application { patience } else { send_for },
+        }));
+    }
+
+    /// The message to send again; `None` if it has no id.
+    pub fn message(&self) -> Option<NextManyRequest> {
+        self.named.as_ref().map(|named| named.message.clone())
+    }
+
+    /// True if the application has given the request of the batch an id.
+    pub fn is_named_by_application(&self) -> bool {
+        self.requests.iter().any(|request| request.request_id.is_some())
+    }
+
+    /// What becomes of the batch once its answer is lost, or was waited for long enough.
+    pub fn lose(mut self) -> Leftover {
+        match &mut self.named {
+            Some(named) => {
+                named.may_be_done = true;
+                Leftover { resend: Some(self), ..Leftover::default() }
+            }
+            None => Leftover { retry: self.requests, ..Leftover::default() },
+        }
+    }
+
+    /// What becomes of the batch if it was not sent.
+    pub fn unsent(self) -> Leftover {
+        match self.named {
+            Some(_) => Leftover { resend: Some(self), ..Leftover::default() },
+            None => Leftover { retry: self.requests, ..Leftover::default() },
+        }
+    }
+
+    /// Answers the requests of a message with an id whose time is up; `failure` is the last one. True if others wait.
+    pub fn expire(&mut self, now: Instant, server: &str, failure: &Status) -> bool {
+        let Some(named) = &self.named else {
+            return true;
+        };
+        let is_over = named.send_until <= now;
+        for request in &mut self.requests {
+            if (is_over || request.deadline <= now) && request.is_awaited() {
+                // Its place in the range stays.
+                let nobody = oneshot::channel().0;
+                let reply = std::mem::replace(&mut request.reply, nobody);
+                // Sending fails only if the caller has stopped waiting.
+                let _ = reply.send(Err(named.failed(server, failure)));
+            }
+        }
+        self.requests.iter().any(PendingRequest::is_awaited)
     }
 
     /// The namespace of all keys.
@@ -110,14 +213,12 @@ impl Batch {
         self.namespace
     }
 
-    /// The earliest deadline of the requests.
+    /// The earliest deadline of the requests that somebody waits for.
     pub fn deadline(&self) -> Option<Instant> {
-        self.requests.iter().map(|request| request.deadline).min()
-    }
-
-    /// The requests, to send them again.
-    pub fn into_requests(self) -> Vec<PendingRequest> {
-        self.requests
+        let awaited = self.requests.iter().filter(|request| request.is_awaited());
+        let first = awaited.map(|request| request.deadline).min();
+        let until = self.named.as_ref().map(|named| named.send_until);
+        first.into_iter().chain(until).min()
     }
 
     /// Answers the requests from the answer to their message.
@@ -125,21 +226,23 @@ impl Batch {
         self, answer: NextManyResponse, server: &str, namespaces: &Namespaces,
         marks: &mut HighWaterMarks, now: Instant,
     ) -> Leftover {
+        let mode = (answer.gapless || self.named.is_some()).then_some(Mode::Gapless);
         if let Some(failure) = answer.failure {
-            return self.fail_all(failure.into_status(), server, now);
+            let told = (failure.reason(), failure.outcome());
+            return self.refuse(failure.into_status(), told, server, now);
         }
         if answer.firsts.len() != self.floors.len() {
             let (keys, firsts) = (self.floors.len(), answer.firsts.len());
             let odd = format!("asked for numbers of {keys} keys, it answered for {firsts}");
-            return self.fail_all(Status::internal(odd), server, now);
+            return self.refuse(Status::internal(odd), UNKNOWN, server, now);
         }
         if answer.increment == 0 {
             let odd = Status::internal("it answered with numbers whose increment is 0");
-            return self.fail_all(odd, server, now);
+            return self.refuse(odd, UNKNOWN, server, now);
         }
         let exhausted = answer.exhausted.map(|told| self.exhausted_places(told));
         let refused = self.refused_places(answer.refused);
-        let mut leftover = Leftover::default();
+        let mut leftover = Leftover { mode, ..Leftover::default() };
         // For each place, the next number to give out.
         let mut next = answer.firsts;
         for (request, place) in self.requests.into_iter().zip(self.places) {
@@ -224,24 +327,69 @@ impl Batch {
         move |place| sharers.get(place as usize).is_some_and(|n| *n > 1)
     }
 
-    /// Ends a batch that failed as a whole: each request is answered with the failure, or sent again.
-    pub fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
+    /// Ends a batch that a server refused as a whole, or sees to it that it is sent again.
+    fn refuse(
+        mut self, status: Status, (reason, outcome): (Reason, Outcome), server: &str, now: Instant,
+    ) -> Leftover {
+        let is_shared = self.requests.len() > 1;
+        let Some(named) = &mut self.named else {
+            return match reason {
+                Reason::RequestIdRequired => Leftover {
+                    retry: self.requests,
+                    mode: Some(Mode::Gapless),
+                    ..Leftover::default()
+                },
+                _ => self.fail_all(status, server, now),
+            };
+        };
+        if reason == Reason::RequestIdUnsupported && !named.is_of_application {
+            return Leftover {
+                retry: self.requests,
+                mode: Some(Mode::Ordinary),
+                ..Leftover::default()
+            };
+        }
+        named.may_be_done |= outcome != Outcome::NotDone;
+        match status.code() {
+            Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::Cancelled => {
+                Leftover { resend: Some(self), server_failure: Some(status), ..Leftover::default() }
+            }
+            // Nothing was taken. Sent alone, each learns whether it is the wrong one.
+            Code::InvalidArgument if is_shared && !named.may_be_done => {
+                self.named = None;
+                self.fail_all(status, server, now)
+            }
+            _ => {
+                for request in self.requests {
+                    request.answer(Err(named.failed(server, &status)));
+                }
+                Leftover::default()
+            }
+        }
+    }
+
+    /// Ends a batch without an id that failed as a whole: each request is answered with the failure, or sent again.
+    fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
         let is_shared = self.requests.len() > 1;
         match status.code() {
-            Code::Unavailable => Leftover { retry: self.requests, server_failure: Some(status) },
+            Code::Unavailable => Leftover {
+                retry: self.requests,
+                server_failure: Some(status),
+                ..Leftover::default()
+            },
             // The message had the time of its most urgent request; the others may have time left.
             Code::DeadlineExceeded => {
                 let (expired, retry) = (self.requests.into_iter())
                     .partition(|request| request.deadline <= now + EXPIRY_MARGIN);
                 fail_requests(expired, server, &status);
-                Leftover { retry, server_failure: Some(status) }
+                Leftover { retry, server_failure: Some(status), ..Leftover::default() }
             }
             // At least one request is wrong. Sent alone, each learns whether it is the one.
             Code::InvalidArgument if is_shared => Leftover {
                 retry: (self.requests.into_iter())
                     .map(|request| PendingRequest { coalesce: Coalesce::Never, ..request })
                     .collect(),
-                server_failure: None,
+                ..Leftover::default()
             },
             Code::InvalidArgument
             | Code::Ok
@@ -260,6 +408,19 @@ impl Batch {
             | Code::Unauthenticated => {
                 fail_requests(self.requests, server, &status);
                 Leftover::default()
+            }
+        }
+    }
+}
+
+impl Named {
+    /// The error of a request of the message, whose last failure is `status`.
+    fn failed(&self, server: &str, status: &Status) -> Error {
+        match self.may_be_done {
+            false => Error::status(server, status),
+            true => {
+                let id = self.message.request_id.as_deref().filter(|_| self.is_of_application);
+                Error::outcome_unknown(server, status.message(), id)
             }
         }
     }

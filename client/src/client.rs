@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
@@ -73,7 +74,8 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time, [`Error::Disorder`]
     /// if the number is not greater than an earlier one, [`Error::Gone`] if the runtime of the first
     /// request has ended. The numbers of a request that failed may be lost; they are never handed out
-    /// twice.
+    /// twice. In a gapless namespace none are lost unless the error is [`Error::OutcomeUnknown`]: the client asks again under
+    /// an id of its own, as long as it can.
     pub async fn next(&self, namespace: &str, key: impl Into<Key>) -> Result<u64, Error> {
         let numbers = self.next_range(namespace, key, 1).await?;
         Ok(numbers.first)
@@ -86,17 +88,25 @@ impl Client {
     pub async fn next_range(
         &self, namespace: &str, key: impl Into<Key>, count: u64,
     ) -> Result<Numbers, Error> {
+        self.take(namespace, key.into(), count, None).await
+    }
+
+    /// Takes numbers, under the request id of the application if it gives one.
+    pub(crate) async fn take(
+        &self, namespace: &str, key: Key, count: u64, request_id: Option<Bytes>,
+    ) -> Result<Numbers, Error> {
         let (reply, answer) = oneshot::channel();
         let request = PendingRequest {
             namespace: self.inner.namespaces.intern(namespace),
-            key: key.into(),
+            key,
             count,
             deadline: Instant::now() + self.inner.servers.timeout(),
-            coalesce: match count {
+            coalesce: match (count, &request_id) {
                 // The server refuses a count of 0. In a merged range it would not see it.
-                0 => Coalesce::Never,
-                _ => Coalesce::IntoRange,
+                (0, _) | (_, Some(_)) => Coalesce::Never,
+                (_, None) => Coalesce::IntoRange,
             },
+            request_id,
             reply,
         };
         // Both fail only if the runtime of the dispatcher has ended.

@@ -3,19 +3,20 @@
 //! It keeps a few batches in flight on one stream to one server, if possible the leader. Requests that
 //! arrive meanwhile form the next batches; no timer is needed.
 //!
-//! - If a server fails, the requests of its batches are sent to another one.
+//! - If a server fails, the requests of its batches are sent to another one. Messages with an id are sent as they were.
 //! - If a server is silent, others are asked who leads.
 //! - If another server leads, a stream to it is opened beside the present one. The dispatcher moves there
 //!   once the leader has accepted it. So an unreachable leader costs nothing while other servers forward.
 //!
 //! Invariant: every request is answered once, by its deadline.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{
     StreamExt,
     stream::{BoxStream, SelectAll},
 };
+use hashbrown::HashMap;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -25,16 +26,17 @@ use tonic::Status;
 use crate::{
     api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
-    batch::{Batch, Leftover},
+    batch::{Batch, Leftover, Mode},
     batch_stream::{BatchStream, StreamEvent},
     high_water_marks::HighWaterMarks,
     in_flight::{InFlight, InFlightBatches},
     leader_cache::LeaderCache,
-    namespaces::Namespaces,
+    namespaces::{NamespaceId, Namespaces},
     queue::{BATCH_REQUESTS_MAX, RequestQueues},
     request::{PendingRequest, fail_requests},
     route_watches::RouteWatches,
     server_pool::ServerPool,
+    unary_call::never_connected,
 };
 
 /// The largest number of batches in flight.
@@ -51,6 +53,10 @@ pub struct Dispatcher {
     servers: Arc<ServerPool>,
     namespaces: Namespaces,
     queues: RequestQueues,
+    /// Messages with an id that are to be sent again as they are.
+    resends: VecDeque<Batch>,
+    /// What is known of namespaces.
+    modes: HashMap<NamespaceId, Mode>,
     in_flight: InFlightBatches,
     /// The last id of a stream or message.
     last_id: u64,
@@ -81,6 +87,8 @@ impl Dispatcher {
             servers,
             namespaces,
             queues: RequestQueues::default(),
+            resends: VecDeque::new(),
+            modes: HashMap::new(),
             in_flight: InFlightBatches::default(),
             last_id: 0,
             stream: None,
@@ -136,7 +144,7 @@ impl Dispatcher {
     fn send(&mut self) {
         while self.backoff.rest_until().is_none()
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
-            && !self.queues.is_empty()
+            && !(self.queues.is_empty() && self.resends.is_empty())
         {
             if self.stream.is_none() {
                 // Use the leader's stream even before the leader has accepted it: there is no other.
@@ -148,28 +156,41 @@ impl Dispatcher {
                 // The server's address is invalid. `open` has moved on to the next server.
                 continue;
             }
-            let Some(requests) = self.queues.next_batch() else {
+            if let Some(batch) = self.resends.pop_front() {
+                let message = batch.message().unwrap_or_default();
+                self.send_batch(batch, message);
+            } else if let Some(requests) = self.queues.next_batch() {
+                let (batch, message) = self.new_batch(requests);
+                self.send_batch(batch, message);
+            } else {
                 return;
-            };
-            self.send_batch(requests);
+            }
         }
         debug_assert!(self.in_flight.len() <= BATCHES_IN_FLIGHT_MAX);
     }
 
-    /// Sends one batch on the stream.
-    fn send_batch(&mut self, requests: Vec<PendingRequest>) {
+    /// A batch of requests, and its message.
+    fn new_batch(&self, requests: Vec<PendingRequest>) -> (Batch, NextManyRequest) {
+        let mut message = NextManyRequest::default();
+        let mut batch = Batch::new(requests, &self.marks, &mut message);
+        message.namespace = self.namespaces.name_of(batch.namespace());
+        let mode = self.modes.get(&batch.namespace());
+        if mode != Some(&Mode::Ordinary) || batch.is_named_by_application() {
+            batch.name(&mut message, self.servers.timeout(), Instant::now());
+        }
+        (batch, message)
+    }
+
+    /// Sends the message of one batch on the stream.
+    fn send_batch(&mut self, batch: Batch, mut message: NextManyRequest) {
         let Some(stream) = &self.stream else {
-            return self.queues.requeue(requests);
+            return self.take_back(batch.unsent());
         };
         self.last_id += 1;
         let now = Instant::now();
-        let mut message = NextManyRequest {
-            id: self.last_id,
-            route_version: self.leader.version(now),
-            members_version: self.servers.members_version(),
-            ..NextManyRequest::default()
-        };
-        let batch = Batch::new(requests, &self.marks, &mut message);
+        message.id = self.last_id;
+        message.route_version = self.leader.version(now);
+        message.members_version = self.servers.members_version();
         let timeout = self.servers.timeout();
         let deadline = batch.deadline().unwrap_or(now + timeout);
         // A silent server costs its share of the time.
@@ -177,10 +198,9 @@ impl Dispatcher {
         let left = until.saturating_duration_since(now).as_millis();
         // On the wire, 0 means the server's default.
         message.timeout_ms = (left as u64).max(1);
-        message.namespace = self.namespaces.name_of(batch.namespace());
         if stream.messages.try_send(message).is_err() {
             let id = stream.id;
-            self.queues.requeue(batch.into_requests());
+            self.take_back(batch.unsent());
             return self.on_ended(id, Status::unavailable("the stream broke"));
         }
         self.due = self.due.into_iter().chain([until]).min();
@@ -238,9 +258,12 @@ impl Dispatcher {
             self.learn(&route, now);
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
-        let Leftover { retry, server_failure } =
-            (in_flight.batch).complete(answer, &server, namespaces, marks, now);
-        match server_failure {
+        let namespace = in_flight.batch.namespace();
+        let mut leftover = (in_flight.batch).complete(answer, &server, namespaces, marks, now);
+        if let Some(mode) = leftover.mode {
+            self.modes.insert(namespace, mode);
+        }
+        match leftover.server_failure.take() {
             Some(status) if is_current => self.server_failed(&server, status),
             Some(status) => self.last_failure = Some((server, status)),
             None => {
@@ -248,13 +271,22 @@ impl Dispatcher {
                 self.last_failure = None;
             }
         }
-        self.queues.requeue(retry);
+        self.take_back(leftover);
+    }
+
+    /// What a batch leaves is sent again.
+    fn take_back(&mut self, leftover: Leftover) {
+        self.queues.requeue(leftover.retry);
+        if let Some(batch) = leftover.resend {
+            self.due = self.due.into_iter().chain(batch.deadline()).min();
+            self.resends.push_back(batch);
+        }
     }
 
     /// A stream has ended: the requests in flight on it are sent again.
     fn on_ended(&mut self, id: u64, status: Status) {
         let lost = self.in_flight.take(|in_flight| in_flight.stream == id);
-        self.send_again(lost);
+        self.send_again(lost, !never_connected(&status));
         if let Some(leader) = self.leader_stream.take_if(|stream| stream.id == id) {
             tracing::debug!(leader = &*leader.server, %status, "the leader cannot be reached");
             self.leader.forget(&leader.server, Instant::now());
@@ -301,9 +333,15 @@ impl Dispatcher {
         current.is_some_and(|current| current.id == stream)
     }
 
-    fn send_again(&mut self, lost: Vec<InFlight>) {
-        let requests = lost.into_iter().flat_map(|lost| lost.batch.into_requests());
-        self.queues.requeue(requests.collect());
+    /// Sends batches again whose answers will not come. Their server may have got the messages if `was_reached`.
+    fn send_again(&mut self, lost: Vec<InFlight>, was_reached: bool) {
+        let mut retry = Vec::new();
+        for InFlight { batch, .. } in lost {
+            let mut leftover = if was_reached { batch.lose() } else { batch.unsent() };
+            retry.append(&mut leftover.retry);
+            self.take_back(leftover);
+        }
+        self.queues.requeue(retry);
     }
 
     /// `server` has failed: the next server is asked, after a rest if all of them have failed.
@@ -335,7 +373,7 @@ impl Dispatcher {
         let overdue = self.in_flight.take(|in_flight| in_flight.until <= now);
         let silent = overdue.iter().find(|late| self.is_current(late.stream));
         let silent = silent.map(|late| (late.server.clone(), now - late.sent));
-        self.send_again(overdue);
+        self.send_again(overdue, true);
         if let Some((server, waited)) = silent {
             let told = self.last_failure.take();
             self.server_failed(&server, no_answer_within(waited));
@@ -343,14 +381,17 @@ impl Dispatcher {
             self.last_failure = told.or(self.last_failure.take());
         }
         let (expired, next) = self.queues.take_expired(now);
-        if !expired.is_empty() {
+        if !expired.is_empty() || !self.resends.is_empty() {
             let (server, status) = (self.last_failure.clone()).unwrap_or_else(|| {
                 let status = no_answer_within(self.servers.timeout());
                 (self.servers.current(), status)
             });
-            fail_requests(expired, &server, &self.servers.explain(status));
+            let status = self.servers.explain(status);
+            fail_requests(expired, &server, &status);
+            self.resends.retain_mut(|batch| batch.expire(now, &server, &status));
         }
-        self.due = self.in_flight.next_until().into_iter().chain(next).min();
+        let resends = self.resends.iter().filter_map(Batch::deadline).min();
+        self.due = self.in_flight.next_until().into_iter().chain(next).chain(resends).min();
     }
 
     /// If the stream owes answers and is silent for too long, asks one more of the other servers who leads.

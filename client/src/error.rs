@@ -42,19 +42,34 @@ pub enum Error {
         /// The number received now.
         number: u64,
     },
+    /// The call may have been carried out, or may still be: numbers of a gapless namespace may be taken, a change of
+    /// namespaces or members may be made.
+    #[error("{server}: {message}; whether it was carried out is not known")]
+    #[non_exhaustive]
+    OutcomeUnknown {
+        /// The server asked last, "host:port".
+        server: String,
+        /// What was wrong.
+        message: String,
+        /// The request id of the application: with it, it is safe to ask again ([`Client::next_once`](
+        /// crate::Client::next_once)). `None`: look before you ask again.
+        request_id: Option<Vec<u8>>,
+    },
     /// The runtime on which the client made its first request has ended.
     #[error("the runtime that this client ran on has ended; make a new client")]
     Gone,
 }
 
 impl Error {
-    /// True if the same request may succeed when it is repeated unchanged, a little later. Numbers that the
-    /// failed request took are lost; they are never handed out twice. A change of namespaces or members may
-    /// have been made in spite of the error: look before you repeat it.
+    /// True if the same request may succeed when it is repeated unchanged, a little later, and that does no harm. Numbers
+    /// that the failed request took are lost; they are never handed out twice.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Server { code, .. } => code.is_retryable(),
-            Error::Invalid(_) | Error::Disorder { .. } | Error::Gone => false,
+            Error::Invalid(_)
+            | Error::Disorder { .. }
+            | Error::OutcomeUnknown { .. }
+            | Error::Gone => false,
         }
     }
 
@@ -62,7 +77,19 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Server { code, .. } => Some(*code),
-            Error::Invalid(_) | Error::Disorder { .. } | Error::Gone => None,
+            Error::Invalid(_)
+            | Error::Disorder { .. }
+            | Error::OutcomeUnknown { .. }
+            | Error::Gone => None,
+        }
+    }
+
+    /// The error of a call that may have been carried out.
+    pub(crate) fn outcome_unknown(server: &str, message: &str, request_id: Option<&[u8]>) -> Self {
+        Error::OutcomeUnknown {
+            server: server.to_owned(),
+            message: message.to_owned(),
+            request_id: request_id.map(<[u8]>::to_vec),
         }
     }
 

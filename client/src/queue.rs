@@ -48,17 +48,22 @@ impl RequestQueues {
     }
 
     /// Takes the requests of the next batch: the front of the queue whose turn it is, up to the limits of
-    /// a batch. `None` if no request waits.
+    /// a batch. Requests that nobody waits for any more are dropped. `None` if no request waits.
     pub fn next_batch(&mut self) -> Option<Vec<PendingRequest>> {
-        let turn = self.turns.pop_front()?;
-        let queue = self.queues.get_mut(&turn)?;
-        let requests: Vec<PendingRequest> = queue.drain(..batch_len(queue)).collect();
-        if !queue.is_empty() {
-            self.turns.push_back(turn);
+        loop {
+            let turn = self.turns.pop_front()?;
+            let queue = self.queues.get_mut(&turn)?;
+            let requests = queue.drain(..batch_len(queue));
+            let requests: Vec<PendingRequest> =
+                requests.filter(PendingRequest::is_awaited).collect();
+            if !queue.is_empty() {
+                self.turns.push_back(turn);
+            }
+            self.check();
+            if !requests.is_empty() {
+                return Some(requests);
+            }
         }
-        debug_assert!(!requests.is_empty(), "an empty queue had a turn");
-        self.check();
-        Some(requests)
     }
 
     /// Takes out the requests whose deadline has come, and tells the next deadline.

@@ -1,5 +1,6 @@
 //! A request for numbers, who waits for it, and how it may be merged with others.
 
+use bytes::Bytes;
 use tokio::{sync::oneshot, time::Instant};
 use tonic::Status;
 
@@ -17,6 +18,8 @@ pub struct PendingRequest {
     pub deadline: Instant,
     /// How the request may be merged with others.
     pub coalesce: Coalesce,
+    /// What the application calls the request; it then gets a batch of its own.
+    pub request_id: Option<Bytes>,
     /// Where the caller waits for the answer.
     pub reply: oneshot::Sender<Result<Numbers, Error>>,
 }
@@ -33,6 +36,11 @@ pub enum Coalesce {
 }
 
 impl PendingRequest {
+    /// True if somebody waits for the answer.
+    pub fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
     /// Answers the request.
     pub fn answer(self, answer: Result<Numbers, Error>) {
         // Sending fails only if the caller has stopped waiting.

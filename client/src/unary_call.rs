@@ -1,7 +1,7 @@
 //! Unary calls: everything but taking numbers. Any server can answer them.
 //!
-//! Invariant: a call that changes something is repeated at another server only if the first one cannot
-//! have received it.
+//! Invariant: a call that changes something is repeated at another server only if the first one cannot have received it, or
+//! says that it did nothing.
 
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, transport::Channel};
@@ -44,14 +44,19 @@ impl ServerPool {
                     Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
                 }
             };
-            let was_heard = !never_connected(&status);
-            let status = unbroken(status);
-            let elsewhere = match status.code() {
-                // The change may have been made, unless the server never received the call.
-                Code::Unavailable => !changes || !was_heard,
-                Code::DeadlineExceeded => !changes,
-                _ => false,
-            };
+            let (lost, status) = (lost_after_sending(&status), unbroken(status));
+            // A server that says UNAVAILABLE has changed nothing.
+            let may_be_done = changes
+                && match status.code() {
+                    Code::Unavailable => lost,
+                    Code::DeadlineExceeded | Code::Unknown => true,
+                    _ => false,
+                };
+            if may_be_done {
+                let status = self.explain(status);
+                return Err(Error::outcome_unknown(&server, status.message(), None));
+            }
+            let elsewhere = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
             untried -= 1;
             if !elsewhere || untried == 0 {
                 return Err(Error::status(&server, &self.explain(status)));
@@ -74,8 +79,14 @@ fn unbroken(status: Status) -> Status {
     }
 }
 
+/// True if the transport failed after there was a connection: the server may have received the request.
+fn lost_after_sending(status: &Status) -> bool {
+    let is_of_transport = std::error::Error::source(status).is_some();
+    is_of_transport && !never_connected(status)
+}
+
 /// True if the request cannot have reached the server, since there was no connection.
-fn never_connected(status: &Status) -> bool {
+pub fn never_connected(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {
         if error.is::<tonic::ConnectError>() {
@@ -105,8 +116,10 @@ mod tests {
         let call = AdminClient::new(channel).status(StatusRequest {}).await;
         let status = call.expect_err("nobody can have answered");
         assert_eq!(status.code(), Code::Unavailable);
-        assert!(never_connected(&status));
-        assert!(!never_connected(&Status::unavailable("no leader is known")));
+        assert!(!lost_after_sending(&status));
+        assert!(!lost_after_sending(&Status::unavailable("no leader is known")));
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(lost_after_sending(&Status::from_error(Box::new(reset))));
     }
 
     #[test]

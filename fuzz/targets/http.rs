@@ -186,9 +186,11 @@ fn check(asked: &Asked) {
 
 fn check_problem(body: &Value, status: StatusCode, to: &str) {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    assert_eq!(body.as_object().map(Map::len), Some(4), "{to}: {body}");
+    assert_eq!(body.as_object().map(Map::len), Some(6), "{to}: {body}");
     assert_eq!(body["status"], status.as_u16(), "{to}: {body}");
-    assert!(!text("title").is_empty() && !text("code").is_empty(), "{to}: {body}");
+    for name in ["title", "code", "reason", "outcome"] {
+        assert!(!text(name).is_empty(), "{to}: {body}");
+    }
     let detail = text("detail");
     assert!((1..=DETAIL_BYTES_MAX).contains(&detail.len()), "{to}: {body}");
 }

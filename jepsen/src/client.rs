@@ -67,6 +67,7 @@ impl Client {
                         route_version: 0,
                         members_version: None,
                         request_id: None,
+                        retry_window_ms: None,
                     });
                     let answer = self.sequencer.next(request).await?.into_inner();
                     Ok((answer.first, answer.last))

@@ -210,7 +210,7 @@ impl Caller {
             let mut client = Client::new(address);
             match client.next_once(target, count, id).await {
                 Ok(answer) => return Some((node, answer)),
-                Err(status) if status.code() == Code::AlreadyExists => {
+                Err(status) if status.code() == Code::FailedPrecondition => {
                     let why = format!("request {id} was refused: {status}");
                     self.seen.violations.lock().push(why);
                     return None;

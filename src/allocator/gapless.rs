@@ -27,7 +27,7 @@ use crate::{
     consensus::{Group, ProposeError, TermLease},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Outcome, Remembered, Remembering, Take, Taken},
+    sequence::{Command, MessagePart, Outcome, PartTaken, Remembering, SectionId, Taken, Used},
 };
 
 /// An entry lets no further call in once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and
@@ -45,29 +45,29 @@ const FORGET_MIN: u64 = 16;
 /// How request ids are remembered.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestIdLimits {
-    /// For how long.
+    /// For how long, where a message states no retry window.
     pub keep: Duration,
-    /// How many at most.
-    pub ids_max: u64,
+    /// How many bytes at most.
+    pub bytes_max: u64,
 }
 
 /// A call that takes numbers of one gapless key or of many.
 pub struct Call {
     /// What it takes.
-    pub takes: Vec<Take>,
+    pub part: MessagePart,
     /// Where it waits. An answer for each take, in order.
-    pub reply: oneshot::Sender<Result<Vec<Given>, NotTaken>>,
+    pub reply: oneshot::Sender<Result<Given, NotTaken>>,
 }
 
-/// What a call gets for one take.
-pub type Given = Result<Delivery, Refused>;
+/// What a call gets for each of its takes.
+pub type Given = Result<Vec<Delivery>, Refused>;
 
-/// Why a take was refused. It took nothing.
+/// Why a call was refused. It took nothing.
 #[derive(Debug)]
 pub enum Refused {
     /// The request id was used for this.
-    Reused(Remembered),
-    /// So many request ids are remembered already.
+    Reused(Used),
+    /// So many bytes of request ids are remembered already.
     IdsFull(u64),
     /// The namespace is gone.
     NoNamespace,
@@ -119,10 +119,10 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
             under_way => under_way < ENTRIES_MAX && next.takes >= ENTRY_TAKES_MIN,
         };
         if may_go {
-            let (waiting, takes) = std::mem::take(&mut next).begin();
-            if !takes.is_empty() {
-                let remembering = taker.remembering(&mut counted, takes.len());
-                under_way.push(taker.take(waiting, remembering, takes));
+            let (waiting, parts) = std::mem::take(&mut next).begin();
+            if !parts.is_empty() {
+                let remembering = taker.remembering(&mut counted, parts.len());
+                under_way.push(taker.take(waiting, remembering, parts));
             }
         }
     }
@@ -134,8 +134,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     }
 }
 
-/// A call that waits for its entry: where its answer goes, and how many takes it has.
-type Waiting = (oneshot::Sender<Result<Vec<Given>, NotTaken>>, usize);
+/// Where the answer of a call goes that waits for its entry.
+type Waiting = oneshot::Sender<Result<Given, NotTaken>>;
 
 /// Calls that are to be proposed together.
 #[derive(Default)]
@@ -150,7 +150,7 @@ impl Entry {
     fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
         let mut next = Some(first);
         while let Some(call) = next {
-            self.takes += call.takes.len();
+            self.takes += call.part.takes.len();
             self.calls.push(call);
             next = match self.takes < ENTRY_TAKES_MAX {
                 true => calls.try_recv().ok(),
@@ -159,16 +159,10 @@ impl Entry {
         }
     }
 
-    /// Who waits for an answer, and the takes of all of them, in their order. A caller that has gone takes nothing.
-    fn begin(self) -> (Vec<Waiting>, Vec<Take>) {
-        let mut takes = Vec::with_capacity(self.takes);
+    /// Who waits for an answer, and what each of them takes, in their order. A caller that has gone takes nothing.
+    fn begin(self) -> (Vec<Waiting>, Vec<MessagePart>) {
         let there = self.calls.into_iter().filter(|call| !call.reply.is_closed());
-        let waiting = there.map(|call| {
-            let count = call.takes.len();
-            takes.extend(call.takes);
-            (call.reply, count)
-        });
-        (waiting.collect(), takes)
+        there.map(|call| (call.reply, call.part)).unzip()
     }
 
     /// Tells the calls that nothing was proposed.
@@ -195,14 +189,14 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     async fn take(
-        &self, calls: Vec<Waiting>, remembering: Remembering, takes: Vec<Take>,
+        &self, calls: Vec<Waiting>, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(), String> {
         if is_planted(Bug::GaplessAnsweredBeforeCommit) {
-            self.answer_before_commit(calls, &takes);
-            let _ = self.propose(remembering, takes).await;
+            self.answer_before_commit(calls, &parts);
+            let _ = self.propose(remembering, parts).await;
             return Ok(());
         }
-        let proposed = self.propose(remembering, takes).await;
+        let proposed = self.propose(remembering, parts).await;
         self.answer(calls, proposed)
     }
 
@@ -222,7 +216,7 @@ impl Taker {
 
     /// How ids are remembered in the next entry. Time is counted in whole milliseconds: the rest is left for the entry
     /// that follows.
-    fn remembering(&self, counted: &mut Instant, takes: usize) -> Remembering {
+    fn remembering(&self, counted: &mut Instant, parts: usize) -> Remembering {
         let elapsed_ms = self.clock.now().since(*counted).as_millis() as u64;
         *counted = counted.after(Duration::from_millis(elapsed_ms));
         Remembering {
@@ -231,24 +225,25 @@ impl Taker {
                 false => self.limits.keep.as_millis() as u64,
                 true => 0,
             },
-            ids_max: self.limits.ids_max,
-            forget_max: 2 * takes as u64 + FORGET_MIN,
+            bytes_max: self.limits.bytes_max,
+            forget_max: 2 * parts as u64 + FORGET_MIN,
         }
     }
 
-    #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), takes = takes.len()))]
+    #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), parts = parts.len()))]
     async fn propose(
-        &self, remembering: Remembering, takes: Vec<Take>,
-    ) -> Result<(Vec<Take>, Outcome), ProposeError> {
+        &self, remembering: Remembering, parts: Vec<MessagePart>,
+    ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
         let command =
-            Command::Take { remembering, takes: takes.clone(), now_ms: self.clock.wall_ms() };
+            Command::Take { remembering, parts: parts.clone(), now_ms: self.clock.wall_ms() };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
         self.metrics.take_seconds.observe(took, 1);
         self.metrics.take_entries.inc();
-        self.metrics.takes.inc_by(takes.len() as u64);
-        Ok((takes, outcome))
+        let takes = parts.iter().map(|part| part.takes.len() as u64).sum();
+        self.metrics.takes.inc_by(takes);
+        Ok((parts, outcome))
     }
 
     /// Tells the calls of an entry what they got.
@@ -256,17 +251,14 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     fn answer(
-        &self, calls: Vec<Waiting>, proposed: Result<(Vec<Take>, Outcome), ProposeError>,
+        &self, calls: Vec<Waiting>, proposed: Result<(Vec<MessagePart>, Outcome), ProposeError>,
     ) -> Result<(), String> {
         let (not_taken, why) = match proposed {
-            Ok((takes, Outcome::Took(answers))) => {
-                debug_assert_eq!(takes.len(), answers.len(), "every take has an answer");
-                let mut given = takes.iter().zip(answers);
-                for (reply, takes) in calls {
-                    let given = given.by_ref().take(takes);
-                    let given = given.map(|(take, taken)| self.give(take, taken));
+            Ok((parts, Outcome::Took(answers))) => {
+                debug_assert_eq!(parts.len(), answers.len(), "every part has an answer");
+                for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
                     // If the caller has gone, what it was given comes back and counts as skipped.
-                    drop(reply.send(Ok(given.collect())));
+                    drop(reply.send(Ok(self.give(part, taken))));
                 }
                 return Ok(());
             }
@@ -276,57 +268,69 @@ impl Taker {
             Err(error @ ProposeError::NotLeader(_)) => (NotTaken::NotProposed, error.to_string()),
             Err(error) => (NotTaken::Unknown, error.to_string()),
         };
-        for (reply, _) in calls {
+        for reply in calls {
             // The caller may have gone.
             let _ = reply.send(Err(not_taken));
         }
         Err(why)
     }
 
-    /// What a call is given for a take. Numbers that were taken under a request id are handed out, whether or not
-    /// this caller is still there: whoever asks again gets them.
-    fn give(&self, take: &Take, taken: Taken) -> Given {
-        let delivery = |taken, numbers| Delivery::new(taken, numbers, self.metrics.clone());
-        match taken {
-            Taken::Range(range) if take.request.is_none() => Ok(delivery(Ok(range), take.count)),
-            Taken::Range(range) => {
-                self.metrics.numbers.inc_by(take.count);
-                Ok(delivery(Ok(range), 0))
-            }
-            Taken::Repeated(range) => {
+    /// What a call is given for its part of a message.
+    fn give(&self, part: &MessagePart, taken: PartTaken) -> Given {
+        let taken = match taken {
+            PartTaken::Taken(taken) => taken,
+            PartTaken::Repeated(taken) => {
                 self.metrics.requests_repeated.inc();
-                Ok(delivery(Ok(range), 0))
+                return Ok(taken.into_iter().map(|taken| self.delivery(taken, 0)).collect());
             }
-            Taken::Exhausted { left } => Ok(delivery(Err(Shortage::Exhausted { left }), 0)),
-            Taken::OverQuota { keys_max } => Ok(delivery(Err(Shortage::OverQuota { keys_max }), 0)),
-            Taken::NoNamespace => Err(Refused::NoNamespace),
-            Taken::Reused(used) => Err(Refused::Reused(used)),
-            Taken::IdsFull { ids_max } => Err(Refused::IdsFull(ids_max)),
-        }
+            PartTaken::NoNamespace => return Err(Refused::NoNamespace),
+            PartTaken::Reused(used) => return Err(Refused::Reused(used)),
+            PartTaken::IdsFull { bytes_max } => return Err(Refused::IdsFull(bytes_max)),
+        };
+        let given = part.takes.iter().zip(taken).map(|(take, taken)| {
+            // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
+            // whoever asks again gets them.
+            let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));
+            self.metrics.numbers.inc_by(if is_kept { take.count } else { 0 });
+            self.delivery(taken, if is_kept { 0 } else { take.count })
+        });
+        Ok(given.collect())
+    }
+
+    /// The answer to a take, of which `count` numbers count as skipped if nobody accepts them.
+    fn delivery(&self, taken: Taken, count: u64) -> Delivery {
+        let taken = match taken {
+            Taken::Range(range) => Ok(range),
+            Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
+            Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
+        };
+        Delivery::new(taken, count, self.metrics.clone())
     }
 
     /// A planted bug: answers what the entry will come to if nothing goes wrong.
-    fn answer_before_commit(&self, calls: Vec<Waiting>, takes: &[Take]) {
+    fn answer_before_commit(&self, calls: Vec<Waiting>, parts: &[MessagePart]) {
         let mut records = std::collections::BTreeMap::new();
         let namespaces = self.group.view().namespaces();
-        let mut guess = |take: &Take| {
-            let namespace = namespaces.by_id(take.section.namespace);
-            let namespace = namespace.ok_or(Refused::NoNamespace)?;
-            let before = records.get(&take.section).copied();
-            let read = || self.group.view().section(&take.section).unwrap_or_default();
+        let mut guess = |part: &MessagePart| {
+            let namespace = namespaces.by_id(part.namespace).ok_or(Refused::NoNamespace)?;
             let progression = namespace.config.progression();
-            let taken = before.unwrap_or_else(read).take(progression, 0, take.count);
-            let taken = taken.map(|(record, range)| {
-                records.insert(take.section.clone(), record);
-                range
+            let taken = part.takes.iter().map(|take| {
+                let section = SectionId { namespace: part.namespace, key: take.section.clone() };
+                let read = || self.group.view().section(&section).unwrap_or_default();
+                let before = records.get(&section).copied().unwrap_or_else(read);
+                let taken = match before.take(progression, 0, take.count) {
+                    Ok((record, range)) => {
+                        records.insert(section, record);
+                        Taken::Range(range)
+                    }
+                    Err(left) => Taken::Exhausted { left },
+                };
+                self.delivery(taken, take.count)
             });
-            let taken = taken.map_err(|left| Shortage::Exhausted { left });
-            Ok(Delivery::new(taken, take.count, self.metrics.clone()))
+            Ok(taken.collect())
         };
-        let mut takes = takes.iter();
-        for (reply, count) in calls {
-            let given = takes.by_ref().take(count).map(&mut guess).collect();
-            drop(reply.send(Ok(given)));
+        for (reply, part) in calls.into_iter().zip(parts) {
+            drop(reply.send(Ok(guess(part))));
         }
     }
 }

@@ -7,18 +7,18 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     gapless::{Call, Given, NotTaken, Refused},
-    held::Taken,
+    held::{Delivery, Taken},
     next_error::NextError,
     next_many::NextMany,
     term::Term,
 };
-use crate::sequence::{Key, Namespace, Range, RequestId, SectionKey, Take};
+use crate::sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take};
 
-/// How many keys of a message are taken by one call. The next ones follow once those are answered.
-const CALL_TAKES_MAX: usize = 1_024;
+/// How many keys of a message are taken by one entry. The next ones follow once those are answered.
+const PART_TAKES_MAX: usize = 1_024;
 
 impl Term {
-    /// Takes the next `count` (at least 1) numbers of a gapless key. With a `request` id that is known, answers the
+    /// Takes the next `count` (at least 1) numbers of a gapless key. If the message has an `id` that is known, answers the
     /// numbers of its first try.
     ///
     /// # Errors
@@ -26,48 +26,50 @@ impl Term {
     /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
     /// quota, [`NextError::Reused`] and [`NextError::IdsFull`] for the request id.
     pub async fn next_gapless(
-        &self, namespace: &Namespace, key: Key<'_>, count: u64, request: Option<RequestId>,
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,
         deadline: Instant,
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
-        let take = Take { section: namespace.section_of(key), count, request };
-        let mut given = self.take_gapless(vec![take], deadline).await?;
+        let takes = vec![Take { section: namespace.section_of(key).key, count }];
+        let part = MessagePart { namespace: namespace.id, id: id.map(|id| part_id(id, 0)), takes };
+        let mut given = self.take_gapless(part, deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
-        let range = self.accept(given)?.map_err(NextError::from)?;
+        let range = self.accept(given).map_err(NextError::from)?;
         self.metrics().answers.inc();
         self.hot_keys().note(namespace, key, count);
         Ok(range)
     }
 
-    /// Takes the next numbers of many gapless keys, as [`Term::next_many`] does of others.
+    /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
+    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
     ///
     /// # Errors
-    /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some
-    /// keys were given numbers, which are lost then.
+    /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
+    /// were given numbers. Without an id, these are lost then.
     pub async fn next_many_gapless<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        deadline: Instant,
+        id: Option<&MessageId>, deadline: Instant,
     ) -> Result<NextMany, NextError> {
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
-        let mut place = 0;
-        while place < keys {
-            let until = keys.min(place + CALL_TAKES_MAX);
+        let places = (0..keys).step_by(PART_TAKES_MAX);
+        for (number, place) in places.enumerate() {
+            let until = keys.min(place + PART_TAKES_MAX);
             let takes = (place..until).map(|place| {
                 let (key, count) = ask(place);
-                Take { section: namespace.section_of(key), count, request: None }
+                Take { section: namespace.section_of(key).key, count }
             });
-            let taken = self.take_gapless(takes.collect(), deadline).await;
-            let given = taken.map_err(|error| match error {
+            let takes = takes.collect();
+            let id = id.map(|id| part_id(id, number as u32));
+            let part = MessagePart { namespace: namespace.id, id, takes };
+            let given = self.take_gapless(part, deadline).await.map_err(|error| match error {
                 NextError::NotLeading if place > 0 => NextError::Unknown,
                 error => error,
             })?;
-            for given in given {
-                let taken = self.accept(given)?;
-                answer.note(place, taken, ask(place).1);
-                place += 1;
+            debug_assert_eq!(given.len(), until - place, "every take has an answer");
+            for (place, given) in (place..until).zip(given) {
+                answer.note(place, self.accept(given), ask(place).1);
             }
-            debug_assert_eq!(place, until, "every take has an answer");
         }
         let answered = keys - answer.refused();
         self.metrics().answers.inc_by(answered as u64);
@@ -78,12 +80,12 @@ impl Term {
 
     /// Has the term's task take numbers, and waits for its answers.
     async fn take_gapless(
-        &self, takes: Vec<Take>, deadline: Instant,
-    ) -> Result<Vec<Given>, NextError> {
+        &self, part: MessagePart, deadline: Instant,
+    ) -> Result<Vec<Delivery>, NextError> {
         let (reply, answer) = oneshot::channel();
-        self.gapless().send(Call { takes, reply }).map_err(|_| NextError::NotLeading)?;
+        self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(given))) => Ok(given),
+            Ok(Ok(Ok(given))) => given_or_refused(given),
             Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),
             // The task has ended without a word: what it did is not known.
             Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
@@ -92,23 +94,30 @@ impl Term {
     }
 
     /// Takes over what a take was given, and counts it.
-    fn accept(&self, given: Given) -> Result<Taken, NextError> {
-        match given {
-            Ok(delivery) => {
-                let (taken, numbers) = delivery.accept_counted();
-                self.metrics().numbers.inc_by(numbers);
-                Ok(taken)
-            }
-            Err(Refused::Reused(used)) => Err(NextError::Reused {
-                key: match used.key {
-                    SectionKey::Id(id) => Key::Id(id).into(),
-                    SectionKey::Name(name) => Key::Name(&name).into(),
-                },
-                count: used.count,
-            }),
-            Err(Refused::IdsFull(ids_max)) => Err(NextError::IdsFull { ids_max }),
-            // Whoever asks again is told that it does not exist.
-            Err(Refused::NoNamespace) => Err(NextError::NotLeading),
-        }
+    fn accept(&self, given: Delivery) -> Taken {
+        let (taken, numbers) = given.accept_counted();
+        self.metrics().numbers.inc_by(numbers);
+        taken
     }
+}
+
+/// What part number `part` of a message is called.
+fn part_id(id: &MessageId, part: u32) -> PartId {
+    PartId { request: id.id.clone(), part, lifetime: id.lifetime }
+}
+
+fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
+    given.map_err(|refused| match refused {
+        Refused::Reused(used) => NextError::Reused {
+            keys: used.keys,
+            key: match used.first.section {
+                SectionKey::Id(id) => Key::Id(id).into(),
+                SectionKey::Name(name) => Key::Name(&name).into(),
+            },
+            count: used.first.count,
+        },
+        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
+        // Whoever asks again is told that it does not exist.
+        Refused::NoNamespace => NextError::NotLeading,
+    })
 }

@@ -30,8 +30,8 @@
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
 //! Numbers of gapless keys do not come from this memory. `gapless.rs` has them taken by log entries, and says why that
-//! needs no fence; `gapless_calls.rs` has the calls. What a request id was answered with is in the replicated table
-//! for them, and in `request_ids.rs`, for as long as the term lasts, for all others (`once.rs`).
+//! needs no fence; `gapless_calls.rs` has the calls. What a request id was
+//! answered with is in the replicated table, for them alone.
 //!
 //! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
@@ -89,7 +89,6 @@ mod memory_reader;
 mod next_error;
 mod next_many;
 mod numbered;
-mod once;
 mod own_keys;
 mod own_slot;
 mod owned;
@@ -99,7 +98,6 @@ mod raised;
 mod record_reader;
 mod refill;
 mod releaser;
-mod request_ids;
 mod section;
 mod segments;
 mod settler;

@@ -41,18 +41,20 @@ pub enum NextError {
     #[error("whether the numbers were taken is not known")]
     Unknown,
     /// The request id was used for another request.
-    #[error("the request id was used for {count} numbers of another key")]
+    #[error("the request id was used for {keys} other keys or counts")]
     Reused {
-        /// The key that it was used for.
+        /// How many keys it was used for.
+        keys: u64,
+        /// The first of them.
         key: OwnedKey,
-        /// How many numbers it was used for.
+        /// How many numbers of that key it was used for.
         count: u64,
     },
-    /// No further request id can be remembered.
-    #[error("{ids_max} request ids are remembered")]
+    /// Nothing more can be remembered under request ids.
+    #[error("{bytes_max} bytes of request ids are remembered")]
     IdsFull {
-        /// How many are.
-        ids_max: u64,
+        /// How many bytes may be.
+        bytes_max: u64,
     },
     /// The applied table cannot be read.
     #[error(transparent)]

@@ -34,13 +34,12 @@ use super::{
     pending::Answer,
     record_reader,
     releaser::{self, MemoryLimits},
-    request_ids::RequestIds,
     settler,
     shard::Footprint,
     shards::Shards,
 };
 use crate::{
-    clock::{Clock, Instant as ClockInstant},
+    clock::Clock,
     consensus::{Group, TermLease},
     metrics::Metrics,
     sequence::{Key, LostBy, Namespace, Range, Trim},
@@ -65,7 +64,6 @@ pub struct Term {
     bumper: mpsc::UnboundedSender<Request>,
     reader: mpsc::UnboundedSender<Place>,
     gapless: mpsc::UnboundedSender<Call>,
-    request_ids: RequestIds,
     group: Arc<Group>,
     hot_keys: HotKeys,
 }
@@ -124,7 +122,6 @@ impl Term {
             bumper,
             reader,
             gapless,
-            request_ids: RequestIds::new(options.request_ids),
             group,
             hot_keys: HotKeys::default(),
         }
@@ -297,11 +294,6 @@ impl Term {
         closed.await.ok().flatten()
     }
 
-    /// The request ids that this term remembers, of namespaces that are not gapless.
-    pub(super) fn request_ids(&self) -> &RequestIds {
-        &self.request_ids
-    }
-
     /// Where calls for numbers of gapless keys go.
     pub(super) fn gapless(&self) -> &mpsc::UnboundedSender<Call> {
         &self.gapless
@@ -310,11 +302,6 @@ impl Term {
     pub(super) fn metrics(&self) -> &Metrics {
         self.memory.metrics()
     }
-
-    pub(super) fn now(&self) -> ClockInstant {
-        self.memory.now()
-    }
-
     pub(super) fn enter(&self) -> Result<Inside<'_>, NextError> {
         if self.fence.surely_fails() {
             return Err(NextError::NotLeading);

@@ -73,6 +73,10 @@ struct Create {
     /// the cluster for each answer
     #[arg(long)]
     gapless: bool,
+    /// Numbers of a gapless namespace may be taken without a request id, as clients of Redis do; a lost answer then
+    /// leaves a gap
+    #[arg(long)]
+    request_id_optional: bool,
     /// What it is for, in at most 256 characters
     #[arg(long, default_value_t)]
     description: String,
@@ -142,6 +146,9 @@ struct Update {
     /// The kind of its keys; until the first number
     #[arg(long, value_enum)]
     key_kind: Option<Kind>,
+    /// Whether numbers of a gapless namespace may be taken without a request id
+    #[arg(long)]
+    request_id_optional: Option<bool>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -204,6 +211,7 @@ impl Create {
             max: self.max,
             section_size: self.section_size,
             gapless: self.gapless,
+            request_id_optional: self.request_id_optional,
             description: self.description,
             count_max: self.count_max,
             keys_max: self.keys_max,
@@ -229,6 +237,7 @@ impl Update {
             start: self.start,
             section_size: self.section_size,
             key_kind: (self.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
+            request_id_optional: self.request_id_optional,
         };
         let client = self.connection.client()?;
         show(&self.connection, client.update_namespace(request).await?)

@@ -9,6 +9,7 @@ use super::{
     NodeContext,
     leader_search::{Attempt, Failure, ForLeader, Origin, leader_of},
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     proto::{
@@ -74,11 +75,14 @@ impl ForLeader for Request {
                     && (status.code() == Code::DeadlineExceeded
                         || matches!(self, Request::DeleteNamespace(_))) =>
             {
-                Attempt::Refused(Status::unavailable(format!(
-                    "node {leader} leads and did not answer in time; whether the request was carried \
-                     out is unknown: {}",
-                    status.message()
-                )))
+                let why = status.message();
+                Attempt::Refused(refused(
+                    Reason::OutcomeUnknown,
+                    format!(
+                        "node {leader} leads and did not answer in time; whether the request was carried out is \
+                         unknown: look before you ask again: {why}"
+                    ),
+                ))
             }
             // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
             Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
@@ -112,7 +116,7 @@ impl NodeContext {
     pub async fn administer(
         self: &Arc<Self>, request: Request, origin: Origin, deadline: Instant,
     ) -> Result<Reply, Failure> {
-        self.route_to_leader(&request, origin, deadline).await
+        self.route_to_leader(&request, origin, false, deadline).await
     }
 
     async fn carry_out(

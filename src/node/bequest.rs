@@ -11,12 +11,12 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout};
-use tonic::Status;
 
 use super::{
     NodeContext,
     memory_stream::{MemoryStream, Refusal, SendFailed},
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     metrics::HandoverPhase as Phase,
@@ -96,13 +96,16 @@ impl NodeContext {
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(heir)).err();
         if let Some(unfit) = unfit {
-            return Err(Status::unavailable(unfit.to_string()).into());
+            return Err(refused(Reason::NotHeardYet, unfit.to_string()).into());
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.
         match self.group.has_whole_log(heir, self.election_timeouts(1)).await {
             true => Ok(stream),
-            false => Err(Status::unavailable(format!("the log of node {heir} is behind")).into()),
+            false => {
+                Err(refused(Reason::NotHeardYet, format!("the log of node {heir} is behind"))
+                    .into())
+            }
         }
     }
 

@@ -5,7 +5,12 @@ use std::net::SocketAddr;
 use super::config::ConfigError;
 use tonic::Status;
 
-use crate::{consensus::ProposeError, storage::StoreError, tasks::Fault};
+use crate::{
+    consensus::ProposeError,
+    proto::{refused, v1::Reason},
+    storage::StoreError,
+    tasks::Fault,
+};
 
 /// Why a node did not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +45,10 @@ pub enum StartError {
 pub fn proposal_failed(error: ProposeError) -> Status {
     match error {
         ProposeError::Refused(why) => Status::failed_precondition(why),
-        ProposeError::NotLeader(_) => Status::unavailable(format!("{error}; ask again")),
-        other => Status::unavailable(format!("{other}; whether it takes effect is unknown")),
+        ProposeError::NotLeader(_) => refused(Reason::NoLeader, format!("{error}; ask again")),
+        other => refused(
+            Reason::OutcomeUnknown,
+            format!("{other}; whether it takes effect is unknown: look before you ask again"),
+        ),
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{NodeContext, Reservation, refusals::no_namespace};
+use crate::proto::{refused, v1::Reason};
 use crate::{
     proto::busy,
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
@@ -60,7 +61,7 @@ impl Export {
             biased;
             () = self.leaving.cancelled() => {
                 let why = "the node stops, and breaks the export off; export again from the next leader";
-                return Err(Status::unavailable(why));
+                return Err(refused(Reason::NodeStopping, why));
             }
             part = self.ceilings.recv() => part,
         };
@@ -97,18 +98,28 @@ impl NodeContext {
     pub async fn export(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Export, Status> {
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
-            Status::unavailable(match leader {
-                Some((id, member)) => {
-                    format!("the leader alone exports: ask node {id} at {}", member.client_address)
-                }
-                None => "the leader alone exports, and none is known; ask again".to_owned(),
-            })
+            refused(
+                Reason::NoLeader,
+                match leader {
+                    Some((id, member)) => {
+                        format!(
+                            "the leader alone exports: ask node {id} at {}",
+                            member.client_address
+                        )
+                    }
+                    None => "the leader alone exports, and none is known; ask again".to_owned(),
+                },
+            )
         };
         let allocator = self.allocator.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &self.namespace_named(name)?;
         let permit = self.exports.clone().try_acquire_owned().map_err(|_| {
-            busy(RETRY_AFTER_MS, "two exports are under way; try again when one has ended")
+            busy(
+                Reason::Busy,
+                RETRY_AFTER_MS,
+                "two exports are under way; try again when one has ended",
+            )
         })?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
         // The table's reader holds the permit. The caller may hold what is read ahead for as long as it likes.

@@ -3,6 +3,7 @@
 use ratchet_ids::{Format, Source};
 use tonic::Status;
 
+use crate::proto::{refused, v1::Reason};
 use crate::{
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
@@ -196,7 +197,10 @@ pub fn id_format(namespace: &Namespace) -> Result<Format, Status> {
 
 /// UNAVAILABLE where two nodes know different formats of a namespace.
 pub fn created_again(name: &str) -> Status {
-    Status::unavailable(format!(
-        "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
-    ))
+    refused(
+        Reason::NotHeardYet,
+        format!(
+            "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
+        ),
+    )
 }

@@ -21,6 +21,7 @@ use super::{
     leader_search::leader_of,
     memory_stream::Refusal,
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     consensus::{ProposeError, TermLease},
@@ -53,7 +54,7 @@ impl NodeContext {
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.allocator.load_full() else {
-            return Err(Status::unavailable("this node does not lead"));
+            return Err(refused(Reason::NoLeader, "this node does not lead"));
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
@@ -140,10 +141,9 @@ impl NodeContext {
     /// FAILED_PRECONDITION if none is fit, UNAVAILABLE if the term is lost.
     fn choose_successor(&self, term: &Term, wanted: Option<NodeId>) -> Result<NodeId, Status> {
         if term.lease().is_void() {
-            return Err(Status::unavailable(format!(
-                "this node has lost term {}; see ratchet status, then ask again",
-                term.term()
-            )));
+            let term = term.term();
+            let why = format!("this node has lost term {term}; see ratchet status, then ask again");
+            return Err(refused(Reason::NoLeader, why));
         }
         let successor = self.group.successor(term.term(), wanted);
         successor.map_err(|none| Status::failed_precondition(none.to_string()))
@@ -177,13 +177,16 @@ impl NodeContext {
         self.group.has_whole_log(successor, election).await;
         match self.group.transfer(term.lease(), successor, patience).await {
             Ok(leadership) => Ok(leadership),
-            Err(ProposeError::Stopped(why)) => Err(Status::unavailable(why)),
-            Err(_) => Err(Status::unavailable(format!(
-                "node {successor} did not take over from term {} within {} ms; this node has given \
-                 the term up, and whoever is elected goes on; see ratchet status",
-                term.term(),
-                patience.as_millis()
-            ))),
+            Err(ProposeError::Stopped(why)) => Err(refused(Reason::NodeStopping, why)),
+            Err(_) => Err(refused(
+                Reason::NoLeader,
+                format!(
+                    "node {successor} did not take over from term {} within {} ms; this node has given the term up, and \
+                     whoever is elected goes on; see ratchet status",
+                    term.term(),
+                    patience.as_millis()
+                ),
+            )),
         }
     }
 

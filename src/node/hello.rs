@@ -11,6 +11,7 @@ use super::{
     config::check_address,
     introductions::{Introduction, this_build},
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     proto::peer::{Acknowledged, HelloRequest, HelloResponse},
     sequence::NodeId,
@@ -160,7 +161,7 @@ impl NodeContext {
             match status.code() {
                 Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
                 Code::InvalidArgument => Status::invalid_argument(about(status.message())),
-                _ => Status::unavailable(about(status.message())),
+                _ => refused(Reason::NotHeardYet, about(status.message())),
             }
         })
     }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{formats::created_again, refusals::another_reply};
+use crate::proto::{refused, v1::Reason};
 use crate::{
     clock::Clock,
     metrics::Metrics,
@@ -135,7 +136,8 @@ impl IdSources {
 impl All {
     fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Status> {
         if self.is_closed {
-            return Err(Status::unavailable(
+            return Err(refused(
+                Reason::NodeStopping,
                 "this node stops, and makes no ids any more; ask another one",
             ));
         }

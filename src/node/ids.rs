@@ -19,6 +19,7 @@ use super::{
     refusals::{another_reply, no_namespace},
     request_memory::Reservation,
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -185,7 +186,7 @@ impl NodeContext {
         Box::new(move |request| {
             let node = node.upgrade();
             let asking = async move {
-                let node = node.ok_or_else(|| Status::unavailable("the node stops"))?;
+                let node = node.ok_or_else(|| refused(Reason::NodeStopping, "the node stops"))?;
                 node.ask_leader(request).await
             };
             asking.boxed()
@@ -198,7 +199,7 @@ impl NodeContext {
         let answer = self.administer(request, Origin::Client, deadline).await;
         let reply = answer.map_err(|failure| match failure {
             Failure::Status(status) => status,
-            Failure::NotLeader(_) => Status::unavailable("no leader is known"),
+            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
         })?;
         if let Reply::WorkerLease(lease) = &reply {
             self.hear_leader(lease.now_ms, asked_at);
@@ -232,7 +233,7 @@ impl NodeContext {
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;
         learnt.map_err(|_| {
-            Status::unavailable(format!(
+            refused(Reason::NotHeardYet, format!(
                 "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
                 self.config.node_id
             ))
@@ -248,20 +249,26 @@ impl NodeContext {
             NotTaken::NoLease(Some(status)) if status.code() == Code::ResourceExhausted => status,
             NotTaken::NoLease(Some(status)) => {
                 let why = status.message();
-                Status::unavailable(format!(
-                    "namespace {name:?}: no worker id was leased before the deadline: {why}"
-                ))
+                refused(
+                    Reason::NoLeader,
+                    format!(
+                        "namespace {name:?}: no worker id was leased before the deadline: {why}"
+                    ),
+                )
             }
-            NotTaken::NoLease(None) => Status::unavailable(format!(
-                "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
-            )),
+            NotTaken::NoLease(None) => refused(
+                Reason::NoLeader,
+                format!(
+                    "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
+                ),
+            ),
             NotTaken::UsedUp(time) => {
                 let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 let why = format!(
                     "namespace {name:?}: the ids that this node can make before the deadline are used up; the next one \
                      comes in {ms} ms"
                 );
-                busy(ms, why)
+                busy(Reason::IdsUsedUp, ms, why)
             }
             NotTaken::Ended => Status::out_of_range(format!(
                 "the format of namespace {name:?} has ended on {}; create a namespace with another one",

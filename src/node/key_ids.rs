@@ -23,6 +23,7 @@ use super::{
     refusals::another_reply,
     wire::to_key,
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     proto::{
         busy,
@@ -107,11 +108,14 @@ impl NodeContext {
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),
-            Err(_) if is_silent(place.asked_at()) => Err(Status::unavailable(format!(
-                "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
-                line.namespace,
-                line.key.as_key()
-            ))),
+            Err(_) if is_silent(place.asked_at()) => Err(refused(
+                Reason::NoLeader,
+                format!(
+                    "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
+                    line.namespace,
+                    line.key.as_key()
+                ),
+            )),
             Err(_) => Err(used_up(line, Duration::from_millis(format.tick_ms()))),
         }
     }
@@ -175,7 +179,7 @@ impl NodeContext {
             }
             Ok(_) => Err(another_reply()),
             Err(Failure::Status(status)) => Err(status),
-            Err(Failure::NotLeader(_)) => Err(Status::unavailable("no leader is known")),
+            Err(Failure::NotLeader(_)) => Err(refused(Reason::NoLeader, "no leader is known")),
         }
     }
 }
@@ -208,11 +212,11 @@ fn used_up(line: &Line, wait: Duration) -> Status {
         line.namespace,
         line.key.as_key()
     );
-    busy(ms, why)
+    busy(Reason::IdsUsedUp, ms, why)
 }
 
 fn stops() -> Status {
-    Status::unavailable("the node stops; ask another one")
+    refused(Reason::NodeStopping, "the node stops; ask another one")
 }
 
 /// The ids with these numbers.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::NodeContext;
+use crate::proto::{refused, v1::Reason};
 use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
 
 /// How soon numbers are taken again after the fence failed under a valid lease.
@@ -37,6 +38,8 @@ pub enum Attempt<A> {
     Refused(Status),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
     Unanswered,
+    /// As `Unanswered`, and the request may have been carried out. It has an id: asking again does no harm.
+    Unknown,
 }
 
 impl<A> Attempt<A> {
@@ -46,6 +49,7 @@ impl<A> Attempt<A> {
             Attempt::Answered(answer) => Attempt::Answered(f(answer)),
             Attempt::Refused(status) => Attempt::Refused(status),
             Attempt::Unanswered => Attempt::Unanswered,
+            Attempt::Unknown => Attempt::Unknown,
         }
     }
 }
@@ -84,6 +88,11 @@ pub trait ForLeader: Sync {
         &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
+    /// True if the caller has given it an id, under which it is carried out once however often it is asked for.
+    fn has_id(&self) -> bool {
+        false
+    }
+
     /// The answer while no leader answers; `None` if only a leader has one.
     fn serve_without_leader(&self, _node: &NodeContext) -> Option<Self::Answer> {
         None
@@ -91,41 +100,50 @@ pub trait ForLeader: Sync {
 }
 
 impl NodeContext {
-    /// Has the leader answer a request, and looks for it until `deadline`.
+    /// Has the leader answer a request, and looks for it until `deadline`. `may_be_done` says that an attempt before may
+    /// have carried it out.
     ///
     /// # Errors
     /// [`Failure::NotLeader`] for a peer's request if another node leads. A status if the leader refuses the
-    /// request, and UNAVAILABLE if no leader answers in time.
+    /// request. UNAVAILABLE if no leader answers in time; UNKNOWN if one did that may have carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(super) async fn route_to_leader<R: ForLeader>(
-        self: &Arc<Self>, request: &R, origin: Origin, deadline: Instant,
+        self: &Arc<Self>, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
     ) -> Result<R::Answer, Failure> {
         let mut changes = self.leadership_changes.subscribe();
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
             let mut attempt = request.serve_locally(self, deadline).await;
+            may_be_done |= matches!(attempt, Attempt::Unknown);
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
             let mut rest_until = deadline;
-            if matches!(attempt, Attempt::Unanswered)
+            if matches!(attempt, Attempt::Unanswered | Attempt::Unknown)
                 && let Some((leader, member)) = elsewhere
             {
                 if origin == Origin::Peer {
-                    return Err(Failure::NotLeader(now));
+                    return Err(match may_be_done {
+                        true => outcome_unknown().into(),
+                        false => Failure::NotLeader(now),
+                    });
                 }
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(self, leader, &member, deadline) => attempt = remote,
-                    () = deposed(&mut changes), if request.may_be_asked_again(self) => continue,
+                    () = deposed(&mut changes), if request.may_be_asked_again(self) => {
+                        may_be_done |= request.has_id();
+                        continue;
+                    }
                 }
+                may_be_done |= matches!(attempt, Attempt::Unknown);
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = deadline.min(Instant::now() + RETRY);
             }
             match attempt {
                 Attempt::Answered(answer) => return Ok(answer),
                 Attempt::Refused(status) => return Err(status.into()),
-                Attempt::Unanswered => {}
+                Attempt::Unanswered | Attempt::Unknown => {}
             }
             if let Some(answer) = request.serve_without_leader(self) {
                 return Ok(answer);
@@ -134,7 +152,10 @@ impl NodeContext {
                 biased;
                 _ = changes.changed() => {}
                 () = self.rest(rest_until) => if Instant::now() >= deadline {
-                    return Err(self.no_leader_answered().into());
+                    return Err(match may_be_done {
+                        true => outcome_unknown().into(),
+                        false => self.no_leader_answered().into(),
+                    });
                 },
             }
         }
@@ -174,11 +195,25 @@ impl NodeContext {
             }
             None => format!("no leader is known in term {}", now.term),
         };
-        Status::unavailable(format!(
-            "node {}: no leader answered before the deadline: {known}; see ratchet status",
-            self.config.node_id
-        ))
+        let reason = match self.group.is_formed() {
+            true => Reason::NoLeader,
+            false => Reason::NotFounded,
+        };
+        refused(
+            reason,
+            format!(
+                "node {}: no leader answered before the deadline: {known}; see ratchet status",
+                self.config.node_id
+            ),
+        )
     }
+}
+
+/// UNKNOWN for a request with an id that may have been carried out.
+fn outcome_unknown() -> Status {
+    let why = "no leader answered before the deadline, and one that was asked may have carried the request out: ask again \
+               with the same request id";
+    refused(Reason::OutcomeUnknown, why)
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until

@@ -75,7 +75,7 @@ impl NodeContext {
                 memory: self.config.memory_limits(),
                 request_ids: RequestIdLimits {
                     keep: Duration::from_millis(self.config.request_id_keep_ms),
-                    ids_max: self.config.request_ids_max,
+                    bytes_max: self.config.request_ids_max_mb << 20,
                 },
             },
             self.clock.clone(),

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{NodeContext, administer::ANSWER_MARGIN, error::proposal_failed};
+use crate::proto::ongoing;
 use crate::{
     clock,
     consensus::MembershipChange,
@@ -108,7 +109,7 @@ impl NodeContext {
         match tokio::time::timeout_at(in_time, changing).await {
             Ok(done) => done.map_err(proposal_failed)?,
             Err(_) => {
-                return Err(Status::unavailable(
+                return Err(ongoing(
                     "the membership change is not through yet, and goes on: a majority of its \
                      voters must write it down; see ratchet status",
                 ));

@@ -6,6 +6,7 @@ use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
 use super::NodeContext;
+use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
     proto::peer::{MemoryPart, MemoryReply},
@@ -61,7 +62,7 @@ impl NodeContext {
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if self.leaving.is_cancelled() {
-            return Err(Status::unavailable("this node stops"));
+            return Err(refused(Reason::NodeStopping, "this node stops"));
         }
         if !self.inheritance.keep(number, inheritance, digest) {
             return Err(given_up());
@@ -86,7 +87,7 @@ impl NodeContext {
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
-            () = self.leaving.cancelled() => return Err(Status::unavailable("this node stops")),
+            () = self.leaving.cancelled() => return Err(refused(Reason::NodeStopping, "this node stops")),
             part = next => part,
         };
         part.unwrap_or_else(|_| {

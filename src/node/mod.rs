@@ -86,7 +86,7 @@ pub use recent_activity::{SECONDS_KEPT, Second};
 pub use refusals::another_reply;
 pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
-    invalid_key, request_id,
+    invalid_key, message_id,
 };
 pub use request_memory::{RequestMemory, Reservation};
 pub use resp_nodes::RespNode;

@@ -76,6 +76,7 @@ impl NodeContext {
         };
         self.check_wish(&update.name, wish)?;
         let change = NamespaceChange {
+            request_id_optional: update.request_id_optional,
             key_kind: match update.key_kind() {
                 v1::KeyKind::Unspecified => None,
                 v1::KeyKind::Id => Some(KeyKind::Id),
@@ -202,6 +203,7 @@ fn namespace_config(
         max: create.max.or(max).unwrap_or(defaults.max),
         section_size: create.section_size.unwrap_or(defaults.section_size),
         gapless: create.gapless,
+        request_id_optional: create.request_id_optional,
         description: create.description,
         count_max: create.count_max,
         keys_max: create.keys_max,
@@ -236,6 +238,7 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         step_min,
         step_max,
         gapless: config.gapless,
+        request_id_optional: config.request_id_optional,
         format: config.format.clone(),
     }
 }

@@ -3,7 +3,12 @@
 use tonic::Status;
 
 use super::request::{Exhausted, ManyRanges, RefusedKeys};
-use crate::{allocator::NextMany as Taken, proto::busy, sequence::Namespace};
+use crate::proto::{refused, v1::Reason};
+use crate::{
+    allocator::NextMany as Taken,
+    proto::busy,
+    sequence::{Namespace, NamespaceConfig},
+};
 
 /// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
 /// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
@@ -50,7 +55,8 @@ pub fn many_ranges(
         }
         firsts = all;
     }
-    ManyRanges { firsts, increment: namespace.config.increment, exhausted, refused }
+    let NamespaceConfig { increment, gapless, .. } = namespace.config;
+    ManyRanges { firsts, increment, exhausted, refused, gapless }
 }
 
 /// Refuses a count above the namespace's `count_max`.
@@ -72,10 +78,13 @@ pub fn check_count_of(namespace: &Namespace, count: u64) -> Result<(), Status> {
 pub fn over_quota(namespace: &Namespace) -> Status {
     let name = &namespace.config.name;
     let keys_max = namespace.config.keys_max.unwrap_or_default();
-    Status::resource_exhausted(format!(
-        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
+    refused(
+        Reason::KeysMaxReached,
+        format!(
+            "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
          gets none; raise it with: ratchet namespace update {name} --keys-max N"
-    ))
+        ),
+    )
 }
 
 /// How soon to ask again for a key that the leader's memory has no room for.
@@ -84,6 +93,7 @@ const MEMORY_RETRY_AFTER_MS: u64 = 100;
 /// Why a key that is new to the leader's term gets no numbers now.
 pub fn memory_full(max_mb: u64) -> Status {
     busy(
+        Reason::MemoryFull,
         MEMORY_RETRY_AFTER_MS,
         format!(
             "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \

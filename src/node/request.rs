@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::route::{KnownRoute, Route};
-use crate::sequence::{InvalidKey, Key, OwnedKey, RequestId};
+use crate::sequence::{InvalidKey, Key, Lifetime, MessageId, OwnedKey, RequestId};
 
 /// The most keys that one request has.
 pub const REQUEST_KEYS_MAX: usize = 65_536;
@@ -32,7 +32,7 @@ pub struct Next {
     /// How many numbers.
     pub count: u64,
     /// What the caller calls the request, so that it can ask again.
-    pub request_id: Option<RequestId>,
+    pub id: Option<MessageId>,
     /// The route that the caller knows.
     pub known: KnownRoute,
 }
@@ -55,6 +55,8 @@ pub struct NextMany {
     pub(super) keys: Keys,
     /// Empty: one number of each key.
     pub(super) counts: Vec<u64>,
+    /// What the caller calls the request, so that it can ask again.
+    pub(super) id: Option<MessageId>,
     pub(super) known: KnownRoute,
 }
 
@@ -78,6 +80,8 @@ pub struct ManyRanges {
     pub exhausted: Option<Exhausted>,
     /// The keys that got none for other reasons.
     pub refused: Vec<RefusedKeys>,
+    /// Whether the namespace is gapless.
+    pub gapless: bool,
 }
 
 /// Keys that got no numbers for one reason.
@@ -176,7 +180,7 @@ impl NextMany {
     /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, each name has 1 to 256 bytes,
     /// and there are as many counts as keys, or none.
     pub fn new(
-        namespace: String, keys: Keys, counts: Vec<u64>, known: KnownRoute,
+        namespace: String, keys: Keys, counts: Vec<u64>, id: Option<MessageId>, known: KnownRoute,
     ) -> Result<NextMany, Status> {
         let (n, counted) = (keys.len(), counts.len());
         keys.check()?;
@@ -186,7 +190,7 @@ impl NextMany {
                  all for one number of each"
             )));
         }
-        Ok(NextMany { namespace, keys, counts, known })
+        Ok(NextMany { namespace, keys, counts, id, known })
     }
 
     /// The keys.
@@ -200,10 +204,26 @@ pub fn invalid_key(invalid: InvalidKey) -> Status {
     Status::invalid_argument(invalid.to_string())
 }
 
-/// The request id in `bytes`.
+/// What a caller calls a message: the request id in `bytes`, if there is one, for as long as the retry window says. Without a
+/// window it is remembered as long as the settings say.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if it is none.
-pub fn request_id(bytes: &[u8]) -> Result<RequestId, Status> {
-    RequestId::new(bytes).map_err(|invalid| Status::invalid_argument(invalid.to_string()))
+/// INVALID_ARGUMENT if the bytes are no id, or the window is longer than [`Lifetime::WINDOW_MS_MAX`] or stands alone.
+pub fn message_id(
+    bytes: Option<&[u8]>, window_ms: Option<u64>,
+) -> Result<Option<MessageId>, Status> {
+    if let Some(window_ms) = window_ms.filter(|ms| bytes.is_none() || *ms > Lifetime::WINDOW_MS_MAX)
+    {
+        return Err(Status::invalid_argument(format!(
+            "retry_window_ms is {window_ms}; it goes with a request id, and is at most {}",
+            Lifetime::WINDOW_MS_MAX
+        )));
+    }
+    let Some(bytes) = bytes else {
+        return Ok(None);
+    };
+    let id = RequestId::new(bytes);
+    let id = id.map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+    let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
+    Ok(Some(MessageId { id, lifetime }))
 }

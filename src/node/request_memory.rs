@@ -11,6 +11,7 @@ use std::sync::Arc;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tonic::Status;
 
+use crate::proto::v1::Reason;
 use crate::{metrics::Metrics, proto::busy};
 
 /// How soon a refused caller may try again, in milliseconds.
@@ -64,7 +65,7 @@ impl RequestMemory {
              in {RETRY_AFTER_MS} ms, or ask for fewer keys at a time",
             self.bytes_max >> 20
         );
-        Err(busy(RETRY_AFTER_MS, why))
+        Err(busy(Reason::Busy, RETRY_AFTER_MS, why))
     }
 
     /// Reserves the bytes of the answer to a request for `keys` keys, until it is sent. `None` if they are too few

@@ -21,11 +21,13 @@ use crate::{
     proto::{
         busy,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
+        refused,
+        v1::Reason,
     },
-    sequence::{Key, KeyKind, Namespace, Range, RequestId},
+    sequence::{Key, KeyKind, MessageId, Namespace, Range},
 };
 
-/// How soon to ask again while no further request id can be remembered: ids that are old enough are forgotten all the time.
+/// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
 /// A request that is answered out of the sequences of one namespace.
@@ -99,11 +101,11 @@ impl SequenceRequest for Next {
     }
 
     fn has_id(&self) -> bool {
-        self.request_id.is_some()
+        self.id.is_some()
     }
 
     fn bytes(&self) -> usize {
-        let id = self.request_id.as_ref().map_or(0, |id| id.as_bytes().len());
+        let id = bytes_of(&self.id);
         2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes() + id)
             + WAITING_KEY_BYTES
     }
@@ -117,17 +119,21 @@ impl SequenceRequest for Next {
         {
             return Attempt::Refused(status);
         }
-        let taken = match &self.request_id {
-            None if !namespace.config.gapless => {
-                term.next(namespace, key, self.count, deadline).await
+        if let Err(status) = check_id(namespace, self.has_id()) {
+            return Attempt::Refused(status);
+        }
+        let taken = match namespace.config.gapless {
+            false => term.next(namespace, key, self.count, deadline).await,
+            true => {
+                let id = self.id.as_ref();
+                // Boxed, as is every way that is seldom gone.
+                Box::pin(term.next_gapless(namespace, key, self.count, id, deadline)).await
             }
-            // Boxed, as is every way that is seldom gone.
-            id => Box::pin(next_otherwise(term, namespace, key, self.count, id, deadline)).await,
         };
         match taken {
             Ok(range) => Attempt::Answered(range),
             // The next leader knows.
-            Err(NextError::Unknown) if self.has_id() => Attempt::Unanswered,
+            Err(NextError::Unknown) if self.has_id() => Attempt::Unknown,
             Err(error) => failed(error, namespace, term, self.count),
         }
     }
@@ -210,9 +216,13 @@ impl SequenceRequest for NextMany {
         }
     }
 
+    fn has_id(&self) -> bool {
+        self.id.is_some()
+    }
+
     fn bytes(&self) -> usize {
-        let counts = size_of_val(&self.counts[..]);
-        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes() + counts)
+        let others = size_of_val(&self.counts[..]) + bytes_of(&self.id);
+        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes() + others)
     }
 
     async fn answer(
@@ -220,6 +230,9 @@ impl SequenceRequest for NextMany {
     ) -> Attempt<ManyRanges> {
         // All are of one kind.
         if let Err(status) = check_kind(namespace, self.keys.at(0)) {
+            return Attempt::Refused(status);
+        }
+        if let Err(status) = check_id(namespace, self.has_id()) {
             return Attempt::Refused(status);
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
@@ -232,7 +245,8 @@ impl SequenceRequest for NextMany {
         let taken = match namespace.config.gapless {
             false => (term.next_many(namespace, keys, ask, may_wait, deadline)).await,
             true => {
-                let taking = Box::pin(term.next_many_gapless(namespace, keys, ask, deadline));
+                let id = self.id.as_ref();
+                let taking = Box::pin(term.next_many_gapless(namespace, keys, ask, id, deadline));
                 taking.await.map_err(NotServed::from)
             }
         };
@@ -240,7 +254,10 @@ impl SequenceRequest for NextMany {
             Ok(taken) => {
                 Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
             }
-            Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
+            Err(error) => error.attempt(|error| match error {
+                NextError::Unknown if self.has_id() => Attempt::Unknown,
+                error => failed(error, namespace, term, self.numbers()),
+            }),
         }
     }
 
@@ -252,23 +269,6 @@ impl SequenceRequest for NextMany {
         match reply {
             Reply::NextMany(answer) => Some(answer.into()),
             _ => None,
-        }
-    }
-}
-
-/// Takes numbers of a gapless key, or numbers under a request id.
-async fn next_otherwise(
-    term: &Term, namespace: &Namespace, key: Key<'_>, count: u64, request: &Option<RequestId>,
-    deadline: Instant,
-) -> Result<Range, NextError> {
-    match request {
-        Some(request) if !namespace.config.gapless => {
-            let taking = term.next_once(namespace, key, count, request, deadline);
-            taking.await
-        }
-        request => {
-            let taking = term.next_gapless(namespace, key, count, request.clone(), deadline);
-            taking.await
         }
     }
 }
@@ -313,18 +313,27 @@ pub(super) fn failed<A>(
         NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
         NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
             let unknown = outcome_unknown(&error, &namespace.config.name);
-            Status::deadline_exceeded(unknown.message())
+            refused(Reason::DeadlineExceeded, unknown.message())
         }
-        NextError::Reused { key, count: used } => Status::already_exists(format!(
-            "the request id was used for {used} numbers of key {} of namespace {:?}; give another request another id",
-            key.as_key(),
-            namespace.config.name
-        )),
-        NextError::IdsFull { ids_max } => busy(
+        NextError::Reused { keys, key, count: used } => {
+            let others = match keys.saturating_sub(1) {
+                0 => String::new(),
+                others => format!(", and for {others} other keys"),
+            };
+            let why = format!(
+                "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
+                 another id",
+                key.as_key(),
+                namespace.config.name
+            );
+            refused(Reason::RequestIdReused, why)
+        }
+        NextError::IdsFull { bytes_max } => busy(
+            Reason::RequestIdsFull,
             IDS_RETRY_AFTER_MS,
             format!(
-                "{ids_max} request ids are remembered, as many as may be (request_ids_max); ask again later, or \
-                 without an id"
+                "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
+                bytes_max >> 20
             ),
         ),
         NextError::OverQuota { .. } => over_quota(namespace),
@@ -346,8 +355,42 @@ pub(super) fn failed<A>(
 
 /// What a caller is told that may have taken numbers of a gapless key.
 pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Status {
-    Status::unavailable(format!(
-        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to ask \
-         again"
-    ))
+    refused(
+        Reason::OutcomeUnknown,
+        format!(
+            "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
+             ask again"
+        ),
+    )
+}
+
+fn bytes_of(id: &Option<MessageId>) -> usize {
+    id.as_ref().map_or(0, |id| id.id.as_bytes().len())
+}
+
+/// Refuses a request id where none is known, and a request without one where it could leave a gap.
+///
+/// # Errors
+/// FAILED_PRECONDITION, with what to do.
+pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Status> {
+    let config = &namespace.config;
+    let name = &config.name;
+    match (config.gapless, has_id) {
+        (false, true) => Err(refused(
+            Reason::RequestIdUnsupported,
+            format!(
+                "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
+                 which costs nothing there"
+            ),
+        )),
+        (true, false) if !config.request_id_optional => Err(refused(
+            Reason::RequestIdRequired,
+            format!(
+                "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
+                 asking again after a lost answer leaves no gap; or allow such requests with: ratchet namespace update \
+                 {name} --request-id-optional true"
+            ),
+        )),
+        (false, false) | (true, _) => Ok(()),
+    }
 }

@@ -14,9 +14,13 @@ use super::{
     leader_search::{Attempt, Failure, ForLeader, Origin},
     refusals::{check_namespace, no_namespace},
     request::Answered,
-    sequence_request::{SequenceRequest, outcome_unknown},
+    sequence_request::{SequenceRequest, check_id, outcome_unknown},
 };
-use crate::{proto::peer::forward_reply::Reply, sequence::NodeId, storage::Member};
+use crate::{
+    proto::{peer::forward_reply::Reply, v1::Reason},
+    sequence::NodeId,
+    storage::Member,
+};
 
 impl NodeContext {
     /// Answers a request before `deadline`, from here or from the leader.
@@ -38,19 +42,26 @@ impl NodeContext {
                 }
             }
         };
-        match attempt {
+        let may_be_done = match attempt {
             Attempt::Answered(answer) => return Ok(answer),
             Attempt::Refused(status) => return Err(status.into()),
-            Attempt::Unanswered => {}
-        }
+            Attempt::Unanswered => false,
+            Attempt::Unknown => true,
+        };
         let _reserved = match reserved {
             Some(reserved) => reserved,
             None => self.request_memory.reserve(request.bytes())?,
         };
         // Before anything waits. Whether the namespace exists, only the leader knows.
         check_namespace(request.namespace())?;
+        if SequenceRequest::has_id(&request)
+            && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
+        {
+            // Nobody has to wait for a leader to learn that the id means nothing.
+            check_id(known, true)?;
+        }
         // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-        Box::pin(self.route_to_leader(&request, origin, deadline)).await
+        Box::pin(self.route_to_leader(&request, origin, may_be_done, deadline)).await
     }
 }
 
@@ -63,7 +74,13 @@ impl<Q: SequenceRequest> ForLeader for Q {
     fn may_be_asked_again(&self, node: &NodeContext) -> bool {
         let namespaces = node.group.view().namespaces();
         let known = namespaces.by_name(self.namespace());
-        self.has_id() || self.numbers() == 0 || known.is_some_and(|known| !known.config.gapless)
+        SequenceRequest::has_id(self)
+            || self.numbers() == 0
+            || known.is_some_and(|known| !known.config.gapless)
+    }
+
+    fn has_id(&self) -> bool {
+        SequenceRequest::has_id(self)
     }
 
     /// The hot path: this node leads and has the numbers.
@@ -100,6 +117,11 @@ impl<Q: SequenceRequest> ForLeader for Q {
         let (message, numbers) = (self.to_forward(), self.numbers());
         let forwarding = node.forwarder.forward(leader, member, message, numbers, deadline);
         match forwarding.await {
+            Ok(Reply::Error(failure))
+                if SequenceRequest::has_id(self) && failure.reason() == Reason::OutcomeUnknown =>
+            {
+                Attempt::Unknown
+            }
             Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
             Ok(Reply::NotLeader(_)) => Attempt::Unanswered,
             Ok(reply) => match Q::from_reply(reply) {
@@ -111,6 +133,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 match self.may_be_asked_again(node) {
+                    true if SequenceRequest::has_id(self) => Attempt::Unknown,
                     true => Attempt::Unanswered,
                     false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),
                 }

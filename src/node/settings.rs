@@ -116,13 +116,14 @@ macro_rules! for_each_setting {
             /// milliseconds; 0: it sends none. A sole voter that stops has as long to give numbers back [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
-            /// How long a request id is remembered, in milliseconds [default: 600000]
+            /// How long a request id of a gapless namespace is remembered, in milliseconds, if its caller states no retry
+            /// window [default: 600000]
             "RATCHET_REQUEST_ID_KEEP_MS" [] =>
                 request_id_keep_ms: u64 as u64 = 600_000, 1_000..=86_400_000;
-            /// How many request ids are remembered at most, of gapless namespaces on the disks, some 200 bytes each, and
-            /// of the others in the leader's memory, some 300 bytes each; further ones are refused [default: 1000000]
-            "RATCHET_REQUEST_IDS_MAX" [] =>
-                request_ids_max: u64 as u64 = 1_000_000, 1..=100_000_000;
+            /// How much is remembered under request ids at most, on the disks of each node, in MB (2^20 bytes), some 200
+            /// bytes for a message of one key, and 30 for each further key; more is refused [default: 512]
+            "RATCHET_REQUEST_IDS_MAX_MB" [] =>
+                request_ids_max_mb: u64 as u64 = 512, 1..=1 << 20;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; without any, they
             /// are not served
             "RATCHET_LEAF_TAGS" [] =>

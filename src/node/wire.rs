@@ -10,13 +10,13 @@ use super::{
     id_request::NextIds,
     request::{
         Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, RefusedKeys, invalid_key,
-        request_id,
+        message_id,
     },
     route::{KnownRoute, Route},
 };
 use crate::{
     proto::v1::{self, key::Kind},
-    sequence::{OwnedKey, Range},
+    sequence::{MessageId, OwnedKey, Range},
 };
 
 fn known(version: u64, members_version: Option<u64>) -> KnownRoute {
@@ -66,6 +66,14 @@ fn to_keys(keys: &Keys) -> (Vec<u64>, Vec<Bytes>) {
     }
 }
 
+fn request_id(id: &Option<MessageId>) -> Option<Bytes> {
+    id.as_ref().map(|id| id.id.as_bytes().to_vec().into())
+}
+
+fn retry_window_ms(id: &Option<MessageId>) -> Option<u64> {
+    id.as_ref().and_then(|id| id.lifetime.window_ms())
+}
+
 impl TryFrom<v1::NextRequest> for Next {
     type Error = Status;
 
@@ -74,7 +82,7 @@ impl TryFrom<v1::NextRequest> for Next {
             key: key_of(message.key)?,
             namespace: message.namespace,
             count: message.count.unwrap_or(1),
-            request_id: message.request_id.as_deref().map(request_id).transpose()?,
+            id: message_id(message.request_id.as_deref(), message.retry_window_ms)?,
             known: known(message.route_version, message.members_version),
         })
     }
@@ -88,7 +96,8 @@ impl From<&Next> for v1::NextRequest {
             count: Some(request.count),
             route_version: request.known.version,
             members_version: request.known.members_version,
-            request_id: (request.request_id.as_ref()).map(|id| id.as_bytes().to_vec().into()),
+            request_id: request_id(&request.id),
+            retry_window_ms: retry_window_ms(&request.id),
         }
     }
 }
@@ -134,8 +143,9 @@ impl TryFrom<v1::NextManyRequest> for NextMany {
 
     fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Status> {
         let keys = keys_of(message.ids, message.names)?;
+        let id = message_id(message.request_id.as_deref(), message.retry_window_ms)?;
         let known = known(message.route_version, message.members_version);
-        NextMany::new(message.namespace, keys, message.counts, known)
+        NextMany::new(message.namespace, keys, message.counts, id, known)
     }
 }
 
@@ -149,6 +159,8 @@ impl From<&NextMany> for v1::NextManyRequest {
             counts: request.counts.clone(),
             route_version: request.known.version,
             members_version: request.known.members_version,
+            request_id: request_id(&request.id),
+            retry_window_ms: retry_window_ms(&request.id),
             // These two belong to a stream. A forwarded message has its own.
             id: 0,
             timeout_ms: 0,
@@ -209,6 +221,7 @@ impl From<v1::NextManyResponse> for Answered<ManyRanges> {
                 increment: message.increment,
                 exhausted,
                 refused: refused.collect(),
+                gapless: message.gapless,
             },
             route: message.route.map(Route::from),
         }
@@ -232,6 +245,7 @@ impl From<Answered<ManyRanges>> for v1::NextManyResponse {
             increment: answer.increment,
             exhausted,
             refused: refused.collect(),
+            gapless: answer.gapless,
             failure: None,
             route: route.map(v1::Route::from),
         }
@@ -284,6 +298,7 @@ mod tests {
             counts,
             route_version: 3,
             members_version: Some(4),
+            request_id: Some(Bytes::from_static(b"orders-7")),
             ..v1::NextManyRequest::default()
         }
     }
@@ -297,6 +312,7 @@ mod tests {
             route_version: 3,
             members_version: None,
             request_id: Some(Bytes::from_static(b"order-7")),
+            retry_window_ms: Some(16_000),
         };
         let request = Next::try_from(next.clone()).unwrap();
         assert_eq!(v1::NextRequest::from(&request), next);

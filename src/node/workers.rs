@@ -9,6 +9,7 @@ use super::{
     leader_search::Attempt,
     worker_desk::{Served, Wanted},
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     proto::{busy, peer::administer_reply::Reply, v1},
@@ -147,6 +148,7 @@ fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> At
     Attempt::Refused(match served {
         Err(status) => status,
         Ok(Served::NoneFree { in_ms }) => busy(
+            Reason::WorkersHeld,
             in_ms,
             format!(
                 "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",
@@ -154,11 +156,14 @@ fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> At
                 in_ms.div_ceil(1_000)
             ),
         ),
-        Ok(Served::NoneToSpare) => Status::resource_exhausted(format!(
-            "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
+        Ok(Served::NoneToSpare) => refused(
+            Reason::WorkersHeld,
+            format!(
+                "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
              those that you have",
-            ids.workers
-        )),
+                ids.workers
+            ),
+        ),
         Ok(Served::Done(worker, WorkerAnswer::Lost)) => Status::failed_precondition(format!(
             "the lease with token {token} of worker id {worker} of namespace {name:?} was lost: the worker id was leased \
              again, or the namespace was created again or recovered; make no further id under it, and lease a worker \

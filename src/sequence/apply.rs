@@ -13,9 +13,9 @@ use super::{
     ledger::{Ledger, LedgerRefused},
     namespace_life::{self, NamespaceTable},
     progression::Progression,
-    request_id::{self, Remembered, Remembering, RequestTable},
+    request_book::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
-    take::{Take, Taken},
+    take::{MessagePart, PartTaken, Take, Taken, Used},
     worker_leases::{self, WorkerTable},
 };
 
@@ -107,11 +107,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take { remembering, takes, now_ms } => {
+        Command::Take { remembering, parts, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
-                request_id::advance(table, remembering)?;
-                let taken = takes.iter();
-                let taken = taken.map(|take| apply_take(table, entry, remembering, take));
+                request_book::advance(table, remembering)?;
+                let taken = parts.iter();
+                let taken = taken.map(|part| apply_part(table, entry, remembering, part));
                 taken.collect::<Result<_, _>>().map(Outcome::Took)
             })
         }
@@ -219,44 +219,66 @@ fn over_quota<T: Table>(
     Ok(is_full.then_some(keys_max))
 }
 
-fn apply_take<T: Table>(
-    table: &mut T, entry: &mut Entry, remembering: &Remembering, take: &Take,
-) -> Result<Taken, T::Error> {
-    let Take { section, count, .. } = take;
-    let id = section.namespace;
-    let namespace = table.namespace(id);
+fn apply_part<T: Table>(
+    table: &mut T, entry: &mut Entry, remembering: &Remembering, part: &MessagePart,
+) -> Result<PartTaken, T::Error> {
+    let namespace = table.namespace(part.namespace);
     let Some(namespace) = namespace.filter(|namespace| namespace.config.gapless) else {
-        return Ok(Taken::NoNamespace);
+        return Ok(PartTaken::NoNamespace);
     };
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
-    if let Some(request) = &take.request {
+    let bytes = part.id.as_ref().map_or(0, |id| Remembered::bytes(id, &part.takes));
+    if let Some(id) = &part.id {
         // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
-        if let Some(first) = table.remembered(id, request)? {
-            return Ok(match first.key == section.key && first.count == *count {
-                true => Taken::Repeated(first.range),
-                false => Taken::Reused(first),
-            });
+        if let Some(before) = table.remembered(part.namespace, id)? {
+            return Ok(again(before, &part.takes));
         }
-        if request_id::is_full(table, remembering)? {
-            let ids_max = remembering.ids_max;
-            return Ok(Taken::IdsFull { ids_max });
+        if request_book::is_full(table, remembering, bytes)? {
+            return Ok(PartTaken::IdsFull { bytes_max: remembering.bytes_max });
         }
     }
+    let mut taken = Vec::with_capacity(part.takes.len());
+    for take in &part.takes {
+        let section = SectionId { namespace: part.namespace, key: take.section.clone() };
+        taken.push(apply_take(table, entry, &section, take.count, progression, quota)?);
+    }
+    // Whoever got nothing may ask again once more is there.
+    let took = taken.iter().any(|taken| matches!(taken, Taken::Range(_)));
+    if let Some(id) = part.id.as_ref().filter(|_| took) {
+        let remembered = Remembered(part.takes.iter().cloned().zip(taken.clone()).collect());
+        request_book::remember(table, part.namespace, id, bytes, remembered)?;
+    }
+    Ok(PartTaken::Taken(taken))
+}
+
+/// The answer to a part of a message whose id is remembered.
+fn again(before: Remembered, takes: &[Take]) -> PartTaken {
+    if before.is_of(takes) {
+        return PartTaken::Repeated(before.0.into_iter().map(|(_, taken)| taken).collect());
+    }
+    let keys = before.0.len() as u64;
+    match before.0.into_iter().next() {
+        Some((first, _)) => PartTaken::Reused(Used { keys, first }),
+        // Nothing that took nothing is remembered.
+        None => PartTaken::NoNamespace,
+    }
+}
+
+fn apply_take<T: Table>(
+    table: &mut T, entry: &mut Entry, section: &SectionId, count: u64, progression: Progression,
+    quota: (Option<u64>, u64),
+) -> Result<Taken, T::Error> {
     let before = table.gapless_section(section, entry.lift)?;
     if let Some(keys_max) = over_quota(table, section, &before, quota)? {
         return Ok(Taken::OverQuota { keys_max });
     }
-    let (record, range) = match before.take(progression, entry.lift, *count) {
+    let (record, range) = match before.take(progression, entry.lift, count) {
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
     write_section(table, entry, section, (&before, record), progression)?;
-    if let Some(request) = &take.request {
-        let remembered = Remembered { key: section.key.clone(), count: *count, range };
-        request_id::remember(table, id, request, remembered)?;
-    }
     Ok(Taken::Range(range))
 }
 

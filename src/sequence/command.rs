@@ -12,9 +12,9 @@ use super::{
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
-    request_id::Remembering,
+    request_book::Remembering,
     section::{Chunk, Raise},
-    take::{Take, Taken},
+    take::{MessagePart, PartTaken},
     tombstone::Tombstone,
     workers::{WorkerAnswer, WorkerAsk},
 };
@@ -86,7 +86,7 @@ pub enum Command {
         /// How request ids are remembered.
         remembering: Remembering,
         /// Which numbers, in the order in which they are taken.
-        takes: Vec<Take>,
+        parts: Vec<MessagePart>,
         /// As in a bump.
         now_ms: u64,
     },
@@ -137,8 +137,9 @@ impl fmt::Display for Command {
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
             Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
             Command::Release { released, .. } => write!(f, "release {} sections", released.len()),
-            Command::Take { takes, .. } => {
-                write!(f, "take numbers of {} gapless keys", takes.len())
+            Command::Take { parts, .. } => {
+                let takes: usize = parts.iter().map(|part| part.takes.len()).sum();
+                write!(f, "take numbers of {takes} gapless keys")
             }
             Command::Workers { asks, .. } => {
                 write!(f, "lease, renew or release {} worker ids", asks.len())
@@ -188,8 +189,8 @@ pub enum Outcome {
     Refused(LedgerRefused),
     /// How many sections were released, or have no namespace any more.
     Released(u64),
-    /// An answer for each take, in order.
-    Took(Vec<Taken>),
+    /// An answer for each part of a message, in order.
+    Took(Vec<PartTaken>),
     /// The namespace is deleted. The tombstone that it left, if any.
     NamespaceDeleted(Result<Option<Tombstone>, NamespaceRefused>),
     /// An answer for each ask, in order.

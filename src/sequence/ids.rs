@@ -21,6 +21,16 @@ pub enum SectionKey {
     Name(Box<[u8]>),
 }
 
+impl SectionKey {
+    /// How many bytes it has where it is stored, at most.
+    pub fn bytes(&self) -> usize {
+        match self {
+            SectionKey::Id(_) => size_of::<u64>(),
+            SectionKey::Name(name) => name.len(),
+        }
+    }
+}
+
 /// Identifies a section of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SectionId {

@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     Bump, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
-    Outcome, QueuedId, Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord,
-    Table, Tombstone, Trim, WorkerRecord, WorkerTable, apply,
+    Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId, RequestTable, SectionId,
+    SectionRecord, Table, Tombstone, Trim, WorkerRecord, WorkerTable, apply,
 };
 
 /// A table in memory.
@@ -22,8 +22,8 @@ pub struct MemoryTable {
     pub tombstones: BTreeMap<String, Tombstone>,
     pub next_id: Option<NamespaceId>,
     pub book: RequestBook,
-    pub places: BTreeMap<u64, QueuedId>,
-    pub ids: BTreeMap<(NamespaceId, RequestId), Remembered>,
+    pub places: BTreeMap<Place, QueuedId>,
+    pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
     pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
 }
 
@@ -145,20 +145,20 @@ impl RequestTable for MemoryTable {
         self.book = book;
     }
     fn remembered(
-        &self, namespace: NamespaceId, id: &RequestId,
+        &self, namespace: NamespaceId, id: &PartId,
     ) -> Result<Option<Remembered>, Infallible> {
-        Ok(self.ids.get(&(namespace, id.clone())).cloned())
+        Ok(self.ids.get(&(namespace, id.request.clone(), id.part)).cloned())
     }
-    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, Infallible> {
+    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Infallible> {
         Ok(self.places.get(&place).cloned())
     }
-    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
-        let id = (queued.namespace, queued.id.clone());
+    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
+        let id = (queued.namespace, queued.id.request.clone(), queued.id.part);
         self.ids.insert(id, remembered);
         self.places.insert(place, queued);
     }
-    fn forget(&mut self, place: u64, queued: &QueuedId) {
-        self.ids.remove(&(queued.namespace, queued.id.clone()));
+    fn forget(&mut self, place: Place, queued: &QueuedId) {
+        self.ids.remove(&(queued.namespace, queued.id.request.clone(), queued.id.part));
         self.places.remove(&place);
     }
 }

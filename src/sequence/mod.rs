@@ -6,7 +6,7 @@
 //! its holder may lower to what it used.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `key`, `ledger`, `request_id`, `section` and `workers`
-//! come next, then `day_books`, `namespace` and `take`, then `namespace_change`, `namespace_limits` and `tombstone`, then
+//! come next, then `day_books`, `namespace` and `take`, then `namespace_change`, `namespace_limits`, `request_book` and `tombstone`, then
 //! `command`, and last `namespace_life`, `worker_leases`, `apply` and `written_key`.
 
 mod apply;
@@ -22,6 +22,7 @@ mod namespace_change;
 mod namespace_life;
 mod namespace_limits;
 mod progression;
+mod request_book;
 mod request_id;
 mod section;
 mod take;
@@ -45,12 +46,12 @@ pub use namespace_limits::{
     STEP_MAX, check_description, check_format, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
+pub use request_book::{Place, QueuedId, Remembered, Remembering, RequestBook, RequestTable};
 pub use request_id::{
-    InvalidRequestId, QueuedId, REQUEST_ID_BYTES_MAX, Remembered, Remembering, RequestBook,
-    RequestId, RequestTable,
+    InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
 pub use section::{Chunk, Exhausted, Raise, SectionBooks, SectionRecord};
-pub use take::{Take, Taken};
+pub use take::{MessagePart, PartTaken, Take, Taken, Used};
 pub use tombstone::{NamespaceTotals, Tombstone};
 pub use worker_leases::WorkerTable;
 pub use workers::{

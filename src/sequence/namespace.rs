@@ -37,6 +37,9 @@ pub struct NamespaceConfig {
     pub section_size: u64,
     /// True if every number is committed before it is answered, so that none is skipped. It never changes.
     pub gapless: bool,
+    /// True if numbers of a gapless namespace may be asked for without a request id. Whoever does so and gets no answer
+    /// may leave a gap.
+    pub request_id_optional: bool,
     /// What the namespace is for, in the operator's words. May be empty.
     pub description: String,
     /// The most numbers of a key in one request. `None`: the node's own limit alone counts.
@@ -109,6 +112,12 @@ pub enum InvalidNamespace {
          section_size at 1"
     )]
     SectionedGapless(u64),
+    /// The namespace is not gapless, and says that request ids are optional.
+    #[error(
+        "request_id_optional is true, but only a gapless namespace knows request ids; leave it out, or make the namespace \
+         gapless"
+    )]
+    OptionalWithoutGapless,
     /// The namespace is gapless, and has bounds for steps.
     #[error(
         "{field} is {value}, but a gapless namespace raises no ceiling by steps; leave {field} out"
@@ -173,6 +182,7 @@ impl NamespaceConfig {
             max: NUMBER_MAX,
             section_size: 1,
             gapless: false,
+            request_id_optional: false,
             description: String::new(),
             count_max: None,
             keys_max: None,
@@ -230,7 +240,10 @@ impl NamespaceConfig {
 
     fn check_gapless(&self) -> Result<(), InvalidNamespace> {
         if !self.gapless {
-            return Ok(());
+            return match self.request_id_optional {
+                true => Err(InvalidNamespace::OptionalWithoutGapless),
+                false => Ok(()),
+            };
         }
         if self.section_size != 1 {
             return Err(InvalidNamespace::SectionedGapless(self.section_size));

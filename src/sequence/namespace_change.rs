@@ -32,6 +32,8 @@ pub struct NamespaceChange {
     pub section_size: Option<u64>,
     /// The new kind of keys.
     pub key_kind: Option<KeyKind>,
+    /// Whether numbers may be asked for without a request id from now on.
+    pub request_id_optional: Option<bool>,
 }
 
 impl NamespaceChange {
@@ -50,6 +52,7 @@ impl NamespaceChange {
             section_size: self.section_size.unwrap_or(config.section_size),
             key_kind: self.key_kind.unwrap_or(config.key_kind),
             gapless: config.gapless,
+            request_id_optional: self.request_id_optional.unwrap_or(config.request_id_optional),
             format: config.format,
             name: config.name,
         }

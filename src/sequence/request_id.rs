@@ -1,18 +1,6 @@
-//! Request ids: what a caller calls a request, so that it can ask again and is answered once.
-//!
-//! A gapless namespace remembers its ids in the replicated table, in the order in which they came. The table's own
-//! clock says how old they are. It adds up how long terms lasted, by the leaders' clocks that no operator sets, so no
-//! clock that jumps makes it jump, and it never goes back. Time without a leader does not count: an id may be
-//! remembered for longer than is stated, never for less.
-//!
-//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time.
+//! Request ids: what a caller calls a message, so that it can ask again and is answered once.
 
 use serde::{Deserialize, Serialize};
-
-use super::{
-    ids::{NamespaceId, SectionKey},
-    progression::Range,
-};
 
 /// The greatest length of a request id, in bytes.
 pub const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -61,131 +49,69 @@ impl std::fmt::Display for RequestId {
     }
 }
 
-/// What a request id was used for, and the numbers that it got.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembered {
-    /// The key, which has a section of its own.
-    pub key: SectionKey,
-    /// How many numbers were asked for.
-    pub count: u64,
-    /// The numbers.
-    pub range: Range,
-}
+/// How many lifetimes there are.
+pub const LIFETIMES: usize = 8;
 
-/// A request id in the order in which ids came.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueuedId {
-    /// The namespace. The same id in another namespace is another id.
-    pub namespace: NamespaceId,
-    /// The id.
-    pub id: RequestId,
-    /// When it was used, by the table's clock.
-    pub at_ms: u64,
-}
+/// For how long a message's id is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lifetime(u8);
 
-/// The table's clock, and which ids it remembers: those that came at the places from `first` up to `next`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct RequestBook {
-    /// For how long numbers were taken, in milliseconds.
-    pub clock_ms: u64,
-    /// The place of the oldest id.
-    pub first: u64,
-    /// The place of the next id.
-    pub next: u64,
-}
+impl Lifetime {
+    /// As long as the cluster's settings say (`request_id_keep_ms`).
+    pub const CONFIGURED: Lifetime = Lifetime(LIFETIMES as u8 - 1);
+    /// The longest retry window, in milliseconds.
+    pub const WINDOW_MS_MAX: u64 = 60_000;
 
-/// How request ids are remembered. It travels in each entry, so that every replica comes to the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembering {
-    /// How long ago the term's last such entry was proposed, or the term began, in milliseconds.
-    pub elapsed_ms: u64,
-    /// For how long an id is remembered, in milliseconds.
-    pub keep_ms: u64,
-    /// How many ids are remembered at most.
-    pub ids_max: u64,
-    /// How many ids the entry forgets at most.
-    pub forget_max: u64,
-}
-
-/// Request ids in the replicated table as one log entry sees them. Reads see the entry's own writes.
-pub trait RequestTable {
-    /// The error of a read.
-    type ReadError;
-
-    /// The book of ids, or the default if nothing was written to it.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn request_book(&self) -> Result<RequestBook, Self::ReadError>;
-    /// Writes the book of ids.
-    fn put_request_book(&mut self, book: RequestBook);
-    /// What an id was used for, if it is remembered.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn remembered(
-        &self, namespace: NamespaceId, id: &RequestId,
-    ) -> Result<Option<Remembered>, Self::ReadError>;
-    /// The id at a place.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, Self::ReadError>;
-    /// Writes an id at a place, and what it was used for.
-    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered);
-    /// Removes the id at a place.
-    fn forget(&mut self, place: u64, queued: &QueuedId);
-}
-
-/// Lets the table's clock go on, and forgets ids whose time has passed.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn advance<T: RequestTable>(
-    table: &mut T, remembering: &Remembering,
-) -> Result<(), T::ReadError> {
-    let mut book = table.request_book()?;
-    book.clock_ms = book.clock_ms.saturating_add(remembering.elapsed_ms);
-    for _ in 0..remembering.forget_max {
-        if book.first == book.next {
-            break;
-        }
-        if let Some(queued) = table.queued_id(book.first)? {
-            if queued.at_ms.saturating_add(remembering.keep_ms) > book.clock_ms {
-                break;
-            }
-            table.forget(book.first, &queued);
-        }
-        book.first += 1;
+    /// At least as long as the retry window that a caller states, up to [`Lifetime::WINDOW_MS_MAX`]: 1, 2, 4, ... or 60
+    /// seconds.
+    pub fn of_window_ms(window_ms: u64) -> Lifetime {
+        let windows = 0..Lifetime::CONFIGURED.0;
+        let long_enough = windows.map(Lifetime).find(|lifetime| lifetime.ms(0) >= window_ms);
+        long_enough.unwrap_or(Lifetime(Lifetime::CONFIGURED.0 - 1))
     }
-    table.put_request_book(book);
-    Ok(())
+
+    /// In milliseconds, where the settings say `keep_ms`.
+    pub fn ms(self, keep_ms: u64) -> u64 {
+        match self {
+            Lifetime::CONFIGURED => keep_ms,
+            Lifetime(window) => (1_000 << window.min(7)).min(Lifetime::WINDOW_MS_MAX),
+        }
+    }
+
+    /// The retry window of that length, in milliseconds; `None` if the settings say how long it is.
+    pub fn window_ms(self) -> Option<u64> {
+        (self != Lifetime::CONFIGURED).then(|| self.ms(0))
+    }
+
+    /// Which of the [`LIFETIMES`] it is.
+    pub fn index(self) -> u8 {
+        self.0.min(Lifetime::CONFIGURED.0)
+    }
+
+    /// Lifetime number `index` of [`LIFETIMES`].
+    pub fn at(index: usize) -> Lifetime {
+        Lifetime(u8::try_from(index).unwrap_or(u8::MAX).min(Lifetime::CONFIGURED.0))
+    }
 }
 
-/// True if no further id can be remembered.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn is_full<T: RequestTable>(
-    table: &T, remembering: &Remembering,
-) -> Result<bool, T::ReadError> {
-    let book = table.request_book()?;
-    Ok(book.next - book.first >= remembering.ids_max)
+/// What a caller calls a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageId {
+    /// Its name.
+    pub id: RequestId,
+    /// For how long it is remembered.
+    pub lifetime: Lifetime,
 }
 
-/// Remembers an id and what it was used for.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn remember<T: RequestTable>(
-    table: &mut T, namespace: NamespaceId, id: &RequestId, remembered: Remembered,
-) -> Result<(), T::ReadError> {
-    let mut book = table.request_book()?;
-    let queued = QueuedId { namespace, id: id.clone(), at_ms: book.clock_ms };
-    table.remember(book.next, queued, remembered);
-    book.next += 1;
-    table.put_request_book(book);
-    Ok(())
+/// What a part of a message is called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartId {
+    /// The message's name.
+    pub request: RequestId,
+    /// Which part of the message, from 0.
+    pub part: u32,
+    /// For how long it is remembered.
+    pub lifetime: Lifetime,
 }
 
 #[cfg(test)]
@@ -199,5 +125,14 @@ mod tests {
         assert!(refused(&[7; 65]).contains("the request id has 65 bytes"));
         assert_eq!(RequestId::new(&[7; 64]).unwrap().as_bytes(), [7; 64]);
         assert_eq!(RequestId::new(b"a\"\xff").unwrap().to_string(), r#""a\"\xff""#);
+    }
+
+    #[test]
+    fn a_lifetime_is_as_long_as_the_window_that_was_stated_or_longer_up_to_a_minute() {
+        let kept = |window_ms| Lifetime::of_window_ms(window_ms).ms(600_000);
+        let stated = [0, 1, 1_000, 1_001, 10_000, 32_001, 60_000, 61_000, u64::MAX];
+        let expected = [1_000, 1_000, 1_000, 2_000, 16_000, 60_000, 60_000, 60_000, 60_000];
+        assert_eq!(stated.map(kept), expected);
+        assert_eq!(Lifetime::CONFIGURED.ms(600_000), 600_000);
     }
 }

@@ -6,21 +6,57 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::SectionId,
+    ids::{NamespaceId, SectionKey},
     progression::{Progression, Range},
-    request_id::{Remembered, RequestId},
+    request_id::PartId,
     section::SectionRecord,
 };
+
+/// What one message takes, or a part of it: one entry takes all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagePart {
+    /// The namespace of the keys.
+    pub namespace: NamespaceId,
+    /// What the caller calls it. If that is known, what was taken the first time is the answer.
+    pub id: Option<PartId>,
+    /// What it takes, in this order.
+    pub takes: Vec<Take>,
+}
 
 /// Take the next numbers of a gapless key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Take {
-    /// The key's section.
-    pub section: SectionId,
+    /// The key, which has a section of its own.
+    pub section: SectionKey,
     /// How many numbers. At least 1.
     pub count: u64,
-    /// What the caller calls the request. If the id is known, the numbers of its first try are the answer.
-    pub request: Option<RequestId>,
+}
+
+/// The answer to a part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartTaken {
+    /// An answer for each take, in order.
+    Taken(Vec<Taken>),
+    /// As before: an earlier entry took this, under the same id.
+    Repeated(Vec<Taken>),
+    /// The id was used for another message.
+    Reused(Used),
+    /// Nothing more can be remembered.
+    IdsFull {
+        /// How many bytes are, at most.
+        bytes_max: u64,
+    },
+    /// There is no gapless namespace with that id.
+    NoNamespace,
+}
+
+/// What a request id was used for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// How many keys that part of the message had.
+    pub keys: u64,
+    /// The first of them.
+    pub first: Take,
 }
 
 /// The answer to one take.
@@ -28,21 +64,10 @@ pub struct Take {
 pub enum Taken {
     /// The numbers are the caller's.
     Range(Range),
-    /// The numbers are the caller's since an earlier entry, which had the same request id.
-    Repeated(Range),
     /// Too few numbers are left.
     Exhausted {
         /// How many are left.
         left: u64,
-    },
-    /// There is no gapless namespace with that id.
-    NoNamespace,
-    /// The request id was used for this.
-    Reused(Remembered),
-    /// No further request id can be remembered.
-    IdsFull {
-        /// How many are.
-        ids_max: u64,
     },
     /// The key is new, and the namespace has as many keys as it may have.
     OverQuota {

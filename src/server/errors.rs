@@ -14,13 +14,13 @@ use tower::util::MapResponseLayer;
 use crate::{
     metrics::{Door, Metrics},
     node::Failure,
-    proto::v1::NextManyResponse,
+    proto::{explained, v1::NextManyResponse},
 };
 
 /// Converts a failure into the status that a client gets.
 pub fn to_client(failure: Failure) -> Status {
     match failure {
-        Failure::Status(status) => status,
+        Failure::Status(status) => explained(status),
         // Only a peer's request can fail this way; a client's is forwarded.
         Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
     }

@@ -14,8 +14,8 @@
 //! | `applied` | 1, generation, `d`, name | tombstone of a deleted namespace |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
-//! | `applied` | 1, generation, `q`, `i`, namespace, request id | what the id was used for |
-//! | `applied` | 1, generation, `q`, `p`, place | the id that came at this place |
+//! | `applied` | 1, generation, `q`, `i`, namespace, request id, part | what the part of that message took |
+//! | `applied` | 1, generation, `q`, `p`, lifetime, number | the id that came at this place |
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
 //! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
@@ -25,7 +25,7 @@
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
 //! records lie in the order of their numbers.
 
-use crate::sequence::{NamespaceId, RequestId, SectionId, SectionKey, SetId};
+use crate::sequence::{NamespaceId, PartId, Place, SectionId, SectionKey, SetId};
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,15 +127,16 @@ pub fn request_book_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"qb"].concat()
 }
 
-/// The key of what a request id was used for in the generation with this prefix.
-pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &RequestId) -> Vec<u8> {
-    let namespace = namespace.0.to_be_bytes();
-    [generation, b"qi", &namespace, id.as_bytes()].concat()
+/// The key of what a part of a message took in the generation with this prefix.
+pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &PartId) -> Vec<u8> {
+    let (namespace, part) = (namespace.0.to_be_bytes(), id.part.to_be_bytes());
+    [generation, b"qi", &namespace, id.request.as_bytes(), &part].concat()
 }
 
 /// The key of the request id that came at `place` in the generation with this prefix.
-pub fn request_place_key(generation: &[u8], place: u64) -> Vec<u8> {
-    [generation, b"qp", &place.to_be_bytes()].concat()
+pub fn request_place_key(generation: &[u8], place: Place) -> Vec<u8> {
+    let (lifetime, number) = ([place.lifetime.index()], place.number.to_be_bytes());
+    [generation, b"qp", &lifetime, &number].concat()
 }
 
 /// The key of the id of the next namespace in the generation with this prefix.

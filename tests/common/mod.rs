@@ -144,6 +144,7 @@ impl Client {
             route_version: 0,
             members_version: None,
             request_id: None,
+            retry_window_ms: None,
         });
         self.sequencer.next(request).await.map(|r| r.into_inner())
     }

@@ -10,8 +10,11 @@ use std::{
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     node::{Current, KnownRoute, Next},
-    proto::v1::CreateNamespaceRequest,
-    sequence::{OwnedKey, Range, RequestId},
+    proto::{
+        reason_of,
+        v1::{CreateNamespaceRequest, Reason},
+    },
+    sequence::{Lifetime, MessageId, OwnedKey, Range, RequestId},
 };
 use ratchet_jepsen::history::{Action, Interface, Op, Outcome};
 
@@ -94,12 +97,12 @@ async fn ask_until_answered(
             namespace: NAMESPACE.to_owned(),
             key: OwnedKey::Id(request.key),
             count: request.count,
-            request_id: Some(request.id.clone()),
+            id: Some(MessageId { id: request.id.clone(), lifetime: Lifetime::CONFIGURED }),
             known: KnownRoute::default(),
         };
         match request_at(world, node, next, patience).await {
             Ok(range) => return Ok((node, range)),
-            Err(status) if status.code() == tonic::Code::AlreadyExists => {
+            Err(status) if reason_of(&status).0 == Reason::RequestIdReused => {
                 return Err(format!("request {} was refused: {status}", request.id));
             }
             // Also while the namespace does not exist yet.

@@ -280,7 +280,8 @@ impl Run {
         let asked = self.answers.lock().expect("answers").ask(keys);
         let ids = Keys::Ids(keys.iter().map(|&key| key.into()).collect());
         let counts = vec![count; keys.len()];
-        let request = NextMany::new(NAMESPACE.to_owned(), ids, counts, KnownRoute::default())?;
+        let request =
+            NextMany::new(NAMESPACE.to_owned(), ids, counts, None, KnownRoute::default())?;
         let answer = request_at(&self.world, node, request, patience).await;
         let firsts = self.noted(node, answer)?.firsts;
         let mut answers = self.answers.lock().expect("answers");

@@ -22,7 +22,7 @@ use ratchet::{
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{self, CreateNamespaceRequest},
     },
-    sequence::{OwnedKey, RequestId},
+    sequence::OwnedKey,
 };
 use ratchet_jepsen::history::{Action, History, Interface, Op, Outcome};
 use tonic::Status;
@@ -138,20 +138,13 @@ impl Client {
             // Half of the ranges are asked for as those of many keys.
             Action::Next { count } if count > 1 && count % 2 == 0 => {
                 let keys = Keys::Ids(vec![id]);
-                let request = NextMany::new(namespace, keys, vec![count], known)?;
+                let request = NextMany::new(namespace, keys, vec![count], None, known)?;
                 let answer = request_at(&self.world, node, request, patience).await?;
                 let first = answer.firsts[0];
                 Ok((first, first + (count - 1) * answer.increment))
             }
             Action::Next { count } => {
-                let request = Next {
-                    namespace,
-                    key: OwnedKey::Id(id),
-                    count,
-                    // Nobody asks again: what it costs the others is seen.
-                    request_id: request_id(self.process, count),
-                    known,
-                };
+                let request = Next { namespace, key: OwnedKey::Id(id), count, id: None, known };
                 let range = request_at(&self.world, node, request, patience).await?;
                 Ok((range.first, range.last))
             }
@@ -257,12 +250,6 @@ pub fn op(
         interface: Interface::Unary,
         note: String::new(),
     }
-}
-
-/// A request id for some counts.
-fn request_id(process: u64, count: u64) -> Option<RequestId> {
-    let id = format!("{process}-{}", nanos(clock::now()));
-    RequestId::new(id.as_bytes()).ok().filter(|_| count.is_multiple_of(3))
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -7,9 +7,18 @@
 //! - `send`: the next batch, numbered from 1: its ranges in the order of their places.
 //! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N]`: the server answers; `left` names used-up keys.
 //! - `fail BATCH CODE`: the server fails the whole batch.
-//! - `wait MS`: time passes, and requests that wait in the queue expire.
+//! - `refuse BATCH REASON [OUTCOME]`: the server fails the whole batch with a reason.
+//! - `lose BATCH`: its answer does not come.
+//! - `send named`: as `send`, with an id; `resend`: the message that is to be sent again as it was.
+//! - `leave CALLER`: a caller does not wait any more.
+//! - `wait MS`: time passes, and requests that wait in the queue, or in messages that are to be sent again, expire.
 
-use std::{collections::BTreeMap, fmt::Write};
+mod named;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write,
+};
 
 use expect_test::{Expect, expect};
 use tokio::sync::oneshot;
@@ -24,6 +33,8 @@ struct Script {
     marks: HighWaterMarks,
     queues: RequestQueues,
     in_flight: BTreeMap<usize, Batch>,
+    resends: VecDeque<Batch>,
+    ids: Vec<Bytes>,
     batches: usize,
     callers: BTreeMap<usize, oneshot::Receiver<Result<Numbers, Error>>>,
     asked: usize,
@@ -41,6 +52,7 @@ impl Script {
             count,
             deadline: self.now + TIMEOUT,
             coalesce: Coalesce::IntoRange,
+            request_id: None,
             reply,
         });
     }
@@ -59,7 +71,18 @@ impl Script {
                     _ => format!("callers {}..{}", before + 1, self.asked),
                 }
             }
-            ["send"] => self.send(),
+            ["send"] => self.send(false),
+            ["send", "named"] => self.send(true),
+            ["resend"] => self.resend(),
+            ["lose", batch] => {
+                let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
+                self.leftover(batch.lose())
+            }
+            ["leave", caller] => {
+                self.callers.remove(&caller.parse().unwrap());
+                String::new()
+            }
+            ["refuse", batch, reason, ref outcome @ ..] => self.refuse(batch, reason, outcome),
             ["answer", batch, ref rest @ ..] => self.answer(batch, rest),
             ["fail", batch, code] => {
                 let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
@@ -78,18 +101,56 @@ impl Script {
                 let (expired, _) = self.queues.take_expired(self.now);
                 let status = Status::deadline_exceeded("no answer in time");
                 fail_requests(expired, "a:1", &status);
+                self.resends.retain_mut(|batch| batch.expire(self.now, "a:1", &status));
                 self.replies().join("; ")
             }
             _ => panic!("no command: {line}"),
         }
     }
 
-    fn send(&mut self) -> String {
+    fn send(&mut self, named: bool) -> String {
         let Some(requests) = self.queues.next_batch() else {
             return "nothing waits".to_owned();
         };
         let mut message = NextManyRequest::default();
-        let batch = Batch::new(requests, &self.marks, &mut message);
+        let mut batch = Batch::new(requests, &self.marks, &mut message);
+        if named {
+            batch.name(&mut message, TIMEOUT, self.now);
+        }
+        self.note(batch, &message)
+    }
+
+    fn resend(&mut self) -> String {
+        let Some(batch) = self.resends.pop_front() else {
+            return "nothing is to be sent again".to_owned();
+        };
+        let message = batch.message().expect("a message with an id");
+        self.note(batch, &message)
+    }
+
+    fn refuse(&mut self, batch: &str, reason: &str, outcome: &[&str]) -> String {
+        let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
+        let code = match reason {
+            "NO_LEADER" => Code::Unavailable,
+            "OUTCOME_UNKNOWN" => Code::Unknown,
+            _ => Code::FailedPrecondition,
+        };
+        let outcome = outcome.first().copied().unwrap_or("NOT_DONE");
+        let outcome = Outcome::from_str_name(&format!("OUTCOME_{outcome}")).unwrap();
+        let failure = Failure {
+            code: code.into(),
+            message: "refused".to_owned(),
+            reason: Reason::from_str_name(&format!("REASON_{reason}")).unwrap().into(),
+            outcome: outcome.into(),
+            ..Failure::default()
+        };
+        let answer = NextManyResponse { failure: Some(failure), ..NextManyResponse::default() };
+        let (namespaces, marks) = (&self.namespaces, &mut self.marks);
+        let leftover = batch.complete(answer, "a:1", namespaces, marks, self.now);
+        self.leftover(leftover)
+    }
+
+    fn note(&mut self, batch: Batch, message: &NextManyRequest) -> String {
         self.batches += 1;
         let ids = message.ids.iter().map(ToString::to_string);
         let names = (message.names.iter()).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -104,6 +165,14 @@ impl Script {
                 let ranges: Vec<String> = ranges.map(|(key, n)| format!("{key} {n}")).collect();
                 text += &ranges.join(", ");
             }
+        }
+        if let Some(id) = &message.request_id {
+            let number = self.ids.iter().position(|known| known == id);
+            let number = number.unwrap_or_else(|| {
+                self.ids.push(id.clone());
+                self.ids.len() - 1
+            });
+            text += &format!(" (id {})", number + 1);
         }
         self.in_flight.insert(self.batches, batch);
         text
@@ -121,7 +190,7 @@ impl Script {
                     failure: Some(Failure {
                         code: Code::OutOfRange.into(),
                         message: "raise max".to_owned(),
-                        retry_after_ms: None,
+                        ..Failure::default()
                     }),
                     ..Exhausted::default()
                 });
@@ -143,6 +212,13 @@ impl Script {
         }
         if leftover.server_failure.is_some() {
             parts.push("ask another server".to_owned());
+        }
+        if let Some(batch) = leftover.resend {
+            parts.push("to send again as it was".to_owned());
+            self.resends.push_back(batch);
+        }
+        if let Some(mode) = leftover.mode {
+            parts.push(format!("{mode:?}"));
         }
         self.queues.requeue(leftover.retry);
         parts.join("; ")
@@ -195,6 +271,8 @@ fn check(script: &str, expected: Expect) {
         marks: HighWaterMarks::default(),
         queues: RequestQueues::default(),
         in_flight: BTreeMap::new(),
+        resends: VecDeque::new(),
+        ids: Vec::new(),
         batches: 0,
         callers: BTreeMap::new(),
         asked: 0,

@@ -48,6 +48,7 @@ pub fn to_json(namespace: &v1::Namespace) -> Value {
         "max": namespace.max,
         "section_size": namespace.section_size,
         "gapless": namespace.gapless,
+        "request_id_optional": namespace.request_id_optional,
         "description": namespace.description,
         "count_max": namespace.count_max,
         "keys_max": namespace.keys_max,

@@ -5,8 +5,9 @@ mod gapless;
 
 use super::*;
 use crate::sequence::{
-    Bequest, Chunk, LedgerRefused, Lost, LostBy, MemoryDigest, NUMBER_MAX, NamespaceChange,
-    NamespaceConfig, NamespaceId, NamespaceRefused, Raise, RequestId, SectionKey,
+    Bequest, Chunk, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, PartId, Raise, RequestId,
+    SectionKey,
     memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
 };
 

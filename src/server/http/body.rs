@@ -70,8 +70,8 @@ async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reserv
     let mut bytes = BytesMut::new();
     let mut reserved = None;
     while let Some(part) = parts.next().await {
-        let part =
-            part.map_err(|error| Status::unavailable(format!("the body ends early: {error}")))?;
+        let part = part
+            .map_err(|error| Status::invalid_argument(format!("the body ends early: {error}")))?;
         let length = bytes.len() + part.len();
         if length > CLIENT_MESSAGE_BYTES_MAX {
             return Err(Status::invalid_argument(format!(

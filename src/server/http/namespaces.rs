@@ -65,6 +65,8 @@ pub struct Namespace {
     section_size: Number,
     /// Whether every number is committed before it is answered, so that none is skipped.
     gapless: bool,
+    /// Whether numbers may be taken without a request id, though it is gapless.
+    request_id_optional: bool,
     /// What it is for.
     description: String,
     /// The most numbers of a key in one request; null: the node's own limit.
@@ -101,6 +103,9 @@ pub struct Create {
     /// Whether every number is committed before it is answered, so that none is skipped.
     #[serde(default)]
     gapless: bool,
+    /// Whether numbers may be taken without a request id, though it is gapless.
+    #[serde(default)]
+    request_id_optional: bool,
     /// What it is for, in at most 256 characters.
     #[serde(default)]
     description: String,
@@ -138,6 +143,8 @@ pub struct Update {
     section_size: Option<Given>,
     /// The kind of its keys; until the first number.
     key_kind: Option<Kind>,
+    /// Whether numbers of a gapless namespace may be taken without a request id.
+    request_id_optional: Option<bool>,
 }
 
 /// All namespaces.
@@ -202,6 +209,7 @@ pub async fn create(
             max: number("max", given.max)?,
             section_size: number("section_size", given.section_size)?,
             gapless: given.gapless,
+            request_id_optional: given.request_id_optional,
             description: given.description,
             count_max: number("count_max", given.count_max)?,
             keys_max: number("keys_max", given.keys_max)?,
@@ -237,6 +245,7 @@ pub async fn update(
             start: number("start", given.start)?,
             section_size: number("section_size", given.section_size)?,
             key_kind: (given.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
+            request_id_optional: given.request_id_optional,
         });
         namespace(&context, due, request, form).await
     };
@@ -275,6 +284,7 @@ fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {
         max: number(namespace.max),
         section_size: number(namespace.section_size),
         gapless: namespace.gapless,
+        request_id_optional: namespace.request_id_optional,
         description: namespace.description,
         count_max: namespace.count_max.map(number),
         keys_max: namespace.keys_max.map(number),

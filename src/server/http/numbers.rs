@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::{Body, Bytes},
     extract::State,
-    http::HeaderMap,
+    http::{HeaderMap, HeaderValue},
     response::Response,
 };
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, request_id},
-    sequence::{KeyKind, RequestId},
+    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, message_id},
+    sequence::{KeyKind, MessageId},
     server::{errors::to_client, written},
 };
 
@@ -59,16 +59,15 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)] // The description alone reads it.
 pub struct Idempotency {
-    /// What the caller calls this request: 1 to 64 bytes, for example a UUID. Whoever asks again with it is answered
-    /// with the same numbers, as long as it is remembered.
+    /// What the caller calls this request: 1 to 64 bytes, for example a UUID. Gapless namespaces alone know it. Whoever asks
+    /// again with it is answered with the same numbers, as long as it is remembered.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
 
 /// The request id in the headers.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Status> {
-    let id = headers.get(IDEMPOTENCY_KEY).map(|id| request_id(id.as_bytes()));
-    id.transpose()
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<MessageId>, Status> {
+    message_id(headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes), None)
 }
 
 /// Consecutive numbers of a key.
@@ -145,7 +144,7 @@ pub async fn next(
             key: key(&context, &namespace, written.as_bytes(), due).await?,
             namespace,
             count: options.count.unwrap_or(1),
-            request_id: idempotency_key(&headers)?,
+            id: idempotency_key(&headers)?,
             known: KnownRoute::UNWANTED,
         };
         let range = serve(&context, request, due).await?;
@@ -160,7 +159,7 @@ pub async fn next(
 
 /// Takes numbers of many keys at once.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}:next", tag = "numbers",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Idempotency, Timeout),
     request_body = ManyAsked, responses((status = 200, body = Many), Problems))]
 pub async fn next_many(
     State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
@@ -176,18 +175,13 @@ pub async fn next_many(
                 "count is for one key; for many keys give \"counts\" in the body",
             ));
         }
-        if headers.contains_key(IDEMPOTENCY_KEY) {
-            return Err(Status::invalid_argument(
-                "Idempotency-Key is for the numbers of one key; leave it out for those of many keys",
-            ));
-        }
         let asked: ManyAsked = body::json(&context, body, due).await?;
         let most = asked.keys.len();
         check_count(most)?;
         let keys = keys(&context, namespace, &asked.keys, due).await?;
         let counts = counts(&asked.counts)?;
-        let request =
-            NextMany::new(namespace.to_owned(), keys, counts.clone(), KnownRoute::UNWANTED)?;
+        let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
+        let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
         let answer_bytes = most * KEY_BYTES;
         let reservation = context.request_memory.reserve(answer_bytes)?;
         let ranges = serve(&context, request, due).await?;

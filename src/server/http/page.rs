@@ -25,6 +25,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{problem::Problem, uncacheable::uncacheable};
+use crate::proto::v1::Reason;
 use crate::{node::NodeContext, proto::busy};
 use view::View;
 
@@ -76,7 +77,7 @@ impl Live {
     pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
         if self.parts.receiver_count() >= WATCHERS_MAX {
             let text = format!("{WATCHERS_MAX} others watch this node's page; look again later");
-            return Err(Problem::new(context, busy(RETRY_AFTER_MS, text)));
+            return Err(Problem::new(context, busy(Reason::Busy, RETRY_AFTER_MS, text)));
         }
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());

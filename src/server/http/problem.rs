@@ -12,7 +12,7 @@ use utoipa::{IntoResponses, ToSchema};
 use crate::{
     metrics::{Door, Label},
     node::NodeContext,
-    proto::retry_after_ms,
+    proto::{reason_of, retry_after_ms},
 };
 
 /// After how many milliseconds a caller may try again while no leader is known.
@@ -38,6 +38,10 @@ pub struct Details<'a> {
     status: u16,
     /// gRPC's name for it. Programs go by this.
     code: &'a str,
+    /// Why, for programs.
+    reason: &'a str,
+    /// What became of the request: NOT_DONE, UNKNOWN or ONGOING; UNSPECIFIED if that does not matter.
+    outcome: &'a str,
     /// What was wrong, with which value, and what to do.
     detail: &'a str,
 }
@@ -107,10 +111,13 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
         let code = self.code();
+        let (reason, outcome) = reason_of(&self.0);
         let details = Details {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
             code: Code::VALUES[code.place()],
+            reason: reason.as_str_name().trim_start_matches("REASON_"),
+            outcome: outcome.as_str_name().trim_start_matches("OUTCOME_"),
             detail: self.detail(),
         };
         let mut response = (status, Json(details)).into_response();

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::{reader::Command, refused::Refused, replies::Replies};
+use crate::proto::{refused, v1::Reason};
 use crate::{
     node::{NodeContext, RespNode},
     server::written::shown,
@@ -45,7 +46,8 @@ fn nodes(context: &NodeContext) -> Result<Vec<RespNode>, Refused> {
         Some(first) if first.leads => Ok(nodes),
         _ => Err(Refused {
             word: "CLUSTERDOWN",
-            ..Refused::from(tonic::Status::unavailable(
+            ..Refused::from(refused(
+                Reason::NoLeader,
                 "no leader is known, or it does not serve Redis clients; ask again",
             ))
         }),

@@ -14,7 +14,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::{
     reader::{CommandReader, Commands},
@@ -22,6 +21,7 @@ use super::{
     replies::Replies,
     session::Session,
 };
+use crate::proto::{refused, v1::Reason};
 use crate::{
     node::{NodeContext, Reservation},
     server::deadline::budget,
@@ -175,9 +175,10 @@ impl Connection<'_> {
     /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.
     async fn refuse_the_rest(&mut self) -> io::Result<()> {
         let node = self.context.config.node_id;
-        let refused = Refused::from(Status::unavailable(format!(
-            "node {node} stops; connect to another one"
-        )));
+        let refused = Refused::from(refused(
+            Reason::NodeStopping,
+            format!("node {node} stops; connect to another one"),
+        ));
         let refusing = async {
             loop {
                 if self.read().await? == 0 || self.reader.read(&mut self.commands).is_err() {

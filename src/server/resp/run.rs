@@ -110,7 +110,8 @@ impl Run {
             true => Vec::new(),
             false => counts.to_vec(),
         };
-        let request = NextMany::new(self.namespace.clone(), keys, counts, KnownRoute::UNWANTED)?;
+        let request =
+            NextMany::new(self.namespace.clone(), keys, counts, None, KnownRoute::UNWANTED)?;
         let answered = self.context.serve(request, Origin::Client, deadline).await;
         let ranges = answered.map_err(to_client)?.answer;
         match ranges.firsts.len() == asked {

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     sequence::{
-        DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, QueuedId,
-        Remembered, RequestBook, RequestId, RequestTable, SectionId, SectionRecord, Table,
+        DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, PartId, Place,
+        QueuedId, Remembered, RequestBook, RequestTable, SectionId, SectionRecord, Table,
         Tombstone, WorkerRecord, WorkerTable,
     },
     storage::{
@@ -293,20 +293,20 @@ impl RequestTable for TableChange {
     }
 
     fn remembered(
-        &self, namespace: NamespaceId, id: &RequestId,
+        &self, namespace: NamespaceId, id: &PartId,
     ) -> Result<Option<Remembered>, StoreError> {
         self.requests.remembered(namespace, id)
     }
 
-    fn queued_id(&self, place: u64) -> Result<Option<QueuedId>, StoreError> {
+    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, StoreError> {
         self.requests.at(place)
     }
 
-    fn remember(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
+    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
         self.requests.add(place, queued, remembered);
     }
 
-    fn forget(&mut self, place: u64, queued: &QueuedId) {
+    fn forget(&mut self, place: Place, queued: &QueuedId) {
         self.requests.remove(place, queued);
     }
 }

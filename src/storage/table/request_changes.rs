@@ -6,7 +6,7 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use crate::{
-    sequence::{NamespaceId, QueuedId, Remembered, RequestBook, RequestId},
+    sequence::{NamespaceId, PartId, Place, QueuedId, Remembered, RequestBook},
     storage::{
         codec,
         database::Database,
@@ -15,13 +15,16 @@ use crate::{
     },
 };
 
+/// The key of what a part of a message took.
+type PartKey = Vec<u8>;
+
 /// Changed records of request ids. `None` for one that is removed.
 pub struct RequestChanges {
     db: Arc<Database>,
     prefix: Vec<u8>,
     book: Option<RequestBook>,
-    ids: BTreeMap<(NamespaceId, RequestId), Option<Remembered>>,
-    places: BTreeMap<u64, Option<QueuedId>>,
+    ids: BTreeMap<PartKey, Option<Remembered>>,
+    places: BTreeMap<Place, Option<QueuedId>>,
 }
 
 impl RequestChanges {
@@ -52,12 +55,12 @@ impl RequestChanges {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub fn remembered(
-        &self, namespace: NamespaceId, id: &RequestId,
+        &self, namespace: NamespaceId, id: &PartId,
     ) -> Result<Option<Remembered>, StoreError> {
-        if let Some(changed) = self.ids.get(&(namespace, id.clone())) {
+        let key = request_key(&self.prefix, namespace, id);
+        if let Some(changed) = self.ids.get(&key) {
             return Ok(changed.clone());
         }
-        let key = request_key(&self.prefix, namespace, id);
         self.db.get(Family::Applied, &key)
     }
 
@@ -65,7 +68,7 @@ impl RequestChanges {
     ///
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
-    pub fn at(&self, place: u64) -> Result<Option<QueuedId>, StoreError> {
+    pub fn at(&self, place: Place) -> Result<Option<QueuedId>, StoreError> {
         if let Some(changed) = self.places.get(&place) {
             return Ok(changed.clone());
         }
@@ -74,15 +77,15 @@ impl RequestChanges {
     }
 
     /// Adds an id at a place.
-    pub fn add(&mut self, place: u64, queued: QueuedId, remembered: Remembered) {
-        let id = (queued.namespace, queued.id.clone());
-        self.ids.insert(id, Some(remembered));
+    pub fn add(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
+        let key = request_key(&self.prefix, queued.namespace, &queued.id);
+        self.ids.insert(key, Some(remembered));
         self.places.insert(place, Some(queued));
     }
 
     /// Removes the id at a place.
-    pub fn remove(&mut self, place: u64, queued: &QueuedId) {
-        self.ids.insert((queued.namespace, queued.id.clone()), None);
+    pub fn remove(&mut self, place: Place, queued: &QueuedId) {
+        self.ids.insert(request_key(&self.prefix, queued.namespace, &queued.id), None);
         self.places.insert(place, None);
     }
 
@@ -100,8 +103,7 @@ impl RequestChanges {
             Some(record) => batch.put_cf(applied, key, record),
             None => batch.delete_cf(applied, key),
         };
-        for ((namespace, id), remembered) in std::mem::take(&mut self.ids) {
-            let key = request_key(&self.prefix, namespace, &id);
+        for (key, remembered) in std::mem::take(&mut self.ids) {
             change(key, encoded(remembered)?);
         }
         for (place, queued) in std::mem::take(&mut self.places) {

@@ -11,83 +11,131 @@ fn with_invoices() -> Memory {
     table
 }
 
-fn take(key: u64, count: u64, request: Option<&str>) -> Take {
-    Take {
-        section: section(key),
-        count,
-        request: request.map(|id| RequestId::new(id.as_bytes()).unwrap()),
-    }
+fn take(key: u64, count: u64) -> Take {
+    Take { section: SectionKey::Id(key), count }
 }
 
-/// Takes in `term`, when `elapsed_ms` have passed. Ids are remembered for 1 000 ms, two at most.
-fn took(table: &mut Memory, term: u64, elapsed_ms: u64, takes: Vec<Take>) -> Vec<Taken> {
-    let remembering = Remembering { elapsed_ms, keep_ms: 1_000, ids_max: 2, forget_max: 8 };
-    match run(table, term, Command::Take { remembering, takes, now_ms: 0 }) {
+/// A message of one part, with an id whose lifetime is the configured one.
+fn message(id: Option<&str>, takes: Vec<Take>) -> MessagePart {
+    let lifetime = Lifetime::CONFIGURED;
+    let id =
+        id.map(|id| PartId { request: RequestId::new(id.as_bytes()).unwrap(), part: 0, lifetime });
+    MessagePart { namespace: NamespaceId(1), id, takes }
+}
+
+/// As many bytes as two messages of one key may count, and no third one.
+const BYTES_MAX: u64 = 300;
+
+/// Takes in `term`, when `elapsed_ms` have passed. Ids are remembered for 1 000 ms.
+fn took(table: &mut Memory, term: u64, elapsed_ms: u64, parts: Vec<MessagePart>) -> Vec<PartTaken> {
+    let remembering =
+        Remembering { elapsed_ms, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
+    match run(table, term, Command::Take { remembering, parts, now_ms: 0 }) {
         Outcome::Took(taken) => taken,
         other => panic!("{other:?}"),
     }
 }
 
-fn range(first: u64, last: u64) -> crate::sequence::Range {
-    crate::sequence::Range { first, last, increment: 1 }
+fn range(first: u64, last: u64) -> Taken {
+    Taken::Range(crate::sequence::Range { first, last, increment: 1 })
+}
+
+fn taken(first: u64, last: u64) -> PartTaken {
+    PartTaken::Taken(vec![range(first, last)])
+}
+
+fn repeated(first: u64, last: u64) -> PartTaken {
+    PartTaken::Repeated(vec![range(first, last)])
 }
 
 #[test]
 fn takes_are_answered_in_the_order_of_the_entry_and_leave_no_gap_over_lifts() {
     let mut table = with_invoices();
-    let takes = vec![take(7, 2, None), take(8, 1, None), take(7, 1, None)];
-    let expected = [range(1, 2), range(1, 1), range(3, 3)].map(Taken::Range);
-    assert_eq!(took(&mut table, 1, 0, takes), expected);
+    let parts = vec![message(None, vec![take(7, 2), take(8, 1)]), message(None, vec![take(7, 1)])];
+    let expected = [PartTaken::Taken(vec![range(1, 2), range(1, 1)]), taken(3, 3)];
+    assert_eq!(took(&mut table, 1, 0, parts), expected);
     assert_eq!(run(&mut table, 2, Command::Lift), Outcome::Holds(2));
     assert_eq!(run(&mut table, 3, Command::Lift), Outcome::Holds(3));
-    let taken = took(&mut table, 3, 0, vec![take(7, 7, None), take(7, 8, None), take(7, 1, None)]);
-    let left = |left| Taken::Exhausted { left };
-    assert_eq!(taken, [Taken::Range(range(4, 10)), left(0), left(0)]);
+    let parts = vec![message(None, vec![take(7, 7), take(7, 8), take(7, 1)])];
+    let left = Taken::Exhausted { left: 0 };
+    let expected = PartTaken::Taken(vec![range(4, 10), left.clone(), left]);
+    assert_eq!(took(&mut table, 3, 0, parts), [expected]);
 }
 
 #[test]
 fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     let mut table = with_invoices();
     run(&mut table, 1, Command::create_namespace(NamespaceConfig::new("book")));
-    let mut of_book = take(7, 1, None);
-    of_book.section.namespace = NamespaceId(2);
-    assert_eq!(took(&mut table, 1, 0, vec![of_book]), [Taken::NoNamespace]);
+    let mut of_book = message(None, vec![take(7, 1)]);
+    of_book.namespace = NamespaceId(2);
+    assert_eq!(took(&mut table, 1, 0, vec![of_book]), [PartTaken::NoNamespace]);
     run(&mut table, 2, Command::Lift);
-    let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, ids_max: 1, forget_max: 1 };
-    let takes = vec![take(7, 1, None)];
-    let refused = run(&mut table, 1, Command::Take { remembering, takes, now_ms: 0 });
+    let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 1 };
+    let parts = vec![message(None, vec![take(7, 1)])];
+    let refused = run(&mut table, 1, Command::Take { remembering, parts, now_ms: 0 });
     assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
     assert!(table.sections.is_empty());
 }
 
 #[test]
-fn a_request_id_is_answered_once_over_terms_and_refused_for_another_request() {
+fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message() {
     let mut table = with_invoices();
-    let first = || take(7, 2, Some("a"));
-    let taken = took(&mut table, 1, 0, vec![first(), first()]);
-    assert_eq!(taken, [Taken::Range(range(1, 2)), Taken::Repeated(range(1, 2))]);
+    let first = || message(Some("a"), vec![take(7, 2)]);
+    assert_eq!(took(&mut table, 1, 0, vec![first(), first()]), [taken(1, 2), repeated(1, 2)]);
     run(&mut table, 2, Command::Lift);
-    let again = vec![first(), take(7, 1, Some("a")), take(8, 2, Some("a"))];
-    let used = Remembered { key: SectionKey::Id(7), count: 2, range: range(1, 2) };
-    assert_eq!(
-        took(&mut table, 2, 999, again),
-        [Taken::Repeated(range(1, 2)), Taken::Reused(used.clone()), Taken::Reused(used)]
-    );
+    let others = [vec![take(7, 1)], vec![take(8, 2)], vec![take(7, 2), take(8, 1)]];
+    let others = others.map(|takes| message(Some("a"), takes));
+    let used = PartTaken::Reused(Used { keys: 1, first: take(7, 2) });
+    let again = took(&mut table, 2, 999, std::iter::once(first()).chain(others).collect());
+    assert_eq!(again, [repeated(1, 2), used.clone(), used.clone(), used]);
+    let mut other_part = first();
+    other_part.id.as_mut().unwrap().part = 1;
+    assert_eq!(took(&mut table, 2, 0, vec![other_part]), [taken(3, 4)]);
+}
+
+#[test]
+fn a_message_that_took_something_is_answered_alike_and_one_that_took_nothing_may_try_again() {
+    let mut table = with_invoices();
+    let some = || message(Some("a"), vec![take(7, 10), take(7, 1)]);
+    let first = vec![range(1, 10), Taken::Exhausted { left: 0 }];
+    assert_eq!(took(&mut table, 1, 0, vec![some()]), [PartTaken::Taken(first.clone())]);
+    let none = || message(Some("b"), vec![take(7, 1)]);
+    let left = PartTaken::Taken(vec![Taken::Exhausted { left: 0 }]);
+    assert_eq!(took(&mut table, 1, 0, vec![none()]), [left]);
+    let change = NamespaceChange { max: Some(20), ..NamespaceChange::default() };
+    let raise = Command::UpdateNamespace { name: "invoice".to_owned(), change };
+    assert!(matches!(run(&mut table, 1, raise), Outcome::Namespace(Ok(_))));
+    let again = took(&mut table, 1, 0, vec![some(), none()]);
+    assert_eq!(again, [PartTaken::Repeated(first), taken(11, 11)]);
 }
 
 #[test]
 fn a_request_id_is_forgotten_after_its_time_and_never_to_make_room() {
     let mut table = with_invoices();
-    let ids = |ids: &[&str]| ids.iter().map(|id| take(7, 1, Some(id))).collect::<Vec<_>>();
-    let full = Taken::IdsFull { ids_max: 2 };
+    let ids =
+        |ids: &[&str]| ids.iter().map(|id| message(Some(id), vec![take(7, 1)])).collect::<Vec<_>>();
+    let full = PartTaken::IdsFull { bytes_max: BYTES_MAX };
     assert_eq!(
         took(&mut table, 1, 5, ids(&["a", "b", "c"])),
-        [Taken::Range(range(1, 1)), Taken::Range(range(2, 2)), full.clone()]
+        [taken(1, 1), taken(2, 2), full.clone()]
     );
-    assert_eq!(took(&mut table, 1, 999, ids(&["a", "c"])), [Taken::Repeated(range(1, 1)), full]);
-    assert_eq!(
-        took(&mut table, 1, 1, ids(&["c", "a"])),
-        [Taken::Range(range(3, 3)), Taken::Range(range(4, 4))]
-    );
+    assert_eq!(took(&mut table, 1, 999, ids(&["a", "c"])), [repeated(1, 1), full]);
+    assert_eq!(took(&mut table, 1, 1, ids(&["c", "a"])), [taken(3, 3), taken(4, 4)]);
     assert_eq!((table.ids.len(), table.places.len()), (2, 2));
+}
+
+#[test]
+fn each_lifetime_is_kept_however_long_the_ids_before_it_live() {
+    let mut table = with_invoices();
+    let with = |id: &str, window_ms| {
+        let mut part = message(Some(id), vec![take(7, 1)]);
+        part.id.as_mut().unwrap().lifetime = Lifetime::of_window_ms(window_ms);
+        part
+    };
+    assert_eq!(took(&mut table, 1, 0, vec![with("long", 2_000)]), [taken(1, 1)]);
+    assert_eq!(took(&mut table, 1, 0, vec![with("short", 1_000)]), [taken(2, 2)]);
+    let again = vec![with("long", 2_000), with("short", 1_000)];
+    assert_eq!(took(&mut table, 1, 1_000, again), [repeated(1, 1), taken(3, 3)]);
+    assert_eq!(took(&mut table, 1, 999, vec![with("long", 2_000)]), [repeated(1, 1)]);
+    assert_eq!(took(&mut table, 1, 1, vec![with("long", 2_000)]), [taken(4, 4)]);
 }

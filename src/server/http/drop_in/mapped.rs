@@ -94,7 +94,7 @@ impl<'a> Mapped<'a> {
                 key: key(context, namespace, of, due).await?,
                 namespace: namespace.to_owned(),
                 count,
-                request_id: None,
+                id: None,
                 known: KnownRoute::UNWANTED,
             };
             serve(context, request, due).await

@@ -1,0 +1,201 @@
+//! Why calls fail, for programs: the reason and the outcome of a status, and the code that each reason has.
+//!
+//! A status carries them as `google.rpc.ErrorInfo` among its details, and the delay after which to ask again as
+//! `google.rpc.RetryInfo`. Libraries that repeat calls by themselves read the delay in the trailers (gRFC A6).
+
+use std::{collections::HashMap, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::v1::{Failure, Outcome, Reason};
+
+/// Tells, in the metadata of a status, after how many milliseconds to ask again (gRFC A6).
+const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
+/// Whose reasons they are.
+const DOMAIN: &str = "ratchet";
+/// What the outcome is called in the metadata of an `ErrorInfo`.
+const OUTCOME: &str = "outcome";
+
+/// Why a call is refused, with a text that says what was wrong, with which value, and what to do.
+pub fn refused(reason: Reason, why: impl Into<String>) -> Status {
+    status(code_of(reason), why.into(), (reason, outcome_of(reason)), None)
+}
+
+/// As [`refused`]; the caller is to ask again after `retry_after_ms` milliseconds.
+pub fn busy(reason: Reason, retry_after_ms: u64, why: impl Into<String>) -> Status {
+    let told = (reason, outcome_of(reason));
+    status(code_of(reason), why.into(), told, Some(retry_after_ms))
+}
+
+/// After how many milliseconds to ask again, if a status says so.
+pub fn retry_after_ms(status: &Status) -> Option<u64> {
+    let told = status.metadata().get(RETRY_AFTER)?;
+    told.to_str().ok()?.parse().ok()
+}
+
+/// The reason and the outcome of a status: those that it carries, or else those of its code.
+pub fn reason_of(status: &Status) -> (Reason, Outcome) {
+    let by_code = by_code(status.code());
+    if status.details().is_empty() {
+        return by_code;
+    }
+    let Some(info) = status.get_details_error_info() else {
+        return by_code;
+    };
+    let reason = Reason::from_str_name(&format!("REASON_{}", info.reason));
+    let outcome = info.metadata.get(OUTCOME).map(|name| format!("OUTCOME_{name}"));
+    let outcome = outcome.and_then(|name| Outcome::from_str_name(&name));
+    (reason.unwrap_or(by_code.0), outcome.unwrap_or(by_code.1))
+}
+
+/// The status with its reason and outcome among its details. For what leaves this node.
+pub fn explained(status: Status) -> Status {
+    match status.details().is_empty() {
+        true => Failure::from(&status).into(),
+        false => status,
+    }
+}
+
+fn status(
+    code: Code, why: String, (reason, outcome): (Reason, Outcome), retry_after_ms: Option<u64>,
+) -> Status {
+    let name = reason.as_str_name().trim_start_matches("REASON_");
+    let outcome = outcome.as_str_name().trim_start_matches("OUTCOME_");
+    let metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
+    let mut details = ErrorDetails::with_error_info(name, DOMAIN, metadata);
+    if let Some(millis) = retry_after_ms {
+        details.set_retry_info(Some(Duration::from_millis(millis)));
+    }
+    let mut status = Status::with_error_details(code, why, details);
+    if let Some(millis) = retry_after_ms {
+        status.metadata_mut().insert(RETRY_AFTER, millis.into());
+    }
+    status
+}
+
+/// The code of each reason.
+fn code_of(reason: Reason) -> Code {
+    match reason {
+        Reason::InvalidRequest => Code::InvalidArgument,
+        Reason::RequestIdReused
+        | Reason::RequestIdRequired
+        | Reason::RequestIdUnsupported
+        | Reason::WrongState => Code::FailedPrecondition,
+        Reason::NumbersExhausted => Code::OutOfRange,
+        Reason::KeysMaxReached
+        | Reason::Busy
+        | Reason::MemoryFull
+        | Reason::RequestIdsFull
+        | Reason::WorkersHeld
+        | Reason::IdsUsedUp => Code::ResourceExhausted,
+        Reason::NoLeader | Reason::NodeStopping | Reason::NotFounded | Reason::NotHeardYet => {
+            Code::Unavailable
+        }
+        Reason::OutcomeUnknown | Reason::Unspecified => Code::Unknown,
+        Reason::DeadlineExceeded => Code::DeadlineExceeded,
+        Reason::Unsupported => Code::Unimplemented,
+        Reason::Internal => Code::Internal,
+        Reason::DataLoss => Code::DataLoss,
+    }
+}
+
+fn outcome_of(reason: Reason) -> Outcome {
+    match reason {
+        Reason::OutcomeUnknown | Reason::DeadlineExceeded => Outcome::Unknown,
+        Reason::Internal | Reason::DataLoss | Reason::Unspecified => Outcome::Unspecified,
+        _ => Outcome::NotDone,
+    }
+}
+
+/// The reason of a status that carries none.
+fn by_code(code: Code) -> (Reason, Outcome) {
+    let reason = match code {
+        Code::InvalidArgument => Reason::InvalidRequest,
+        Code::FailedPrecondition => Reason::WrongState,
+        Code::OutOfRange => Reason::NumbersExhausted,
+        Code::DeadlineExceeded | Code::Cancelled => Reason::DeadlineExceeded,
+        Code::Unimplemented => Reason::Unsupported,
+        Code::Internal => Reason::Internal,
+        Code::DataLoss => Reason::DataLoss,
+        Code::Unknown => Reason::OutcomeUnknown,
+        Code::Ok
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::Aborted
+        | Code::Unavailable
+        | Code::Unauthenticated => Reason::Unspecified,
+    };
+    let refuses = [Code::NotFound, Code::AlreadyExists, Code::Aborted, Code::ResourceExhausted];
+    match refuses.contains(&code) {
+        true => (reason, Outcome::NotDone),
+        false => (reason, outcome_of(reason)),
+    }
+}
+
+/// DEADLINE_EXCEEDED for a change that goes on.
+pub fn ongoing(why: impl Into<String>) -> Status {
+    let told = (Reason::DeadlineExceeded, Outcome::Ongoing);
+    status(Code::DeadlineExceeded, why.into(), told, None)
+}
+
+impl From<&Status> for Failure {
+    fn from(status: &Status) -> Self {
+        let (reason, outcome) = reason_of(status);
+        Failure {
+            code: status.code().into(),
+            message: status.message().to_owned(),
+            retry_after_ms: retry_after_ms(status),
+            reason: reason.into(),
+            outcome: outcome.into(),
+        }
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        let told = (failure.reason(), failure.outcome());
+        status(failure.code.into(), failure.message, told, failure.retry_after_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_keeps_its_reason_outcome_and_delay_on_the_way_through_a_message() {
+        let told = busy(Reason::MemoryFull, 100, "full");
+        assert_eq!(told.code(), Code::ResourceExhausted);
+        let failure = Failure::from(&told);
+        assert_eq!(failure.reason(), Reason::MemoryFull);
+        assert_eq!((failure.outcome(), failure.retry_after_ms), (Outcome::NotDone, Some(100)));
+        let again = Status::from(failure);
+        assert_eq!(reason_of(&again), (Reason::MemoryFull, Outcome::NotDone));
+        assert_eq!((again.code(), again.message()), (told.code(), "full"));
+        assert_eq!(retry_after_ms(&again), Some(100));
+        assert_eq!(reason_of(&ongoing("it goes on")).1, Outcome::Ongoing);
+    }
+
+    #[test]
+    fn a_status_without_a_reason_gets_that_of_its_code_when_it_leaves() {
+        let plain = explained(Status::invalid_argument("count is 0"));
+        let info = plain.get_details_error_info().expect("an ErrorInfo");
+        assert_eq!((&*info.reason, &*info.domain), ("INVALID_REQUEST", "ratchet"));
+        assert_eq!(info.metadata[OUTCOME], "NOT_DONE");
+        assert_eq!(plain.message(), "count is 0");
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_unknown_and_never_unavailable() {
+        for number in 0..100 {
+            let Ok(reason) = Reason::try_from(number) else { continue };
+            let (code, outcome) = (code_of(reason), outcome_of(reason));
+            let harmless = [Code::Unavailable, Code::ResourceExhausted].contains(&code);
+            assert!(!harmless || outcome == Outcome::NotDone, "{reason:?}");
+            assert!(outcome != Outcome::Unknown || !harmless, "{reason:?}");
+        }
+    }
+}

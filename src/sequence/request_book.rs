@@ -1,0 +1,189 @@
+//! The book of request ids: which messages a gapless namespace remembers, with what each of them took.
+//!
+//! It is part of the replicated table. Messages of many keys travel in parts, and each part is remembered by the entry
+//! that takes its numbers. Ids of one lifetime form a queue, in the order in which they came.
+//!
+//! The table's own clock says how old they are. It adds up how long terms lasted, by the leaders' clocks that no operator
+//! sets, so no clock that jumps makes it jump, and it never goes back. Time without a leader does not count: an id may be
+//! remembered for longer than is stated, never for less.
+//!
+//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ids::NamespaceId,
+    request_id::{LIFETIMES, Lifetime, PartId},
+    take::{Take, Taken},
+};
+
+/// What a part of a message took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered(pub Vec<(Take, Taken)>);
+
+impl Remembered {
+    /// True if a part with these takes is the one that is remembered.
+    pub fn is_of(&self, takes: &[Take]) -> bool {
+        self.0.iter().map(|(take, _)| take).eq(takes)
+    }
+
+    /// How many bytes a part with these takes counts, on the disks of each node.
+    pub fn bytes(id: &PartId, takes: &[Take]) -> u64 {
+        // A record and a place: each the id, a header and what RocksDB adds.
+        let names = 2 * (id.request.as_bytes().len() + 48);
+        // A key and its count, and the first and the last number.
+        let takes = takes.iter().map(|take| take.section.bytes() + 24).sum::<usize>();
+        (names + takes) as u64
+    }
+}
+
+/// A part of a message in the order in which ids of one lifetime came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedId {
+    /// The namespace. The same id in another namespace is another id.
+    pub namespace: NamespaceId,
+    /// What it is called.
+    pub id: PartId,
+    /// When it came, by the table's clock.
+    pub at_ms: u64,
+    /// How many bytes it counts.
+    pub bytes: u64,
+}
+
+/// Where in the queues an id stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The ids that are remembered as long as it.
+    pub lifetime: Lifetime,
+    /// How many of those came before it, ever.
+    pub number: u64,
+}
+
+/// The ids of one lifetime: those that came at the places from `first` up to `next`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Queue {
+    /// The place of the oldest id.
+    first: u64,
+    /// The place of the next id.
+    next: u64,
+    /// When the oldest id came, or earlier.
+    oldest_ms: u64,
+}
+
+/// The table's clock, and which ids it remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RequestBook {
+    /// For how long numbers were taken, in milliseconds.
+    clock_ms: u64,
+    /// How many bytes the ids count together.
+    bytes: u64,
+    queues: [Queue; LIFETIMES],
+}
+
+/// How request ids are remembered. It travels in each entry, so that every replica comes to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembering {
+    /// How long ago the term's last such entry was proposed, or the term began, in milliseconds.
+    pub elapsed_ms: u64,
+    /// For how long an id is remembered whose message states no retry window, in milliseconds.
+    pub keep_ms: u64,
+    /// How many bytes are remembered at most.
+    pub bytes_max: u64,
+    /// How many ids the entry forgets at most.
+    pub forget_max: u64,
+}
+
+/// Request ids in the replicated table as one log entry sees them. Reads see the entry's own writes.
+pub trait RequestTable {
+    /// The error of a read.
+    type ReadError;
+
+    /// The book of ids, or the default if nothing was written to it.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn request_book(&self) -> Result<RequestBook, Self::ReadError>;
+    /// Writes the book of ids.
+    fn put_request_book(&mut self, book: RequestBook);
+    /// What a part of a message took, if it is remembered.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn remembered(
+        &self, namespace: NamespaceId, id: &PartId,
+    ) -> Result<Option<Remembered>, Self::ReadError>;
+    /// The id at a place.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Self::ReadError>;
+    /// Writes an id at a place, and what its part took.
+    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered);
+    /// Removes the id at a place.
+    fn forget(&mut self, place: Place, queued: &QueuedId);
+}
+
+/// Lets the table's clock go on, and forgets ids whose time has passed.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn advance<T: RequestTable>(
+    table: &mut T, remembering: &Remembering,
+) -> Result<(), T::ReadError> {
+    let mut book = table.request_book()?;
+    book.clock_ms = book.clock_ms.saturating_add(remembering.elapsed_ms);
+    let mut left = remembering.forget_max;
+    for (index, queue) in book.queues.iter_mut().enumerate() {
+        let lifetime = Lifetime::at(index);
+        let is_due =
+            |at_ms: u64| at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= book.clock_ms;
+        while left > 0 && queue.first < queue.next && is_due(queue.oldest_ms) {
+            let place = Place { lifetime, number: queue.first };
+            if let Some(queued) = table.queued_id(place)? {
+                queue.oldest_ms = queued.at_ms;
+                if !is_due(queued.at_ms) {
+                    break;
+                }
+                table.forget(place, &queued);
+                book.bytes = book.bytes.saturating_sub(queued.bytes);
+            }
+            queue.first += 1;
+            left -= 1;
+        }
+    }
+    table.put_request_book(book);
+    Ok(())
+}
+
+/// True if `bytes` more cannot be remembered.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn is_full<T: RequestTable>(
+    table: &T, remembering: &Remembering, bytes: u64,
+) -> Result<bool, T::ReadError> {
+    let book = table.request_book()?;
+    Ok(book.bytes.saturating_add(bytes) > remembering.bytes_max)
+}
+
+/// Remembers what a part of a message took.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn remember<T: RequestTable>(
+    table: &mut T, namespace: NamespaceId, id: &PartId, bytes: u64, remembered: Remembered,
+) -> Result<(), T::ReadError> {
+    let mut book = table.request_book()?;
+    let at_ms = book.clock_ms;
+    let queue = &mut book.queues[usize::from(id.lifetime.index())];
+    if queue.first == queue.next {
+        queue.oldest_ms = at_ms;
+    }
+    let place = Place { lifetime: id.lifetime, number: queue.next };
+    let queued = QueuedId { namespace, id: id.clone(), at_ms, bytes };
+    table.remember(place, queued, remembered);
+    queue.next += 1;
+    book.bytes = book.bytes.saturating_add(bytes);
+    table.put_request_book(book);
+    Ok(())
+}
