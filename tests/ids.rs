@@ -30,7 +30,7 @@ fn doors(config: &mut Config) {
     with_http(config);
     with_resp(config);
     config.leaf_snowflake = "orders".to_owned();
-    let types = [("7", "route:type=7,database=3")];
+    let types = [("7", "route:type=7,database=3"), ("8", "route:type=8,database=3")];
     config.yuewen_types = types.map(|(name, to)| (name.to_owned(), to.to_owned())).into();
 }
 
@@ -247,6 +247,32 @@ async fn every_door_makes_ids_and_takes_them_apart() {
     let reply = reply.await;
     let number: u64 = reply.trim_start_matches(':').trim().parse().expect("a number");
     assert!(number > leaf, "{reply}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_counter_of_each_yuewen_type_runs_on_over_the_seconds() {
+    let cluster = Cluster::start(1, doors).await;
+    let client = rust_client::client_of(&cluster, &[1]);
+    create(&client, "route", "yuewen-route").await;
+    let at = cluster.nodes[&1].addresses().http.expect("a port");
+    let format = Format::parse("yuewen-route").expect("a format");
+    let take = async |of_type: u64| {
+        let page = http_get(at, &format!("/?type={of_type}")).await;
+        let number = body(&page)["result"].as_u64().expect("a number");
+        let decoded = format.decode_number(number.into()).expect("an id");
+        (decoded.parts().time_ms, decoded.parts().sequence)
+    };
+    let mut last = [take(7).await.1, take(8).await.1];
+    let mut seconds = HashSet::new();
+    while seconds.len() < 4 {
+        // Type 7 is asked for three times as often as type 8.
+        for (place, of_type) in [(0, 7), (0, 7), (1, 8), (0, 7)] {
+            let (second, counter) = take(of_type).await;
+            assert_eq!(counter, (last[place] + 1) % 10_000, "type {of_type} at {second}");
+            last[place] = counter;
+            seconds.insert(second);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

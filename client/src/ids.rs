@@ -101,7 +101,8 @@ impl Client {
 
 /// Makes ids under a worker id that it holds: unique ones, whoever else makes ids of the namespace, and increasing ones
 /// within one `Ids` and its clones, as long as they choose the same parameters. Ids of several holders increase as their
-/// clocks do. Made by [`Client::ids`].
+/// clocks do. If the format's counter runs on ([`Format::counter_runs_on`]), ids of one unit of time are in no order. Made by
+/// [`Client::ids`].
 ///
 /// A holder that cannot renew its lease makes ids until the lease's ceiling, some seconds. It stops then, because another
 /// one may go on above it. A clock that goes back repeats nothing.
@@ -160,16 +161,16 @@ impl Ids {
     #[inline]
     pub async fn next(&self) -> Result<Id, Error> {
         let fixed = self.fixed()?;
-        let run = match self.source.try_take(1) {
+        let run = match self.source.try_take(fixed, 1) {
             Ok(run) => run,
-            Err(_) => Box::pin(self.take(1)).await?,
+            Err(_) => Box::pin(self.take(fixed, 1)).await?,
         };
-        let mut ids = run.ids(*fixed, rand::random);
+        let mut ids = run.ids(rand::random);
         // A run has at least one id.
         ids.next().map(Id).ok_or(Error::Gone)
     }
 
-    /// Adds the next `count` ids to `to`. They increase.
+    /// Adds the next `count` ids to `to`. They increase, as [`Ids`] says.
     ///
     /// # Errors
     /// As [`Ids::next`]. Some of the ids may be in `to`.
@@ -178,9 +179,9 @@ impl Ids {
         to.reserve(count.min(RESERVED_MAX));
         let mut left = count as u64;
         while left > 0 {
-            let run = self.take(left).await?;
+            let run = self.take(fixed, left).await?;
             left -= run.count();
-            to.extend(run.ids(*fixed, rand::random).map(Id));
+            to.extend(run.ids(rand::random).map(Id));
         }
         Ok(())
     }
@@ -205,14 +206,14 @@ impl Ids {
         self.source.give_back().await;
     }
 
-    fn fixed(&self) -> Result<&Fixed, Error> {
+    fn fixed(&self) -> Result<Fixed, Error> {
         let fixed = self.fixed.as_ref();
-        fixed.map_err(|error| Error::Invalid(error.to_string()))
+        fixed.copied().map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    async fn take(&self, count_max: u64) -> Result<Run, Error> {
+    async fn take(&self, fixed: Fixed, count_max: u64) -> Result<Run, Error> {
         let deadline = Instant::now() + self.timeout;
-        let taken = self.source.take(count_max, deadline).await;
+        let taken = self.source.take(fixed, count_max, deadline).await;
         taken.map_err(|not_taken| match not_taken {
             NotTaken::Refused(error) | NotTaken::NoLease(Some(error)) => error,
             NotTaken::NoLease(None) => local(

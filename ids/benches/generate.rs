@@ -36,10 +36,10 @@ impl Bench {
     /// Makes up to `count` ids, as one run.
     fn run(&mut self, count: u64, random: impl FnMut() -> u64) -> u64 {
         loop {
-            match self.generator.take(self.now_ms, count) {
+            match self.generator.take(self.now_ms, self.fixed, count) {
                 Ok(run) => {
                     let made = run.count();
-                    run.ids(self.fixed, random).for_each(|id| {
+                    run.ids(random).for_each(|id| {
                         black_box(id);
                     });
                     return made;
@@ -51,13 +51,13 @@ impl Bench {
     }
 
     /// Makes a list of `count` ids.
-    fn list(&mut self, count: u64, mut add: impl FnMut(Run, Fixed)) {
+    fn list(&mut self, count: u64, mut add: impl FnMut(Run)) {
         let mut left = count;
         while left > 0 {
-            match self.generator.take(self.now_ms, left) {
+            match self.generator.take(self.now_ms, self.fixed, left) {
                 Ok(run) => {
                     left -= run.count();
-                    add(run, self.fixed);
+                    add(run);
                 }
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
                 Err(end) => panic!("{end}"),
@@ -67,8 +67,8 @@ impl Bench {
 
     fn one(&mut self) -> u128 {
         loop {
-            match self.generator.take(black_box(self.now_ms), 1) {
-                Ok(run) => return run.ids(self.fixed, || 0).fold(0, |_, id| id),
+            match self.generator.take(black_box(self.now_ms), self.fixed, 1) {
+                Ok(run) => return run.ids(|| 0).fold(0, |_, id| id),
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
                 Err(end) => panic!("{end}"),
             }
@@ -122,7 +122,7 @@ fn generate(c: &mut Criterion) {
         b.iter(|| {
             for _ in 0..IDS / LIST {
                 let mut ids = Vec::with_capacity(LIST as usize);
-                bench.list(LIST, |run, fixed| ids.extend(run.ids(fixed, || 0)));
+                bench.list(LIST, |run| ids.extend(run.ids(|| 0)));
                 black_box(ids.iter().map(|id| *id as u64).collect::<Vec<_>>());
             }
         });
@@ -132,8 +132,8 @@ fn generate(c: &mut Criterion) {
         b.iter(|| {
             for _ in 0..IDS / LIST {
                 let mut ids = Vec::with_capacity(LIST as usize);
-                bench.list(LIST, |run, fixed| {
-                    ids.extend(run.numbers(fixed, || 0).expect("they fit"));
+                bench.list(LIST, |run| {
+                    ids.extend(run.numbers(|| 0).expect("they fit"));
                 });
                 black_box(ids);
             }

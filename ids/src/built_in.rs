@@ -2,15 +2,15 @@
 
 /// Name and text of each.
 const FORMATS: [(&str, &str); 10] = [
-    // Yuewen's route id, `343429497-9998-01-1-00`.
+    // Yuewen's route id, `343429497-9998-01-1-00`. Its counter spreads rows evenly over tables.
     (
         "yuewen-route",
-        "digits epoch=2015-01-01 offset=+08:00 text=groups time-s:10 sequence:4 type:2 worker:1 database:2",
+        "digits epoch=2015-01-01 offset=+08:00 text=groups counter=runs-on counter-per=type time-s:10 sequence:4 type:2 worker:1 database:2",
     ),
     // What Yuewen's published code makes: one number, with the machine before the counter.
     (
         "yuewen-published",
-        "digits epoch=2015-01-01 offset=+08:00 time-s:10 worker:2 sequence:4 database:2",
+        "digits epoch=2015-01-01 offset=+08:00 counter=runs-on time-s:10 worker:2 sequence:4 database:2",
     ),
     // Yuewen's id that increases across servers, within each type.
     (

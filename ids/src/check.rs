@@ -6,7 +6,7 @@ use crate::{
     bounds::last_tick,
     civil::{DAY_MS, DateTime},
     field::{Kind, Unit},
-    invalid_format::InvalidFormat,
+    invalid_format::{COUNTERS_MAX, InvalidFormat},
     spec::Spec,
     text_form::TextForm,
 };
@@ -25,6 +25,7 @@ pub(crate) fn check(spec: &Spec) -> Result<(), InvalidFormat> {
     check_kinds(spec)?;
     check_order(spec)?;
     check_step(spec)?;
+    check_counters(spec)?;
     check_text(spec)?;
     check_end(spec)
 }
@@ -81,6 +82,31 @@ fn check_step(spec: &Spec) -> Result<(), InvalidFormat> {
             Err(InvalidFormat::StepTooLarge { step, width: sequence.width, max: sequence.max() })
         }
         _ => Ok(()),
+    }
+}
+
+fn check_counters(spec: &Spec) -> Result<(), InvalidFormat> {
+    let has_worker = spec.field(Kind::Worker).is_some();
+    let without_worker = |option, value: &str| {
+        Err(InvalidFormat::CounterWithoutWorker { option, value: value.to_owned() })
+    };
+    if spec.runs_on && !has_worker {
+        return without_worker("counter", "runs-on");
+    }
+    match (&spec.counter_per, spec.counted_by()) {
+        (None, _) => Ok(()),
+        (Some(name), _) if !has_worker => without_worker("counter-per", name),
+        (Some(name), Some(field)) if field.size > COUNTERS_MAX => {
+            Err(InvalidFormat::TooManyCounters { name: name.clone(), values: field.size })
+        }
+        (Some(_), Some(_)) => Ok(()),
+        (Some(name), None) => {
+            let parameters = spec.fields.iter().filter(|field| field.kind == Kind::Parameter);
+            Err(InvalidFormat::CounterPerOther {
+                name: name.clone(),
+                known: parameters.map(|field| field.name.clone()).collect(),
+            })
+        }
     }
 }
 

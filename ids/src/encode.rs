@@ -20,8 +20,13 @@ pub struct Parts {
 }
 
 /// The part of an id that its caller chooses: parameters and the key. Made by [`Format::fixed`], for ids of that format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fixed(pub(crate) u128);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// What it adds to an id.
+    pub(crate) id: u128,
+    /// Which of a worker's counters counts the id.
+    pub(crate) counter: usize,
+}
 
 /// Why an id cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +106,7 @@ impl Format {
         &self, parameters: &[(&str, u64)], key: Option<u64>,
     ) -> Result<Fixed, EncodeError> {
         self.check_parameters(parameters)?;
-        let mut fixed = 0;
+        let mut fixed = Fixed::default();
         for field in self.fields() {
             let value = match field.kind() {
                 Kind::Parameter => {
@@ -116,9 +121,13 @@ impl Format {
                 Kind::Key => key.ok_or(EncodeError::MissingKey { max: field.max() })?,
                 _ => continue,
             };
-            fixed += fitting(field, value)?;
+            fixed.id += fitting(field, value)?;
+            if Some(field.name()) == self.counter_per() {
+                // It has at most 1 024 values.
+                fixed.counter = value as usize;
+            }
         }
-        Ok(Fixed(fixed))
+        Ok(fixed)
     }
 
     fn check_parameters(&self, parameters: &[(&str, u64)]) -> Result<(), EncodeError> {
@@ -148,7 +157,7 @@ impl Format {
         if let Some((_, name, value)) = absent.find(|(.., value)| *value > 0) {
             return Err(EncodeError::TooLarge { field: name.to_owned(), value, max: 0 });
         }
-        let mut id = self.constants + fixed.0;
+        let mut id = self.constants + fixed.id;
         for field in self.fields() {
             let value = match field.kind() {
                 Kind::TimeS | Kind::TimeMs | Kind::Date => self.time_value(parts.time_ms)?,

@@ -41,6 +41,13 @@ impl Explanation<'_> {
         if !parameters.is_empty() {
             facts.push(("parameters", parameters.join(", ")));
         }
+        if format.counter_runs_on() {
+            let last = format.capacity() - 1;
+            facts.push((
+                "counter",
+                format!("runs on over the {}, and from {last} to 0", self.units()),
+            ));
+        }
         facts.push(("size", format!("{} bits", format.bits())));
         facts.push(("text", format.text_form().to_string()));
         facts.push(("first", self.first().to_string()));
@@ -48,7 +55,7 @@ impl Explanation<'_> {
         facts
     }
 
-    /// How many ids there are in a second: for each worker, or each key. `None` for a format with a date, which does not
+    /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date, which does not
     /// count the ids of a time.
     pub fn ids_per_second(&self) -> Option<u128> {
         match self.format.tick_ms() {
@@ -75,10 +82,20 @@ impl Explanation<'_> {
         }
     }
 
+    fn units(&self) -> &'static str {
+        match self.format.tick_ms() {
+            1 => "milliseconds",
+            _ => "seconds",
+        }
+    }
+
     fn rate(&self) -> String {
         let capacity = self.format.capacity();
         match (self.format.source(), self.ids_per_second()) {
-            (Source::Worker, Some(rate)) => format!("{rate} a second for each worker"),
+            (Source::Worker, Some(rate)) => match self.format.counter_per() {
+                None => format!("{rate} a second for each worker"),
+                Some(parameter) => format!("{rate} a second for each worker and {parameter}"),
+            },
             (_, Some(rate)) => format!("{rate} a second for each key"),
             (_, None) => format!("{capacity} for each key, {} apart", self.format.step()),
         }

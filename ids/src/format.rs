@@ -138,13 +138,24 @@ impl Format {
         self.spec.step
     }
 
+    /// Whether the counter of a worker goes on in the next unit of time where it stood. It begins at 0 again after its
+    /// greatest value, and never comes to a value twice in a unit of time. So ids of one unit of time are in no order.
+    pub fn counter_runs_on(&self) -> bool {
+        self.spec.runs_on
+    }
+
+    /// The parameter each of whose values has a counter of its own at each worker. `None`: a worker has one counter.
+    pub fn counter_per(&self) -> Option<&str> {
+        self.spec.counter_per.as_deref()
+    }
+
     /// How long one unit of the time is, in milliseconds: 1, 1000, or a day for a date.
     pub fn tick_ms(&self) -> u64 {
         self.spec.tick_ms()
     }
 
-    /// How many ids one unit of the time has: for each worker, or for each key. With a date: how many order numbers a
-    /// key has in all.
+    /// How many ids one unit of the time has: for each counter of a worker, or for each key. With a date: how many order
+    /// numbers a key has in all.
     pub fn capacity(&self) -> u64 {
         capacity(&self.spec)
     }

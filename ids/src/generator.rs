@@ -12,7 +12,8 @@ use crate::{
     format::Format,
 };
 
-/// Makes ids of one worker. Each id is greater than the one before, as long as its caller chooses the same.
+/// Makes ids of one worker. Each id is greater than the one before, as long as its caller chooses the same, and unless the
+/// format's counter runs on: then ids of one unit of time are in no order.
 #[derive(Debug, Clone)]
 pub struct Generator {
     epoch_ms: u64,
@@ -27,6 +28,8 @@ pub struct Generator {
     time_place: u128,
     /// What one step of the counter adds.
     stride: u128,
+    /// Whether counters go on in the next unit of time where they stood.
+    runs_on: bool,
     random: Random,
 
     ceiling_ms: u64,
@@ -36,10 +39,21 @@ pub struct Generator {
     next_tick_ms: u64,
     /// The id of the current unit of time whose counter is 0.
     tick_base: u128,
-    /// The counter of the next id. At [`Generator::capacity`] the unit of time is used up.
-    counter: u64,
-    /// The greatest time in an id of an earlier unit of time.
-    used_before_ms: u64,
+    /// One, or one for each value of a parameter.
+    counters: Box<[Counter]>,
+    /// The unit of time of the last id, by its first millisecond. 0 before the first id.
+    used_ms: u64,
+}
+
+/// What counts the ids of a unit of time.
+#[derive(Debug, Clone, Copy)]
+struct Counter {
+    /// Its value in the next id.
+    next: u64,
+    /// How many ids are left of the unit of time that it last counted.
+    left: u64,
+    /// The first millisecond of that.
+    tick_first_ms: u64,
 }
 
 /// The field that cannot be guessed.
@@ -77,6 +91,17 @@ impl Generator {
         let random = format.field(Kind::Random);
         let (epoch_ms, tick_ms) = (format.tick_first_ms(0), format.tick_ms());
         let capacity = format.capacity();
+        let runs_on = format.counter_runs_on();
+        let counter = Counter {
+            next: match runs_on {
+                true => beginning(worker, from_ms, capacity),
+                false => 0,
+            },
+            left: 0,
+            tick_first_ms: 0,
+        };
+        // At most 1 024.
+        let counters = format.spec.counted_by().map_or(1, |field| field.size as usize);
         let generator = Generator {
             epoch_ms,
             tick_ms,
@@ -89,12 +114,13 @@ impl Generator {
                 place: random.map_or(0, |field| field.place),
                 size: random.map_or(0, |field| field.size),
             },
+            runs_on,
             ceiling_ms,
             tick_first_ms: 0,
             next_tick_ms: 0,
             tick_base: base,
-            counter: capacity,
-            used_before_ms: 0,
+            counters: vec![counter; counters].into(),
+            used_ms: 0,
         };
         // Nothing is made at the epoch itself.
         let next_tick_ms = generator.unit_after(from_ms);
@@ -114,32 +140,37 @@ impl Generator {
     /// The greatest time in an id that was made, in milliseconds since 1970; 0 if there is none. Of a second it is the
     /// first millisecond. Whoever goes on above it makes no id twice.
     pub fn used_ms(&self) -> u64 {
-        match self.counter {
-            0 => self.used_before_ms,
-            _ => self.tick_first_ms,
-        }
+        self.used_ms
     }
 
-    /// Takes up to `count_max` ids, all of one unit of time: as many as that has left, and at least 1 (none if
-    /// `count_max` is 0). If `now_ms` goes back, the ids go on in the last unit of time.
+    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time: as many as that has left, or as there
+    /// are until a counter that runs on comes to 0, and at least 1 (none if `count_max` is 0). If `now_ms` goes back, the ids
+    /// go on in the last unit of time.
     ///
     /// # Errors
     /// [`NotYet`] if there is no id at `now_ms`.
     #[inline]
-    pub fn take(&mut self, now_ms: u64, count_max: u64) -> Result<Run, NotYet> {
+    pub fn take(&mut self, now_ms: u64, fixed: Fixed, count_max: u64) -> Result<Run, NotYet> {
         if now_ms >= self.next_tick_ms {
             self.enter(now_ms)?;
         }
-        let left = self.capacity - self.counter;
-        if left == 0 {
+        // What was fixed for another format may name a counter that is not there.
+        let last = self.counters.len() - 1;
+        let counter = &mut self.counters[fixed.counter.min(last)];
+        if counter.tick_first_ms != self.tick_first_ms {
+            counter.enter(self.tick_first_ms, self.capacity, self.runs_on);
+        }
+        if counter.left == 0 {
             return Err(self.when(self.next_tick_ms));
         }
-        let first = self.counter;
-        self.counter += left.min(count_max);
+        let counters = counter.take(count_max, self.capacity);
+        if !counters.is_empty() {
+            self.used_ms = self.tick_first_ms;
+        }
         Ok(Run {
-            base: self.tick_base,
+            base: self.tick_base + fixed.id,
             stride: self.stride,
-            counters: first..self.counter,
+            counters,
             random: self.random,
         })
     }
@@ -149,11 +180,9 @@ impl Generator {
         let tick = (now_ms - self.epoch_ms) / self.tick_ms;
         let first_ms = self.epoch_ms + tick * self.tick_ms;
         self.check(first_ms)?;
-        self.used_before_ms = self.used_ms();
         self.tick_first_ms = first_ms;
         self.next_tick_ms = first_ms.saturating_add(self.tick_ms);
         self.tick_base = self.base + u128::from(tick) * self.time_place;
-        self.counter = 0;
         Ok(())
     }
 
@@ -192,7 +221,38 @@ impl Generator {
     }
 }
 
-/// Ids of one unit of time, without what their caller chooses.
+impl Counter {
+    /// Begins a unit of time, of which all ids are left.
+    fn enter(&mut self, tick_first_ms: u64, capacity: u64, runs_on: bool) {
+        self.tick_first_ms = tick_first_ms;
+        self.left = capacity;
+        if !runs_on {
+            self.next = 0;
+        }
+    }
+
+    /// Counts up to `count_max` ids: no more than are left, and none beyond the greatest value.
+    #[inline]
+    fn take(&mut self, count_max: u64, capacity: u64) -> Range<u64> {
+        let first = self.next;
+        let end = first + count_max.min(self.left).min(capacity - first);
+        self.left -= end - first;
+        self.next = if end == capacity { 0 } else { end };
+        first..end
+    }
+}
+
+/// Where the counters of a lease begin that run on: anywhere. If they began at 0, a holder that makes few ids under each of its
+/// leases would seldom come to the higher values.
+fn beginning(worker: u64, from_ms: u64, capacity: u64) -> u64 {
+    // The end of SplitMix64, which spreads neighbouring numbers over all 64 bits.
+    let mut mixed = from_ms.wrapping_add(worker.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % capacity
+}
+
+/// Ids of one unit of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     base: u128,
@@ -210,10 +270,9 @@ impl Run {
     /// The ids, in order. `random` is called for each one if the format has a field for it; all its bits should be
     /// random.
     #[inline]
-    pub fn ids(self, fixed: Fixed, mut random: impl FnMut() -> u64) -> impl Iterator<Item = u128> {
-        let base = self.base + fixed.0;
+    pub fn ids(self, mut random: impl FnMut() -> u64) -> impl Iterator<Item = u128> {
         self.counters.map(move |counter| {
-            let id = base + self.stride * u128::from(counter);
+            let id = self.base + self.stride * u128::from(counter);
             match self.random.size {
                 0 => id,
                 size => id + self.random.place * u128::from(random() % size),
@@ -223,10 +282,8 @@ impl Run {
 
     /// As [`Run::ids`], as numbers of 64 bits, which are made faster. `None` if they do not fit.
     #[inline]
-    pub fn numbers(
-        &self, fixed: Fixed, mut random: impl FnMut() -> u64,
-    ) -> Option<impl Iterator<Item = u64>> {
-        let base = self.base + fixed.0;
+    pub fn numbers(&self, mut random: impl FnMut() -> u64) -> Option<impl Iterator<Item = u64>> {
+        let base = self.base;
         let Random { place, size } = self.random;
         let greatest = base
             + self.stride * u128::from(self.counters.end.saturating_sub(1))

@@ -2,12 +2,14 @@
 //!
 //! Each worker id keeps its own lease: its times, its ceiling, its token. Within a unit of time the worker ids are used from
 //! the lowest on. So the ids of the maker increase, because the worker stands above the counter
-//! ([`Format::is_ordered_by_worker`](crate::Format::is_ordered_by_worker); other formats have one worker id for a maker).
+//! ([`Format::is_ordered_by_worker`](crate::Format::is_ordered_by_worker); other formats have one worker id for a maker),
+//! unless the counter runs on.
 //!
 //! Invariant: no id is made in a unit of time before the last one that was used, nor in that one under a worker id below the
 //! last one that was used. Whether leases are joined, extended or lost does not matter. It ends with the last lease.
 
 use crate::{
+    encode::Fixed,
     generator::{Generator, NotYet, Run},
     lease::HeldWorker,
 };
@@ -61,20 +63,22 @@ impl Generators {
         leases.map(|lease| (lease.held, lease.generator.ceiling_ms()))
     }
 
-    /// Takes up to `count_max` ids, all of one unit of time and one worker id. If `now_ms` goes back, the ids go on in the
-    /// last unit of time.
+    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time and one worker id. If `now_ms` goes
+    /// back, the ids go on in the last unit of time.
     ///
     /// # Errors
     /// [`NotYet`] if there is no id at `now_ms`.
     #[inline]
-    pub fn take(&mut self, now_ms: u64, mono_ns: u64, count_max: u64) -> Result<Run, NotYet> {
+    pub fn take(
+        &mut self, now_ms: u64, mono_ns: u64, fixed: Fixed, count_max: u64,
+    ) -> Result<Run, NotYet> {
         let (at_ms, lowest) = match now_ms < self.turn.next_ms {
             true => (self.turn.first_ms, self.turn.worker),
             false => (now_ms, 0),
         };
         let leases = self.leases.iter_mut();
         for lease in leases.skip_while(|lease| lease.held.worker < lowest) {
-            if let Ok(run) = lease.generator.take(at_ms, count_max) {
+            if let Ok(run) = lease.generator.take(at_ms, fixed, count_max) {
                 let (first_ms, next_ms) = lease.generator.unit();
                 self.turn = Turn { first_ms, next_ms, worker: lease.held.worker };
                 lease.used_ns = mono_ns;

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::{
-    encode::EncodeError,
+    encode::{EncodeError, Fixed},
     format::Format,
     generator::{Generator, NotYet, Run},
     generators::Generators,
@@ -116,22 +116,22 @@ impl Holder {
         self.leases.held().map(|(held, _)| held.worker)
     }
 
-    /// Takes up to `count_max` ids, all of one unit of time.
+    /// Takes up to `count_max` ids with what their caller chose, all of one unit of time.
     ///
     /// # Errors
     /// [`Wait`] if there is none now.
     #[inline]
-    pub fn take(&mut self, mono_ns: u64, count_max: u64) -> Result<Run, Wait> {
+    pub fn take(&mut self, mono_ns: u64, fixed: Fixed, count_max: u64) -> Result<Run, Wait> {
         if self.leases.is_empty() {
             self.is_wanted = true;
             return Err(Wait::ForLease);
         }
         let now_ms = self.time.now_ms(mono_ns);
-        let mut taken = self.leases.take(now_ms, mono_ns, count_max);
+        let mut taken = self.leases.take(now_ms, mono_ns, fixed, count_max);
         if let Err(NotYet::Until(next_ms)) = taken
             && next_ms.saturating_sub(now_ms) <= self.borrowed_ms()
         {
-            taken = self.leases.take(next_ms, mono_ns, count_max);
+            taken = self.leases.take(next_ms, mono_ns, fixed, count_max);
         }
         taken.map_err(|not_yet| self.wait(not_yet, now_ms, mono_ns))
     }

@@ -8,6 +8,9 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 /// How long the name of a field may be, in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
 
+/// How many counters a worker may have: whoever holds it keeps them all in memory.
+pub const COUNTERS_MAX: u64 = 1024;
+
 /// Why a format is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFormat {
@@ -34,7 +37,9 @@ pub enum InvalidFormat {
         word: String,
     },
     /// There is no such option.
-    #[error("there is no option {option:?}: the options are epoch, offset, text and step")]
+    #[error(
+        "there is no option {option:?}: the options are epoch, offset, text, step, counter and counter-per"
+    )]
     UnknownOption {
         /// The option's name.
         option: String,
@@ -186,6 +191,34 @@ pub enum InvalidFormat {
         width: u32,
         /// The greatest step.
         max: u64,
+    },
+    /// There is no worker, and an option is about the counters of one.
+    #[error(
+        "{option}={value} needs a worker: without one the leader counts the ids of each key; leave it out"
+    )]
+    CounterWithoutWorker {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The values of something have a counter each that is no parameter.
+    #[error("counter-per={name} names no parameter: the format's parameters are {known:?}")]
+    CounterPerOther {
+        /// What it names.
+        name: String,
+        /// The names of the format's parameters.
+        known: Vec<String>,
+    },
+    /// A parameter whose values have a counter each has too many.
+    #[error(
+        "counter-per={name} needs {values} counters: name a parameter that has at most {COUNTERS_MAX} values"
+    )]
+    TooManyCounters {
+        /// The parameter.
+        name: String,
+        /// How many values it has.
+        values: u64,
     },
     /// The text cannot show what widths count.
     #[error(

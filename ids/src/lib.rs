@@ -1,7 +1,7 @@
 //! Ids that hold a time, a counter and more: their formats as data, and how they are made, printed and read.
 //!
 //! Pure: no I/O, no clock, no async. Time is an argument, in milliseconds since 1970. Arithmetic is on integers, and
-//! nothing wraps: what does not fit is refused, and a counter that is used up waits for the next unit of time.
+//! no id comes twice: what does not fit is refused, and a counter that is used up waits for the next unit of time.
 //!
 //! - [`Format`] is what an id is made of. It is written as one line, or by the name of a built-in one.
 //! - [`Generator`] makes ids for whoever holds a worker id, within the times that were leased to it.

@@ -9,10 +9,10 @@ use crate::{
     text_form::TextForm,
 };
 
-const OPTIONS: [&str; 4] = ["epoch", "offset", "text", "step"];
+const OPTIONS: [&str; 6] = ["epoch", "offset", "text", "step", "counter", "counter-per"];
 
 /// The options as they are written, in the order of [`OPTIONS`].
-type Options<'a> = [Option<&'a str>; 4];
+type Options<'a> = [Option<&'a str>; 6];
 
 /// Parses a format. Whether its fields make sense together is not looked at.
 ///
@@ -71,7 +71,7 @@ fn unit(word: &str) -> Result<Unit, InvalidFormat> {
 }
 
 fn spec(unit: Unit, options: Options<'_>, words: &[&str]) -> Result<Spec, InvalidFormat> {
-    let [epoch, offset, text, step] = options;
+    let [epoch, offset, text, step, counter, counter_per] = options;
     let offset = match offset {
         None => Offset::default(),
         Some(value) => Offset::parse(value).ok_or_else(|| unreadable("offset", value))?,
@@ -86,12 +86,19 @@ fn spec(unit: Unit, options: Options<'_>, words: &[&str]) -> Result<Spec, Invali
             number(value).filter(|step| *step > 0).ok_or_else(|| unreadable("step", value))?
         }
     };
+    let runs_on = match counter {
+        None | Some("restarts") => false,
+        Some("runs-on") => true,
+        Some(value) => return Err(unreadable("counter", value)),
+    };
     Ok(Spec {
         unit,
         epoch_ms: epoch.map_or(Ok(0), |value| epoch_ms(value, offset))?,
         offset,
         text,
         step,
+        runs_on,
+        counter_per: counter_per.map(str::to_owned),
         fields: fields(unit, words)?,
     })
 }
@@ -104,6 +111,7 @@ fn unreadable(option: &'static str, value: &str) -> InvalidFormat {
             "epoch" => "a date such as 2015-01-01, or milliseconds since 1970, up to the year 9999",
             "offset" => "hours and minutes such as +08:00, up to 18:00",
             "text" => "number, groups, base32, base32-unambiguous or uuid",
+            "counter" => "restarts or runs-on",
             _ => "a number from 1 on",
         },
     }

@@ -18,6 +18,10 @@ pub(crate) struct Spec {
     pub text: TextForm,
     /// The distance of order numbers, in formats with a date; otherwise 1.
     pub step: u64,
+    /// Whether the counter goes on where it stood, in the next unit of time.
+    pub runs_on: bool,
+    /// The parameter whose values have a counter each.
+    pub counter_per: Option<String>,
     /// The most significant one first.
     pub fields: Vec<Field>,
 }
@@ -26,6 +30,13 @@ impl Spec {
     /// The field of a kind, other than those that a format may have many of.
     pub fn field(&self, kind: Kind) -> Option<&Field> {
         self.fields.iter().find(|field| field.kind == kind)
+    }
+
+    /// The parameter whose values have a counter each.
+    pub fn counted_by(&self) -> Option<&Field> {
+        let name = self.counter_per.as_ref()?;
+        let mut parameters = self.fields.iter().filter(|field| field.kind == Kind::Parameter);
+        parameters.find(|field| field.name == *name)
     }
 
     /// How long one unit of the time is, in milliseconds: 1, 1000, or a day.
@@ -58,6 +69,12 @@ impl fmt::Display for Spec {
         }
         if self.step != 1 {
             write!(f, " step={}", self.step)?;
+        }
+        if self.runs_on {
+            write!(f, " counter=runs-on")?;
+        }
+        if let Some(parameter) = &self.counter_per {
+            write!(f, " counter-per={parameter}")?;
         }
         for field in &self.fields {
             write!(f, " {field}")?;

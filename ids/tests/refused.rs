@@ -3,7 +3,7 @@
 use ratchet_ids::Format;
 
 /// What is refused, and the message.
-const REFUSED: [(&str, &str); 54] = [
+const REFUSED: [(&str, &str); 60] = [
     (
         "",
         r#"there is no format "": begin with bits or digits, or name one of yuewen-route, yuewen-published, yuewen-strict, yuewen-chapter, yuewen-exception, snowflake, uid-generator, rongcloud, rongcloud-article, uuid7"#,
@@ -22,7 +22,7 @@ const REFUSED: [(&str, &str); 54] = [
     ),
     (
         "snowflake start=5",
-        r#"there is no option "start": the options are epoch, offset, text and step"#,
+        r#"there is no option "start": the options are epoch, offset, text, step, counter and counter-per"#,
     ),
     ("snowflake epoch=1 epoch=1", "the option epoch is given twice: write it once"),
     (
@@ -169,6 +169,27 @@ const REFUSED: [(&str, &str); 54] = [
     ),
     ("snowflake step=2", "step=2 needs a date: leave it out, or use date:8 in place of the time"),
     ("digits step=100 date:8 sequence:2", "step=100 does not fit into sequence:2: choose 1 to 99"),
+    ("snowflake counter=on", r#"counter="on" cannot be read: write restarts or runs-on"#),
+    (
+        "rongcloud counter=runs-on",
+        "counter=runs-on needs a worker: without one the leader counts the ids of each key; leave it out",
+    ),
+    (
+        "rongcloud counter-per=type",
+        "counter-per=type needs a worker: without one the leader counts the ids of each key; leave it out",
+    ),
+    (
+        "yuewen-route counter-per=worker",
+        r#"counter-per=worker names no parameter: the format's parameters are ["type", "database"]"#,
+    ),
+    (
+        "bits counter-per=a time-ms:41 worker:5 sequence:5 a:11",
+        "counter-per=a needs 2048 counters: name a parameter that has at most 1024 values",
+    ),
+    (
+        "snowflake counter-per=shard",
+        r#"counter-per=shard names no parameter: the format's parameters are []"#,
+    ),
     (
         "snowflake text=groups",
         "text=groups does not go with bits: write the format in digits, or choose another text",

@@ -1,6 +1,6 @@
 //! Ids that were made, in as few bytes as they need: a message may ask for thousands.
 
-use ratchet_ids::{Fixed, Format, Run};
+use ratchet_ids::{Format, Run};
 
 /// Ids of one format, in the order in which they were made.
 #[derive(Debug, Clone)]
@@ -21,9 +21,9 @@ impl IdList {
     }
 
     /// Adds the ids of `run`, which is of the list's format.
-    pub fn add(&mut self, run: Run, fixed: Fixed) {
+    pub fn add(&mut self, run: Run) {
         if let IdList::Short(ids) = self
-            && let Some(numbers) = run.numbers(fixed, rand::random)
+            && let Some(numbers) = run.numbers(rand::random)
         {
             return ids.extend(numbers);
         }
@@ -31,7 +31,7 @@ impl IdList {
             *self = IdList::Long(ids.iter().map(|id| u128::from(*id)).collect());
         }
         if let IdList::Long(ids) = self {
-            ids.extend(run.ids(fixed, rand::random));
+            ids.extend(run.ids(rand::random));
         }
     }
 
@@ -91,9 +91,9 @@ mod tests {
             let mut generator = Generator::new(&format, 5, ms - 1, ms + 2_000).expect("a worker");
             let (mut ours, mut list) = (Vec::new(), IdList::new(&format, 20));
             for now_ms in [ms, ms + 1_000] {
-                let run = generator.take(now_ms, 10).expect("ids");
-                ours.extend(run.clone().ids(fixed, || 0));
-                list.add(run, fixed);
+                let run = generator.take(now_ms, fixed, 10).expect("ids");
+                ours.extend(run.clone().ids(|| 0));
+                list.add(run);
             }
             assert_eq!(matches!(list, IdList::Short(_)), is_short, "{text}");
             assert_eq!(list.iter().collect::<Vec<_>>(), ours, "{text}");

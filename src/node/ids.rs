@@ -124,7 +124,7 @@ impl NodeContext {
         let mut ids = IdList::new(&source.format, count as usize);
         let mut left = count;
         while left > 0 {
-            let run = match source.ids.try_take(left) {
+            let run = match source.ids.try_take(fixed, left) {
                 Ok(run) => run,
                 Err(Wait::For(_)) if is_planted(Bug::CounterLaps) && left < count => {
                     left -= ids.repeat(left as usize) as u64;
@@ -132,11 +132,11 @@ impl NodeContext {
                 }
                 Err(_) => {
                     self.metrics.id_waits.inc();
-                    source.ids.take(left, deadline).await?
+                    source.ids.take(fixed, left, deadline).await?
                 }
             };
             left -= run.count();
-            ids.add(run, fixed);
+            ids.add(run);
         }
         self.metrics.ids.inc_by(count);
         Ok(ids)

@@ -12,7 +12,9 @@ use std::{
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Holder, Observed, Run, Wait};
+use ratchet_ids::{
+    Ask, EncodeError, Fixed, Format, Grant, HeldWorker, Holder, Observed, Run, Wait,
+};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
@@ -124,27 +126,29 @@ impl<L: Lessor> IdSource<L> {
         self.shared.holder.lock().workers().next()
     }
 
-    /// Takes up to `count_max` (at least 1) ids of one unit of time, if there are any at once.
+    /// Takes up to `count_max` (at least 1) ids of one unit of time, with what their caller chose, if there are any at once.
     ///
     /// # Errors
     /// [`Wait`]: for what to wait.
     #[inline]
-    pub fn try_take(&self, count_max: u64) -> Result<Run, Wait> {
+    pub fn try_take(&self, fixed: Fixed, count_max: u64) -> Result<Run, Wait> {
         let shared = &self.shared;
-        shared.holder.lock().take(shared.lessor.mono_ns(), count_max)
+        shared.holder.lock().take(shared.lessor.mono_ns(), fixed, count_max)
     }
 
-    /// Takes up to `count_max` (at least 1) ids of one unit of time.
+    /// Takes up to `count_max` (at least 1) ids of one unit of time, with what their caller chose.
     ///
     /// # Errors
     /// [`NotTaken`] if there is none before `deadline`.
-    pub async fn take(&self, count_max: u64, deadline: Instant) -> Result<Run, NotTaken<L::Error>> {
+    pub async fn take(
+        &self, fixed: Fixed, count_max: u64, deadline: Instant,
+    ) -> Result<Run, NotTaken<L::Error>> {
         loop {
             let answered = self.shared.answered.notified();
             tokio::pin!(answered);
             // Before the look at the lease, so that no answer after it is missed.
             answered.as_mut().enable();
-            match self.try_take(count_max) {
+            match self.try_take(fixed, count_max) {
                 Ok(run) => return Ok(run),
                 Err(Wait::For(time)) if Instant::now() + time > deadline => {
                     return Err(NotTaken::UsedUp(time));

@@ -30,10 +30,10 @@ fn what_a_caller_chooses_must_be_complete_known_and_fit() {
         assert_eq!(refused.to_string(), message);
     }
     let chosen = route.fixed(&[("database", 0), ("type", 1)], None);
-    assert_eq!(chosen, Ok(Fixed(1_000)));
+    assert_eq!(chosen, Ok(Fixed { id: 1_000, counter: 1 }));
     // A format without a field for the key leaves the key out.
     let chosen = route.fixed(&[("database", 0), ("type", 1)], Some(u64::MAX));
-    assert_eq!(chosen, Ok(Fixed(1_000)));
+    assert_eq!(chosen, Ok(Fixed { id: 1_000, counter: 1 }));
 }
 
 #[test]

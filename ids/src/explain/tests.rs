@@ -27,6 +27,20 @@ sequence  12      4095                 counts the ids
 }
 
 #[test]
+fn a_counter_that_runs_on_is_explained() {
+    let expected = "\
+name        yuewen-route
+format      digits epoch=2015-01-01 offset=+08:00 text=groups counter=runs-on counter-per=type time-s:10 sequence:4 type:2 worker:1 database:2
+source      whoever holds a worker id
+ids         10000 a second for each worker and type
+workers     10, 0 to 9
+parameters  type, database
+counter     runs on over the seconds, and from 9999 to 0
+";
+    assert!(explained("yuewen-route").starts_with(expected), "{}", explained("yuewen-route"));
+}
+
+#[test]
 fn a_format_of_keys_with_a_date_is_explained() {
     let expected = "\
 format      digits epoch=2016-01-01 offset=+08:00 text=groups step=100 date:8 table:3 database:2 sequence:6

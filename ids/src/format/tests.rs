@@ -95,8 +95,15 @@ fn options_may_stand_anywhere_and_replace_those_of_a_built_in_format() {
     let moved = parse("yuewen-route offset=+00:00 text=number");
     assert_eq!(
         moved.to_string(),
-        "digits epoch=2015-01-01 time-s:10 sequence:4 type:2 worker:1 database:2"
+        "digits epoch=2015-01-01 counter=runs-on counter-per=type time-s:10 sequence:4 type:2 worker:1 database:2"
     );
+    let restarts = parse("yuewen-published counter=restarts offset=+00:00");
+    assert_eq!(
+        restarts.to_string(),
+        "digits epoch=2015-01-01 time-s:10 worker:2 sequence:4 database:2"
+    );
+    assert!(!restarts.counter_runs_on() && moved.counter_runs_on());
+    assert_eq!((restarts.counter_per(), moved.counter_per()), (None, Some("type")));
     // An epoch in milliseconds that is midnight is written as a date.
     assert_eq!(parse("snowflake epoch=1577836800000"), own);
     assert_eq!(

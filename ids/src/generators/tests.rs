@@ -122,11 +122,11 @@ impl Story {
     }
 
     fn take(&mut self, count: u64) {
-        let Ok(run) = self.generators.take(self.now_ms, 0, count) else {
+        let Ok(run) = self.generators.take(self.now_ms, 0, Fixed::default(), count) else {
             return;
         };
         assert!((1..=count).contains(&run.count()));
-        for id in run.ids(Fixed(0), || 0) {
+        for id in run.ids(|| 0) {
             let parts = self.format.decode_number(id).unwrap().parts();
             let (_, from_ms, ceiling_ms) = self.ledger.0[&parts.worker];
             assert!(from_ms < parts.time_ms && parts.time_ms <= ceiling_ms);
@@ -161,22 +161,22 @@ proptest! {
             story.go(step);
         }
         let (now_ms, mut generators) = (story.now_ms, story.generators);
-        match generators.take(now_ms, 0, 1) {
+        match generators.take(now_ms, 0, Fixed::default(), 1) {
             Ok(_) => {}
             Err(NotYet::Until(ms)) => {
                 prop_assert!(ms > now_ms);
-                let before = generators.clone().take(ms - 1, 0, 1);
+                let before = generators.clone().take(ms - 1, 0, Fixed::default(), 1);
                 // Before, there may be a lease whose ceiling was passed by a clock that went back since.
                 prop_assert!(before.is_err());
-                prop_assert!(generators.take(ms, 0, 1).is_ok());
+                prop_assert!(generators.take(ms, 0, Fixed::default(), 1).is_ok());
             }
             Err(NotYet::Ceiling) => {
                 let held: Vec<HeldWorker> = generators.held().map(|(held, _)| held).collect();
                 for held in &held {
                     generators.extend(*held, u64::MAX);
                 }
-                let soon = match generators.take(now_ms, 0, 1) {
-                    Err(NotYet::Until(ms)) => generators.take(ms, 0, 1),
+                let soon = match generators.take(now_ms, 0, Fixed::default(), 1) {
+                    Err(NotYet::Until(ms)) => generators.take(ms, 0, Fixed::default(), 1),
                     taken => taken,
                 };
                 prop_assert!(soon.is_ok() || held.is_empty());
@@ -213,8 +213,8 @@ fn joined(format: &Format, worker: u64, from_ms: u64, ceiling_ms: u64) -> (HeldW
 fn next(
     generators: &mut Generators, format: &Format, now_ms: u64, count: u64,
 ) -> Result<(u64, u64), NotYet> {
-    let run = generators.take(now_ms, now_ms, count)?;
-    let id = run.ids(Fixed(0), || 0).next().unwrap();
+    let run = generators.take(now_ms, now_ms, Fixed::default(), count)?;
+    let id = run.ids(|| 0).next().unwrap();
     let parts = format.decode_number(id).unwrap().parts();
     Ok((parts.worker, parts.time_ms))
 }

@@ -22,19 +22,19 @@ fn renew(token: u64) -> Ask {
 }
 
 fn first(holder: &mut Holder, mono_ns: u64) -> Result<u128, Wait> {
-    let run = holder.take(mono_ns, 1)?;
-    Ok(run.ids(Fixed(0), || 0).next().unwrap())
+    let run = holder.take(mono_ns, Fixed::default(), 1)?;
+    Ok(run.ids(|| 0).next().unwrap())
 }
 
 #[test]
 fn a_holder_asks_once_for_a_lease_and_again_some_time_before_the_ceiling() {
     let mut holder = holder();
-    assert_eq!(holder.take(0, 1), Err(Wait::ForLease));
+    assert_eq!(holder.take(0, Fixed::default(), 1), Err(Wait::ForLease));
     assert_eq!(holder.asks(0), [Ask::Lease]);
     assert_eq!(holder.asks(0), [], "it was asked");
     assert!(holder.failed(Ask::Lease, MS));
     assert_eq!(holder.asks(MS + RETRY_NS), [], "nobody wants it any more");
-    assert_eq!(holder.take(MS, 1), Err(Wait::ForLease));
+    assert_eq!(holder.take(MS, Fixed::default(), 1), Err(Wait::ForLease));
     assert_eq!(holder.asks(MS), [], "not at once");
     assert_eq!(holder.asks(MS + RETRY_NS), [Ask::Lease]);
     let now = 2 * RETRY_NS;
@@ -118,8 +118,8 @@ fn ids_run_ahead_of_the_time_by_a_few_milliseconds_and_no_further() {
     let format = Format::parse("snowflake").unwrap();
     let mut ids = Vec::new();
     let wait = loop {
-        match holder.take(3 * MS, u64::MAX) {
-            Ok(run) => ids.extend(run.ids(Fixed(0), || 0)),
+        match holder.take(3 * MS, Fixed::default(), u64::MAX) {
+            Ok(run) => ids.extend(run.ids(|| 0)),
             Err(wait) => break wait,
         }
     };
@@ -135,9 +135,9 @@ fn ids_of_a_second_that_is_used_up_wait_for_the_next_one() {
     let format = Format::parse("uid-generator epoch=2023-01-01").unwrap();
     let mut holder = Holder::new(format, 1, 0, NOW + 990).unwrap();
     holder.granted(Ask::Lease, 0, 0, grant(1, 0, NOW + 10_000, NOW + 990)).unwrap();
-    assert_eq!(holder.take(0, u64::MAX).unwrap().count(), 8_192);
-    assert_eq!(holder.take(0, 1), Err(Wait::For(Duration::from_millis(10))));
-    assert_eq!(holder.take(10 * MS, 1).unwrap().count(), 1);
+    assert_eq!(holder.take(0, Fixed::default(), u64::MAX).unwrap().count(), 8_192);
+    assert_eq!(holder.take(0, Fixed::default(), 1), Err(Wait::For(Duration::from_millis(10))));
+    assert_eq!(holder.take(10 * MS, Fixed::default(), 1).unwrap().count(), 1);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn growing(workers_max: usize) -> Holder {
 /// Uses all ids of the time up, as a caller does that asks again after each wait.
 fn use_up(holder: &mut Holder, from_ms: u64, to_ms: u64) {
     for ms in from_ms..to_ms {
-        while holder.take(ms * MS, u64::MAX).is_ok() {}
+        while holder.take(ms * MS, Fixed::default(), u64::MAX).is_ok() {}
     }
 }
 
@@ -296,7 +296,7 @@ fn where_there_is_no_worker_id_to_spare_the_holder_goes_on_and_asks_again_after_
     assert!(!holder.failed(Ask::Further, 60 * MS), "nobody waits for it");
     use_up(&mut holder, 60, 3_000);
     assert_eq!(holder.asks(3_000 * MS), []);
-    assert!(holder.take(3_010 * MS, 1).is_ok());
+    assert!(holder.take(3_010 * MS, Fixed::default(), 1).is_ok());
     assert_eq!(holder.asks(4_100 * MS), [renew(1)]);
     holder.granted(renew(1), 4_100 * MS, 4_100 * MS, lease_of(7, 1, 4_100)).unwrap();
     use_up(&mut holder, 10_000, 10_061);
@@ -323,8 +323,8 @@ fn the_ids_of_a_millisecond_go_from_worker_to_worker_before_the_time_is_borrowed
     holder.granted(Ask::Further, 0, 0, lease_of(3, 2, 0)).unwrap();
     let format = Format::parse("snowflake").unwrap();
     let mut seen = Vec::new();
-    while let Ok(run) = holder.take(MS, u64::MAX) {
-        let first = run.ids(Fixed(0), || 0).next().unwrap();
+    while let Ok(run) = holder.take(MS, Fixed::default(), u64::MAX) {
+        let first = run.ids(|| 0).next().unwrap();
         let parts = format.decode_number(first).unwrap().parts();
         seen.push((parts.time_ms - NOW, parts.worker));
     }
@@ -343,7 +343,7 @@ fn all_leases_are_renewed_together_and_each_goes_its_own_way() {
     let raised = lease_of(7, 1, 4_001);
     holder.granted(renew(1), due, due, raised).unwrap();
     assert_eq!(holder.workers().collect::<Vec<_>>(), [7]);
-    assert!(holder.take(13_000 * MS, 1).is_ok(), "it was renewed");
+    assert!(holder.take(13_000 * MS, Fixed::default(), 1).is_ok(), "it was renewed");
     // A lease whose ceiling has passed goes if it cannot be renewed, and the one beside it stays.
     let joined = 13_000 * MS;
     holder.granted(Ask::Further, joined, joined, lease_of(3, 3, 13_000)).unwrap();
@@ -367,7 +367,7 @@ fn worker_ids_of_no_use_for_a_minute_are_given_back_one_a_second_and_the_last_on
     }
     use_up(&mut holder, 1, 2);
     let minute = 60_002 * MS;
-    assert!(holder.take(minute - MS, 1).is_ok(), "number 3 is of use");
+    assert!(holder.take(minute - MS, Fixed::default(), 1).is_ok(), "number 3 is of use");
     assert_eq!(holder.give_idle_up(60_000 * MS), None);
     let given = |given: Option<(HeldWorker, u64)>| given.map(|(held, used)| (held.worker, used));
     assert_eq!(given(holder.give_idle_up(minute)), Some((9, NOW + 6)));
@@ -387,9 +387,9 @@ fn a_holder_of_several_whose_leader_is_an_hour_behind_comes_to_its_time_once_all
     let behind = Grant { worker: 3, ..grant(2, 0, NOW - hour + 10_000, NOW - hour) };
     holder.granted(Ask::Further, MS, MS, behind).unwrap();
     // At half speed, up to its ceiling.
-    assert!(holder.take(19_900 * MS, 1).is_ok(), "number 7 goes on");
+    assert!(holder.take(19_900 * MS, Fixed::default(), 1).is_ok(), "number 7 goes on");
     let later = 20_200 * MS;
-    assert_eq!(holder.take(later, 1), Err(Wait::ForLease));
+    assert_eq!(holder.take(later, Fixed::default(), 1), Err(Wait::ForLease));
     assert_eq!(holder.asks(later).len(), 2);
     let unraised = grant(1, NOW, NOW + 10_000, NOW - hour + 20_200);
     holder.granted(renew(1), later, later, unraised).unwrap();

@@ -4,7 +4,7 @@
 //! - *Unique* over the whole run, in each namespace. In a format with a date, for each key: two keys may have the same id.
 //! - *Order.* Ids of a format with a worker rise in what one maker makes one after the other with the same parameters, while
 //!   the worker field is the same. A node that was restarted counts as the same maker: if it has the same worker id, its
-//!   lease lies above the one before. Ids of a format without a worker rise for each key, whoever asked; with a date,
+//!   lease lies above the one before. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each key, whoever asked; with a date,
 //!   the order number rises and the date does not go back. Nothing else is promised, and nothing else is checked.
 //! - *Fields* are what was asked for: parameters, key, constants. The text parses to the id that prints it.
 //! - *Time.* A [`Distance`] from the harness's clock between call and answer, at most.
@@ -89,10 +89,19 @@ struct Call {
 enum Series {
     /// Ids that one maker makes with the same worker id and the same parameters.
     OfMaker(Maker, u64, Vec<u64>),
+    /// Times of ids that one maker makes so, where ids of one unit of time are in no order. They may repeat.
+    TimeOfMaker(Maker, u64, Vec<u64>),
     /// Ids, or order numbers, of a key.
     OfKey(u64),
     /// Dates in the ids of a key, which may repeat.
     DateOfKey(u64),
+}
+
+impl Series {
+    /// Whether the same value may come again.
+    fn may_repeat(&self) -> bool {
+        matches!(self, Series::TimeOfMaker(..) | Series::DateOfKey(_))
+    }
 }
 
 impl Checker {
@@ -234,8 +243,7 @@ impl Judged {
     /// The disorder among calls: of each series one pair.
     fn disorder(&self) -> Vec<String> {
         let disordered = self.series.iter().filter_map(|(series, spans)| {
-            let may_repeat = matches!(series, Series::DateOfKey(_));
-            let (before, after) = disorder(spans, may_repeat)?;
+            let (before, after) = disorder(spans, series.may_repeat())?;
             let name = self.namespace.name;
             Some(format!(
                 "{name}, {series:?}: {} was answered at {} ns, and then {} to a call that began at {} ns",
@@ -304,6 +312,10 @@ fn wrong_field(
 fn values(format: &Format, taken: &Taken, decoded: &Decoded<'_>) -> Vec<(Series, u128)> {
     let (parts, key) = (decoded.parts(), taken.key.unwrap_or(0));
     match format.source() {
+        Source::Worker if format.counter_runs_on() => {
+            let series = Series::TimeOfMaker(taken.maker, parts.worker, taken.parameters.clone());
+            vec![(series, parts.time_ms.into())]
+        }
         Source::Worker => {
             let series = Series::OfMaker(taken.maker, parts.worker, taken.parameters.clone());
             vec![(series, decoded.id())]
@@ -331,8 +343,7 @@ fn extend(
         };
         return rising.push((series, span));
     };
-    let may_repeat = matches!(series, Series::DateOfKey(_));
-    if value < span.last || (value == span.last && !may_repeat) {
+    if value < span.last || (value == span.last && !series.may_repeat()) {
         disorder(format!("{series:?}: {value} follows {} in one answer", span.last));
     }
     span.first = span.first.min(value);

@@ -106,6 +106,19 @@ fn ids_that_keep_every_promise_pass() {
 }
 
 #[test]
+fn where_the_counter_runs_on_only_the_time_must_not_go_back() {
+    let at = |ms, sequence| Made::at(ms, sequence).with(&[1, 0]);
+    let wraps = taken("ids-route", (1_000, 1_005), &[at(1_000, 9_999), at(1_000, 0)]);
+    let later = taken("ids-route", (1_006, 1_007), &[at(1_000, 1)]);
+    assert_eq!(judge(&[wraps.clone(), later.clone()]), Vec::<String>::new());
+    assert_breaks(Rule::Unique, &[wraps.clone(), later.clone(), later]);
+    assert_breaks(Rule::Order, &[taken("ids-route", (1_000, 1_005), &[at(1_000, 1), at(0, 2)])]);
+    let back = taken("ids-route", (1_006, 1_007), &[at(0, 3)]);
+    let why = judge(&[wraps, back]);
+    assert!(why.len() == 1 && why[0].contains("TimeOfMaker(Node(1), 1, [1, 0])"), "{why:?}");
+}
+
+#[test]
 fn an_id_that_two_makers_made_is_refused() {
     let first = taken("ids-uuid7", (0, 5), &[Made::at(2, 9)]);
     let mut second = first.clone();
