@@ -48,7 +48,9 @@ impl FuzzedNode {
             leaf_tags: table("order", "book:1"),
             tinyid_types: table("test", "book:2"),
             tinyid_tokens: table("test", "0f673adf"),
-            yuewen_types: table("1", "book:3"),
+            yuewen_types: [("1", "book:3"), ("2", "book:{bookid}")]
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .into(),
             ..Config::default()
         };
         // Nobody has to reach it.

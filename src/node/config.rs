@@ -214,6 +214,7 @@ impl Config {
             drop_in_tables::check_keys(field, table).map_err(error)?;
             self.check_http_for(field, !table.is_empty())?;
         }
+        drop_in_tables::check_braces("yuewen_types", &self.yuewen_types).map_err(error)?;
         let snowflake = &self.leaf_snowflake;
         if !snowflake.is_empty() {
             self.check_http_for("leaf_snowflake", true)?;
@@ -325,6 +326,8 @@ mod tests {
         assert!(text.contains("leaf_tags is set"), "{text}");
         let text = refused(|c| c.yuewen_types = table(&[("1", "book")]));
         assert!(text.contains("yuewen_types maps \"1\""), "{text}");
+        let text = refused(|c| c.yuewen_types = table(&[("1", "book:{a}{b}")]));
+        assert!(text.contains("stands alone in the place of the key"), "{text}");
         let text = refused(|c| c.tinyid_types = tags.clone());
         assert!(text.contains("tinyid_tokens"), "{text}");
         let text = refused(|c| {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::drop_in_row::has_stray_braces;
 use crate::sequence::{Key, WrittenKey};
 
 /// Checks that each name of a table is mapped to a key.
@@ -22,6 +23,22 @@ pub fn check_keys(setting: &str, table: &BTreeMap<String, String>) -> Result<(),
             return Err(format!(
                 "{setting} maps {name:?} to {to:?}; write namespace:key, as in {name}=order:1. A namespace has 1 to 64 \
                  characters out of A-Z a-z 0-9 . _ -, a key 1 to 256 bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that braces stand in a table's rows only where a parameter of a request is the key, or a value.
+///
+/// # Errors
+/// A text with the setting's name, the row, and what to write.
+pub fn check_braces(setting: &str, table: &BTreeMap<String, String>) -> Result<(), String> {
+    for (name, to) in table {
+        let row = to.split_once(':').map_or("", |(_, row)| row);
+        if has_stray_braces(row) {
+            return Err(format!(
+                "{setting} maps {name:?} to {to:?}; a parameter in braces stands alone in the place of the key or of a value,                  as in {name}=book:{{bookid}} or {name}=chapters:key={{bookid}},table=0"
             ));
         }
     }
@@ -83,6 +100,16 @@ mod tests {
         }
         let refused = check("", "order:1").unwrap_err();
         assert!(refused.contains("empty name"), "{refused}");
+    }
+
+    #[test]
+    fn braces_stand_alone_or_are_refused_with_the_row() {
+        let check = |to: &str| check_braces("yuewen_types", &table(&[("2", to)]));
+        assert_eq!(check("book:{bookid}"), Ok(()));
+        assert_eq!(check("chapters:key={bookid},table=0,database={db}"), Ok(()));
+        let refused = check("book:x{bookid}").unwrap_err();
+        assert!(refused.starts_with("yuewen_types maps \"2\" to \"book:x{bookid}\""), "{refused}");
+        assert!(refused.contains("2=book:{bookid}"), "{refused}");
     }
 
     #[test]

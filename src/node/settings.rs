@@ -143,7 +143,8 @@ macro_rules! for_each_setting {
             "RATCHET_TINYID_SEGMENT" [] =>
                 tinyid_segment: u64 as u64 = 100_000, 1..=1_000_000_000;
             /// The types that clients of Yuewen's id generator ask for, and the key of each:
-            /// "type=namespace:key,..."; without any, they are not served
+            /// "type=namespace:key,..."; {name} in the place of a key is the parameter of that name; without any, they are
+            /// not served
             "RATCHET_YUEWEN_TYPES" [] =>
                 yuewen_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
         }

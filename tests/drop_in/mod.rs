@@ -41,7 +41,14 @@ fn all(config: &mut Config) {
     config.tinyid_tokens = table(&tokens);
     config.tinyid_tokens.extend(table(&[("gone", TOKEN), ("short", TOKEN)]));
     config.tinyid_segment = 100;
-    config.yuewen_types = table(&[("1", "book:2"), ("2", "nowhere:2"), ("3", "short:2")]);
+    config.yuewen_types = table(&[
+        ("1", "book:2"),
+        ("2", "nowhere:2"),
+        ("3", "short:2"),
+        ("4", "book:{bookid}"),
+        ("5", "chapters:key={bookid},table={table},database=7"),
+        ("6", "leaf:{name}"),
+    ]);
 }
 
 async fn start(n: u64) -> Cluster {
@@ -51,6 +58,7 @@ async fn start(n: u64) -> Cluster {
         json!({"name": "ten", "start": 7, "increment": 10}),
         json!({"name": "huge", "increment": 1_u64 << 31}),
         json!({"name": "short", "max": 3}),
+        json!({"name": "chapters", "format": "yuewen-chapter"}),
     ] {
         let address = address(&cluster, 1);
         let page = http(address, "POST /v1/namespaces", "", &namespace.to_string()).await;
@@ -105,6 +113,63 @@ async fn yuewen_clients_get_a_number_in_json_from_any_node() {
     let page = http_get(address(&cluster, 1), "/?kind=1").await;
     assert_eq!(page.status, 200, "{}", page.body);
     assert!(page.head.contains("text/html"), "{}", page.head);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn yuewen_clients_name_the_key_and_what_nobody_reads_is_refused() {
+    let cluster = start(3).await;
+    let leader = cluster.leader().await;
+    let nodes = [leader, other_than(leader)].map(|node| address(&cluster, node));
+    let result = async |node: usize, query: &str| {
+        let page = http_get(nodes[node], &format!("/?{query}")).await;
+        assert_eq!(page.status, 200, "{query}: {}", page.body);
+        let reply: serde_json::Value = serde_json::from_str(&page.body).expect("JSON");
+        reply["result"].as_u64().expect("a number")
+    };
+    for (node, query, number) in [
+        (0, "type=4&bookid=43", 1),
+        (1, "type=4&bookid=42", 1),
+        (1, "bookid=43&type=4", 2),
+        (0, "type=4&bookid=%34%33", 3),
+        (0, "type=1", 1),
+        (0, "type=6&name=a%3Ab%2Cc%3D1", 1_001),
+        (1, "type=6&name=%7Bname%7D", 1_001),
+        (1, "type=6&name=a:b,c%3D1", 1_002),
+    ] {
+        assert_eq!(result(node, query).await, number, "{query}");
+    }
+    let chapter = ratchet_ids::Format::parse("yuewen-chapter").expect("a format");
+    for (node, query, order) in [
+        (0, "type=5&bookid=43&table=9", 100),
+        (1, "type=5&bookid=43&table=9", 200),
+        (1, "type=5&bookid=42&table=8", 100),
+    ] {
+        let decoded = chapter.decode_number(result(node, query).await.into()).expect("an id");
+        assert_eq!(decoded.parts().sequence, order, "{query}");
+        assert_eq!(decoded.value("database"), Some(7), "{query}");
+        assert_eq!(decoded.value("table"), query[query.len() - 1..].parse().ok(), "{query}");
+    }
+    let bad = "{\"error\":412,\"errorMessage\":\"Bad Request\"}";
+    for query in [
+        "type=1&bookid=43",
+        "type=1&x",
+        "type=4",
+        "type=4&bookid",
+        "type=4&bookid=x",
+        "type=4&bookid=43&bookid=43",
+        "type=4&bookid=43&table=1",
+        "type=5&bookid=43",
+        "type=5&bookid=43&table=x",
+        "type=5&bookid=43&table=1000",
+        "type=5&bookid=43,table=1&table=2",
+        "type=6&name=",
+    ] {
+        let page = http_get(nodes[0], &format!("/?{query}")).await;
+        assert_eq!((page.status, &page.body[..]), (400, bad), "{query}");
+    }
+    // None of these took a number.
+    assert_eq!(result(0, "type=1").await, 2);
+    assert_eq!(result(0, "type=4&bookid=43").await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

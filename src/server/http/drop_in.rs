@@ -2,8 +2,9 @@
 //! the names that these clients use to keys.
 //!
 //! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
-//! answer: a number, many (`listed.rs`), or a segment (`segment.rs`). `mapped.rs` finds the key, takes its numbers, and
-//! warns the operator (`warnings.rs`) where the settings fit no namespace.
+//! answer: a number, many (`listed.rs`), or a segment (`segment.rs`). `mapped.rs` finds the key, which the caller may say
+//! (`said.rs`), takes its numbers or ids (`mapped_id.rs`), and warns the operator (`warnings.rs`) where the settings fit no
+//! namespace.
 //!
 //! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
 //! taken for one without effect (HEAD).
@@ -11,7 +12,9 @@
 mod leaf;
 mod listed;
 mod mapped;
+mod mapped_id;
 mod parameters;
+mod said;
 mod segment;
 mod tinyid;
 mod warnings;

@@ -13,10 +13,7 @@ use ratchet_ids::Format;
 use serde::Serialize;
 use tonic::Status;
 
-use super::{
-    mapped::{Mapped, one_id},
-    parameters::Parameters,
-};
+use super::{mapped::Mapped, mapped_id::one_id, parameters::Parameters};
 use crate::{
     node::NodeContext,
     server::{
@@ -38,7 +35,7 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
     let taken = async {
         let tag = in_path(path)?;
         let mapped = Mapped::find("leaf_tags", &context.config.leaf_tags, &tag)?;
-        mapped.next_number(&context, due).await
+        mapped.next_number(&context, None, due).await
     };
     as_text(answer(&context, due, taken).await)
 }

@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use tonic::{Code, Status};
 
-use super::warnings::WARNINGS;
+use super::{
+    mapped_id::next_id,
+    parameters::Parameters,
+    said::{NoNumber, Said},
+    warnings::WARNINGS,
+};
 use crate::{
-    node::{KnownRoute, Next, NextIds, NodeContext},
-    sequence::{OwnedKey, Range, WrittenKey},
+    node::{KnownRoute, Next, NodeContext, RowPart, asked_by, id_format},
+    sequence::{Range, WrittenKey},
     server::{
-        errors::to_client,
         http::{
             request::Due,
             serve::{key, serve},
@@ -17,9 +21,6 @@ use crate::{
         written::shown,
     },
 };
-
-/// What stands before the key among the parameters of a format.
-const KEY: &str = "key";
 
 /// A name that a table of the configuration maps to a key.
 #[derive(Debug, Clone, Copy)]
@@ -50,34 +51,61 @@ impl<'a> Mapped<'a> {
         Ok(Mapped { setting, name, key })
     }
 
-    /// The next number of the key, or the next id if its namespace has a format. The key then says what the parameters
-    /// are: `type=1,database=0`, or anything without `=` if there are none. `key=1` among them is the key of a format that
-    /// has no worker.
-    ///
-    /// # Errors
-    /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or the parameters do not fit the format.
-    pub async fn next_number(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
-        let has_format = {
-            let namespaces = context.group.view().namespaces();
-            let namespace = namespaces.by_name(self.key.namespace);
-            namespace.is_some_and(|namespace| namespace.config.format.is_some())
-        };
-        match has_format {
-            true => self.next_id(context, due).await,
-            false => self.next(context, 1, due).await.map(|range| range.first),
-        }
+    fn row(&self) -> &'a str {
+        // It was a text before the namespace was taken off.
+        std::str::from_utf8(self.key.key).unwrap_or_default()
     }
 
-    async fn next_id(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Status> {
-        let making = async {
-            let mut parameters = parameters(self.key.key)?;
-            // No parameter of a format has this name: it is the field for the key.
-            let key = parameters.iter().position(|(name, _)| name == KEY);
-            let key = key.map(|at| OwnedKey::Id(parameters.swap_remove(at).1));
-            let of = (self.key.namespace, key);
-            one_id(context, self.setting, of, parameters, due).await
+    /// Whether the row takes what a request says in this parameter.
+    pub fn asks_for(&self, parameter: &str) -> bool {
+        asked_by(self.row()).any(|asked| asked == parameter)
+    }
+
+    /// The next number of the key, or the next id if its namespace has a format. Then the row says what its parameters are,
+    /// and its key. What stands in braces comes from `asked`, if there is that.
+    ///
+    /// # Errors
+    /// As [`Mapped::next`]; INVALID_ARGUMENT if what the caller said does not fit; FAILED_PRECONDITION if the id has more than
+    /// 64 bits, or what the row says does not fit the format.
+    pub async fn next_number(
+        self, context: &Arc<NodeContext>, asked: Option<&Parameters>, due: Due,
+    ) -> Result<u64, Status> {
+        let namespace = self.key.namespace;
+        let format = {
+            let namespaces = context.group.view().namespaces();
+            let known = namespaces.by_name(namespace);
+            known.filter(|known| known.config.format.is_some()).map(id_format)
         };
-        making.await.map_err(|status| self.blamed(status))
+        let number = match format {
+            Some(Ok(format)) => {
+                let of = (self.setting, namespace, self.row());
+                next_id(context, of, &format, asked, due).await
+            }
+            Some(Err(status)) => Err(NoNumber::Other(status)),
+            None => self.next_plain(context, asked, due).await,
+        };
+        number.map_err(|why| match why {
+            NoNumber::Said(status) => status,
+            NoNumber::Other(status) => self.blamed(status),
+        })
+    }
+
+    async fn next_plain(
+        self, context: &Arc<NodeContext>, asked: Option<&Parameters>, due: Due,
+    ) -> Result<u64, NoNumber> {
+        let part = RowPart::of(self.row());
+        if let (Some(_), RowPart::Written(row)) = (asked, part)
+            && asked_by(row).next().is_some()
+        {
+            return Err(NoNumber::Other(Status::failed_precondition(format!(
+                "'{}' gives the parameters of a format, and namespace {:?} hands out plain numbers; name the key alone",
+                shown(row.as_bytes()),
+                self.key.namespace
+            ))));
+        }
+        let said = Said::of(part, asked)?;
+        let taken = self.take(context, said.text.as_bytes(), 1, due).await;
+        taken.map(|range| range.first).map_err(|status| said.failed(status))
     }
 
     /// Takes the next `count` numbers of the key.
@@ -88,18 +116,22 @@ impl<'a> Mapped<'a> {
     pub async fn next(
         self, context: &Arc<NodeContext>, count: u64, due: Due,
     ) -> Result<Range, Status> {
-        let WrittenKey { namespace, key: of } = self.key;
-        let taking = async {
-            let request = Next {
-                key: key(context, namespace, of, due).await?,
-                namespace: namespace.to_owned(),
-                count,
-                id: None,
-                known: KnownRoute::UNWANTED,
-            };
-            serve(context, request, due).await
+        let taken = self.take(context, self.key.key, count, due).await;
+        taken.map_err(|status| self.blamed(status))
+    }
+
+    async fn take(
+        &self, context: &Arc<NodeContext>, of: &[u8], count: u64, due: Due,
+    ) -> Result<Range, Status> {
+        let namespace = self.key.namespace;
+        let request = Next {
+            key: key(context, namespace, of, due).await?,
+            namespace: namespace.to_owned(),
+            count,
+            id: None,
+            known: KnownRoute::UNWANTED,
         };
-        taking.await.map_err(|status| self.blamed(status))
+        serve(context, request, due).await
     }
 
     /// The status, and a warning if the operator has to do something.
@@ -126,60 +158,5 @@ impl<'a> Mapped<'a> {
             );
         });
         status
-    }
-}
-
-/// Makes an id of a namespace, and of a key in it, that `setting` names, for a client that reads a number of 64 bits.
-///
-/// # Errors
-/// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
-pub async fn one_id(
-    context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
-    parameters: Vec<(String, u64)>, due: Due,
-) -> Result<u64, Status> {
-    let request = NextIds { namespace: namespace.to_owned(), count: 1, key, parameters };
-    let made = context.next_ids(&request, due.deadline).await;
-    let (made, _reserved) = made.map_err(to_client)?;
-    let id = made.ids.iter().next().unwrap_or_default();
-    u64::try_from(id).map_err(|_| {
-        Status::failed_precondition(format!(
-            "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
-             namespace whose ids fit, such as one with --format snowflake"
-        ))
-    })
-}
-
-/// The parameters in a key, `type=1,database=0`. None if there is no `=` in it.
-fn parameters(key: &[u8]) -> Result<Vec<(String, u64)>, Status> {
-    let written = String::from_utf8_lossy(key);
-    if !written.contains('=') {
-        return Ok(Vec::new());
-    }
-    let parameters = written.split(',').map(|one| {
-        let parts = one.split_once('=');
-        let value = parts.and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
-        value.ok_or_else(|| {
-            Status::invalid_argument(format!(
-                "'{}' gives no parameters of a format; write name=value,name=value",
-                shown(key)
-            ))
-        })
-    });
-    parameters.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_gives_the_parameters_of_a_format() {
-        let given = parameters(b"type=1,database=0").unwrap();
-        assert_eq!(given, [("type".to_owned(), 1), ("database".to_owned(), 0)]);
-        assert_eq!(parameters(b"1").unwrap(), []);
-        for none in ["type=", "type=1,", "type=1,2", "type=-1"] {
-            let why = parameters(none.as_bytes()).unwrap_err();
-            assert!(why.message().contains(none), "{why}");
-        }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 /// The media type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The parameters of a request. Those that nobody asks for are ignored.
+/// The parameters of a request.
 #[derive(Debug)]
 pub struct Parameters {
     uri: Uri,
@@ -66,11 +66,20 @@ impl Parameters {
         }
     }
 
-    // They are searched anew each time: a list of them would take many times the memory that was counted for the body.
+    /// The name of the first parameter that is none of those.
+    pub fn other_than(&self, is_read: impl Fn(&str) -> bool) -> Option<Cow<'_, str>> {
+        let mut names = self.pairs().map(|(name, _)| name);
+        names.find(|name| !is_read(name))
+    }
+
     fn values(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        self.pairs().filter_map(move |(given, value)| (given == name).then_some(value))
+    }
+
+    // They are searched anew each time: a list of them would take many times the memory that was counted for the body.
+    fn pairs(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         let query = self.uri.query().unwrap_or_default().as_bytes();
-        let pairs = form_urlencoded::parse(query).chain(form_urlencoded::parse(&self.form));
-        pairs.filter_map(move |(given, value)| (given == name).then_some(value))
+        form_urlencoded::parse(query).chain(form_urlencoded::parse(&self.form))
     }
 }
 
@@ -97,5 +106,9 @@ mod tests {
         assert_eq!(one("f").unwrap(), None);
         assert!(one("a").unwrap_err().message().contains("a is given more"));
         assert!(parameters.has("a") && !parameters.has("f"));
+        let other = |read: &[&str]| parameters.other_than(|name| read.contains(&name));
+        assert_eq!(other(&["a", "b", "c", "d", "e"]).unwrap(), "b2");
+        assert_eq!(other(&["a", "b", "b2", "c", "d"]).unwrap(), "e");
+        assert_eq!(other(&["a", "b", "b2", "c", "d", "e"]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients of Yuewen's id generator: `GET /?type=N`, answered in JSON.
+//! Clients of Yuewen's id generator: `GET /?type=N`, with the parameters that the type's row names, answered in JSON.
 
 use std::sync::Arc;
 
@@ -8,18 +8,22 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
-    server::http::{problem::Problem, request::Due, serve::answer, uncacheable::uncacheable},
+    server::{
+        http::{problem::Problem, request::Due, serve::answer, uncacheable::uncacheable},
+        written::shown,
+    },
 };
 
 /// The parameter that names the type.
 const TYPE: &str = "type";
 
-/// The answer to a missing, repeated or unknown type. Its HTTP status is 400.
+/// The answer to a type or parameter that is missing, repeated or wrong, and to one that nobody reads. Its HTTP status is
+/// 400.
 const BAD_REQUEST: Failed<'static> = Failed { error: 412, error_message: "Bad Request" };
 
 /// A number.
@@ -55,7 +59,15 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         let parameters = Parameters::of(uri);
         let of_type = parameters.one(TYPE)?.unwrap_or_default();
         let mapped = Mapped::find("yuewen_types", &context.config.yuewen_types, &of_type)?;
-        mapped.next_number(context, due).await
+        // A client that means one book must not be given the number of another.
+        if let Some(unread) = parameters.other_than(|name| name == TYPE || mapped.asks_for(name)) {
+            let unread = shown(unread.as_bytes());
+            return Err(mapped.warn_operator(Status::invalid_argument(format!(
+                "nobody reads the parameter '{unread}'; leave it out, or let the row of the type name it in braces, as in \
+                 book:{{bookid}}"
+            ))));
+        }
+        mapped.next_number(context, Some(&parameters), due).await
     };
     uncacheable(match answer(context, due, taken).await {
         Ok(number) => {

@@ -1,0 +1,192 @@
+//! Ids of a namespace with a format, where a row of a table says what their parameters and their key are.
+
+use std::sync::Arc;
+
+use ratchet_ids::{EncodeError, Format, Source};
+use tonic::Status;
+
+use super::{
+    parameters::Parameters,
+    said::{NoNumber, Said},
+};
+use crate::{
+    node::{NextIds, NodeContext, RowPart, row_fields},
+    sequence::OwnedKey,
+    server::{
+        errors::to_client,
+        http::{request::Due, serve::key},
+        written::{integer, shown},
+    },
+};
+
+/// What stands before the key among the parameters of a format. No parameter has this name: it is the field for the key.
+const KEY: &str = "key";
+
+/// What a row says: the key, and the parameters of the format.
+#[derive(Debug, Default)]
+struct Chosen<'a> {
+    key: Option<Said<'a>>,
+    parameters: Vec<(&'a str, Said<'a>)>,
+}
+
+impl<'a> Chosen<'a> {
+    /// What a row says of a format: `key=42,table=0`. Without `=` it is the key, or anything in a format with a worker, whose
+    /// ids have none.
+    fn of(
+        row: &'a str, format: &Format, asked: Option<&'a Parameters>,
+    ) -> Result<Chosen<'a>, NoNumber> {
+        let fields = row_fields(row).map_err(|part| {
+            Status::invalid_argument(format!(
+                "'{}' of '{}' gives no parameter of a format; write name=value,name=value",
+                shown(part.as_bytes()),
+                shown(row.as_bytes())
+            ))
+        })?;
+        let mut chosen = Chosen::default();
+        if fields.is_empty() && format.source() != Source::Worker {
+            chosen.key = Some(Said::of(RowPart::of(row), asked)?);
+        }
+        for (name, part) in fields {
+            let said = Said::of(part, asked)?;
+            match name {
+                KEY => chosen.key = Some(said),
+                _ => chosen.parameters.push((name, said)),
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The values of the parameters.
+    fn values(&self) -> Result<Vec<(&'a str, u64)>, NoNumber> {
+        let values = self.parameters.iter().map(|(name, said)| {
+            let wrong = || {
+                Status::invalid_argument(format!(
+                    "{name} is '{}'; give an integer",
+                    shown(said.text.as_bytes())
+                ))
+            };
+            let value = integer(said.text.as_bytes());
+            Ok((*name, value.ok_or_else(|| said.failed(wrong()))?))
+        });
+        values.collect()
+    }
+
+    /// Whether the caller said what is in a field.
+    fn is_by_caller(&self, field: &str) -> bool {
+        let key = self.key.iter().map(|said| (KEY, said));
+        let parameters = self.parameters.iter().map(|(name, said)| (*name, said));
+        let mut all = key.chain(parameters);
+        all.any(|(name, said)| name == field && said.is_by_caller())
+    }
+
+    /// Why the format has no such ids.
+    fn unfit(&self, error: &EncodeError) -> NoNumber {
+        let status = Status::invalid_argument(error.to_string());
+        match error {
+            EncodeError::TooLarge { field, .. } if self.is_by_caller(field) => {
+                NoNumber::Said(status)
+            }
+            _ => NoNumber::Other(status),
+        }
+    }
+}
+
+/// The next id of a namespace, as `row` of `setting` says.
+///
+/// # Errors
+/// [`NoNumber`], with whatever the node refuses it for.
+pub async fn next_id(
+    context: &Arc<NodeContext>, (setting, namespace, row): (&str, &str, &str), format: &Format,
+    asked: Option<&Parameters>, due: Due,
+) -> Result<u64, NoNumber> {
+    let chosen = Chosen::of(row, format, asked)?;
+    let parameters = chosen.values()?;
+    let of = match &chosen.key {
+        None => None,
+        Some(said) => {
+            let found = key(context, namespace, said.text.as_bytes(), due).await;
+            Some(found.map_err(|status| said.failed(status))?)
+        }
+    };
+    let id = match of {
+        Some(OwnedKey::Id(id)) => Some(id),
+        Some(OwnedKey::Name(_)) | None => None,
+    };
+    format.fixed(&parameters, id).map_err(|error| chosen.unfit(&error))?;
+    let parameters = parameters.into_iter();
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(one_id(context, setting, (namespace, of), parameters, due).await?)
+}
+
+/// Makes an id of a namespace, and of a key in it, that `setting` names, for a client that reads a number of 64 bits.
+///
+/// # Errors
+/// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
+pub async fn one_id(
+    context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
+    parameters: Vec<(String, u64)>, due: Due,
+) -> Result<u64, Status> {
+    let request = NextIds { namespace: namespace.to_owned(), count: 1, key, parameters };
+    let made = context.next_ids(&request, due.deadline).await;
+    let (made, _reserved) = made.map_err(to_client)?;
+    let id = made.ids.iter().next().unwrap_or_default();
+    u64::try_from(id).map_err(|_| {
+        Status::failed_precondition(format!(
+            "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
+             namespace whose ids fit, such as one with --format snowflake"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(text: &str) -> Format {
+        Format::parse(text).unwrap()
+    }
+
+    fn chosen(row: &str, format: &Format, uri: &str) -> Result<(String, Vec<String>), NoNumber> {
+        let parameters = Parameters::of(&uri.parse().unwrap());
+        let chosen = Chosen::of(row, format, Some(&parameters))?;
+        let values = chosen.values()?.into_iter().map(|(name, value)| format!("{name}={value}"));
+        Ok((chosen.key.map_or(String::new(), |said| said.text.into_owned()), values.collect()))
+    }
+
+    #[test]
+    fn a_row_gives_the_key_and_the_parameters_of_a_format_and_takes_some_from_the_request() {
+        let route = format("yuewen-route");
+        let (key, values) = chosen("type=1,database={db}", &route, "/?db=7").unwrap();
+        assert_eq!((&key[..], values), ("", vec!["type=1".to_owned(), "database=7".to_owned()]));
+        assert_eq!(chosen("any", &route, "/").unwrap(), (String::new(), vec![]));
+        let chapter = format("yuewen-chapter");
+        let (key, values) = chosen("key={book},table=0", &chapter, "/?book=4%2C2").unwrap();
+        assert_eq!((&key[..], values), ("4,2", vec!["table=0".to_owned()]));
+        assert_eq!(chosen("{book}", &chapter, "/?book=a%3D1").unwrap().0, "a=1");
+        assert_eq!(chosen("42", &chapter, "/").unwrap().0, "42");
+    }
+
+    #[test]
+    fn who_said_what_is_wrong_is_to_blame() {
+        let route = format("yuewen-route");
+        for (row, uri) in [
+            ("type={t}", "/"),
+            ("type={t}", "/?t=1&t=1"),
+            ("type={t}", "/?t="),
+            ("type={t}", "/?t=-1"),
+            ("type={t}", "/?t=1%2Cdatabase%3D3"),
+        ] {
+            assert!(matches!(chosen(row, &route, uri), Err(NoNumber::Said(_))), "{row} {uri}");
+        }
+        for row in ["type=", "type=1,", "type=1,2", "type=-1"] {
+            let Err(NoNumber::Other(why)) = chosen(row, &route, "/") else { panic!("{row}") };
+            assert!(why.message().contains("integer") || why.message().contains(row), "{why}");
+        }
+        let parameters = Parameters::of(&"/?t=100".parse().unwrap());
+        for (row, is_said) in [("type={t},database=1", true), ("type=100,database={t}", false)] {
+            let chosen = Chosen::of(row, &route, Some(&parameters)).unwrap();
+            let error = route.fixed(&chosen.values().unwrap(), None).unwrap_err();
+            assert_eq!(matches!(chosen.unfit(&error), NoNumber::Said(_)), is_said, "{row}");
+        }
+    }
+}
