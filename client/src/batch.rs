@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::{
@@ -199,10 +199,7 @@ impl Batch {
         for request in &mut self.requests {
             if (is_over || request.deadline <= now) && request.is_awaited() {
                 // Its place in the range stays.
-                let nobody = oneshot::channel().0;
-                let reply = std::mem::replace(&mut request.reply, nobody);
-                // Sending fails only if the caller has stopped waiting.
-                let _ = reply.send(Err(named.failed(server, failure)));
+                request.fail(named.failed(server, failure));
             }
         }
         self.requests.iter().any(PendingRequest::is_awaited)

@@ -41,6 +41,13 @@ impl PendingRequest {
         !self.reply.is_closed()
     }
 
+    /// Answers the request with a failure. Nobody waits for it from now on.
+    pub fn fail(&mut self, error: Error) {
+        let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
+        // Sending fails only if the caller has stopped waiting.
+        let _ = reply.send(Err(error));
+    }
+
     /// Answers the request.
     pub fn answer(self, answer: Result<Numbers, Error>) {
         // Sending fails only if the caller has stopped waiting.
