@@ -118,32 +118,89 @@ async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() 
     assert!(text.contains("50 rows are wrong") && text.contains("and 30 more"), "{text}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dump_of_leafs_table_is_imported_also_from_standard_input() {
-    let processes = Processes::start(1, &UNHURRIED).await;
-    let client = rust_client::client(processes.addresses());
-    let tags = CreateNamespaceRequest {
-        name: "tags".into(),
+/// Creates a namespace of names, whose keys go up by `increment` from `start`.
+async fn create_names(client: &Client, name: &str, start: u64, increment: u64) {
+    let names = CreateNamespaceRequest {
+        name: name.into(),
         key_kind: ratchet_client::api::KeyKind::Name.into(),
+        start: Some(start),
+        increment: Some(increment),
         ..Default::default()
     };
-    client.create_namespace(tags).await.expect("a namespace");
-    let mut child = command(&processes, "tags", Path::new("-"), &["--format", "leaf"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("a process");
-    let mut input = child.stdin.take().expect("its input");
-    input
-        .write_all(
-            b"INSERT INTO `leaf_alloc` VALUES ('order',2001,2000,'d','t'),('pay',7,1,NULL,NULL);\n",
-        )
-        .expect("written");
-    drop(input);
-    let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let output = ended.await.expect("no panic").expect("the command runs");
+    client.create_namespace(names).await.expect("a namespace");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    create_names(&client, "tags", 1, 1).await;
+    create_names(&client, "odd", 1, 2).await;
+    let rows = b"max_id\tbiz_tag\n2001\torder\n7\tpay\n0\tfresh\n";
+    let imported = async |namespace: &str| {
+        let mut child = command(&processes, namespace, Path::new("-"), &["--format", "leaf"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let mut input = child.stdin.take().expect("its input");
+        input.write_all(rows).expect("written");
+        drop(input);
+        let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
+        ended.await.expect("no panic").expect("the command runs")
+    };
+    // Leaf goes up by one.
+    let output = imported("odd").await;
+    let text = errors(&output);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("line 2: leaf_alloc goes up by 1"), "{text}");
+    let output = imported("tags").await;
     assert!(output.status.success(), "{}", errors(&output));
     assert_eq!(client.next("tags", "order").await.expect("a number"), 2_002);
     assert_eq!(client.next("tags", "pay").await.expect("a number"), 8);
+    assert_eq!(client.current("tags", "fresh").await.expect("an answer"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
+    let processes = Processes::start(1, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    create_names(&client, "plain", 1, 1).await;
+    create_names(&client, "odd", 1, 2).await;
+    let file = processes.dir.path().join("tinyid.tsv");
+    let tinyid = async |namespace: &str, rows: &str| {
+        fs::write(&file, rows).expect("a file");
+        import(&processes, namespace, &file, &["--format", "tinyid"]).await
+    };
+    let header = "id\tbiz_type\tbegin_id\tmax_id\tstep\tdelta\tremainder\tcreate_time\tversion\n";
+    let odd = "1\torder\t1\t3000000\t1000\t2\t1\tNULL\t3\n";
+    let plain = "2\tpay\t1\t2000\t1000\t1\t0\tNULL\t3\n";
+    let refused = async |namespace: &str, rows: &str, says: &str| {
+        let output = tinyid(namespace, rows).await;
+        let text = errors(&output);
+        assert!(!output.status.success(), "{namespace}: {says}");
+        assert!(text.contains(says), "{says}: {text}");
+    };
+    let both = format!("{header}{plain}{odd}");
+    let says = "line 3: the row has delta 2 and remainder 1";
+    refused("plain", &both, says).await;
+    refused("odd", &both, "line 2: the row has delta 1 and remainder 0").await;
+    let even = "1\torder\t1\t3000000\t1000\t2\t0\tNULL\t3\n";
+    let says = "line 2: the row has delta 2 and remainder 0";
+    refused("odd", &format!("{header}{even}"), says).await;
+    // A query that leaves the columns out would hide what they say.
+    let says = "there is no column delta";
+    refused("plain", "biz_type\tmax_id\norder\t3000000\n", says).await;
+    let dump = "INSERT INTO `tiny_id_info` VALUES (1,'order',1,3000000,1000,1,0,NULL,NULL,3);\n";
+    refused("plain", dump, "mysql --batch").await;
+    for (namespace, row) in [("odd", odd), ("plain", plain)] {
+        let output = tinyid(namespace, &format!("{header}{row}")).await;
+        assert!(output.status.success(), "{}", errors(&output));
+    }
+    for number in [3_000_001, 3_000_003] {
+        assert_eq!(client.next("odd", "order").await.expect("a number"), number);
+    }
+    assert_eq!(client.next("plain", "pay").await.expect("a number"), 2_001);
+    assert_eq!(client.current("plain", "order").await.expect("an answer"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,16 +5,16 @@
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
 //! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or
-//! of the dump of another generator's table (`dump.rs`).
+//! of another generator's table (`table_rows.rs`).
 
 mod check;
 mod csv_rows;
-mod dump;
 mod progress;
 mod ranges;
 mod reader;
 mod rows;
 mod send;
+mod table_rows;
 
 use std::{
     fs::File,
@@ -47,8 +47,8 @@ pub struct Import {
     /// The file, or - for standard input. An import that was interrupted goes on where it was; one from standard input
     /// begins at the first row
     file: PathBuf,
-    /// What the file is: rows of "key,number" (or "first-last,number" for sections that ids share), or a dump of Leaf's table
-    /// leaf_alloc or of Tinyid's tiny_id_info, as INSERT statements or as tab-separated text with a header
+    /// What the file is: rows of "key,number" (or "first-last,number" for sections that ids share), or the rows of Leaf's table
+    /// leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     #[command(flatten)]

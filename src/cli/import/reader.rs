@@ -4,8 +4,8 @@ use std::io::{self, BufReader, Read};
 
 use super::{
     csv_rows::CsvRows,
-    dump,
     rows::{Expected, Format, MaybeRow},
+    table_rows::{self, LEAF, TINYID},
 };
 
 /// Hands the rows of `input`, in their order, to `take`, which says whether to go on.
@@ -25,7 +25,7 @@ pub fn read(
             }
             Ok(())
         }
-        Format::Leaf => dump::read(BufReader::new(input), &dump::LEAF, expected, take),
-        Format::Tinyid => dump::read(BufReader::new(input), &dump::TINYID, expected, take),
+        Format::Leaf => table_rows::read(BufReader::new(input), &LEAF, expected, take),
+        Format::Tinyid => table_rows::read(BufReader::new(input), &TINYID, expected, take),
     }
 }

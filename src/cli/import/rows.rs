@@ -20,9 +20,9 @@ pub enum Format {
     /// Rows of "key,number", or of "first-last,number" for the ids of sections. A first row of "key,number" or
     /// "ids,number" is skipped
     Csv,
-    /// A dump of Leaf's table leaf_alloc
+    /// Rows of Leaf's table leaf_alloc: biz_tag and max_id
     Leaf,
-    /// A dump of Tinyid's table tiny_id_info
+    /// Rows of Tinyid's table tiny_id_info: biz_type, max_id, delta and remainder
     Tinyid,
 }
 
@@ -89,7 +89,7 @@ impl Expected {
             takes_ids,
             max: namespace.max,
             start: namespace.start,
-            increment: namespace.increment,
+            increment: namespace.increment.max(1),
             keys_max: namespace.keys_max,
             section_size: namespace.section_size.max(1),
         })
@@ -112,6 +112,22 @@ impl Expected {
             )),
             (true, _) => Ok(()),
         }
+    }
+
+    /// Checks that the namespace's numbers are `delta` apart, and that dividing them leaves `remainder`, which is less.
+    ///
+    /// # Errors
+    /// What the namespace's numbers are, and what to do.
+    pub fn check_progression(&self, delta: u64, remainder: u64) -> Result<(), String> {
+        if (self.increment, self.start % self.increment) == (delta, remainder) {
+            return Ok(());
+        }
+        // No number is 0.
+        let start = if remainder == 0 { delta } else { remainder };
+        Err(format!(
+            "namespace {:?} goes up by {} from {}; import it into one with --increment {delta} --start {start}",
+            self.namespace, self.increment, self.start
+        ))
     }
 
     /// How many neighbouring ids share a section.
