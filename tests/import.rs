@@ -204,6 +204,72 @@ async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn order_numbers_of_chapters_are_imported_for_each_book_and_none_comes_again() {
+    let processes = Processes::start(3, &UNHURRIED).await;
+    let client = rust_client::client(processes.addresses());
+    for name in ["chapters", "others"] {
+        let chapters = CreateNamespaceRequest {
+            name: name.into(),
+            format: Some("yuewen-chapter".into()),
+            ..Default::default()
+        };
+        client.create_namespace(chapters).await.expect("a namespace");
+    }
+    let chapter = ratchet_ids::Format::parse("yuewen-chapter").expect("a format");
+    let order = async |namespace: &str, book: u64| {
+        let parameters = [("table", 0), ("database", 0)];
+        let made = client.next_ids(namespace, Some(Key::Id(book)), 1, &parameters).await;
+        let made = made.expect("an id");
+        chapter.decode(&made[0]).expect("an id").parts().sequence
+    };
+    assert_eq!(order("chapters", 47).await, 100);
+    let file = processes.dir.path().join("chapters.csv");
+    let orders = async |namespace: &str, rows: &str| {
+        fs::write(&file, rows).expect("a file");
+        import(&processes, namespace, &file, &[]).await
+    };
+    let refused = async |namespace: &str, rows: &str, says: &str| {
+        let output = orders(namespace, rows).await;
+        let text = errors(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains(says), "{says}: {text}");
+    };
+    // 12 is the order 1200 as export writes it, and 1200 as ids have it.
+    refused("chapters", "42,1200\n", "line 1: begin with a row that says what the numbers are")
+        .await;
+    refused(
+        "chapters",
+        "key,order\n42,999901\n",
+        "line 2: order '999901' is none between 0 and 999900",
+    )
+    .await;
+    refused("chapters", "key,order\n42,x\n", "line 2: order 'x'").await;
+    refused("book", "key,order\n42,100\n", "namespace \"book\" hands out plain numbers").await;
+    let rows = "key,order\n42,1200\n43,1250\n44,50\n45,0\n46,999900\n47,100\n";
+    let output = orders("chapters", rows).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    for (book, next) in [(42, 1_300), (43, 1_300), (44, 100), (45, 100), (47, 200), (48, 100)] {
+        assert_eq!(order("chapters", book).await, next, "book {book}");
+    }
+    let parameters = [("table", 0), ("database", 0)];
+    let full = client.next_ids("chapters", Some(Key::Id(46)), 1, &parameters).await;
+    assert!(
+        full.expect_err("a refusal").to_string().contains("has 0 of its 9999 order numbers left")
+    );
+    // What is exported is imported elsewhere.
+    let servers: Vec<String> = processes.addresses().iter().map(ToString::to_string).collect();
+    let mut export = ratchet();
+    export.args(["export", "chapters", "--server", &servers.join(","), "--output"]).arg(&file);
+    let exported = tokio::task::spawn_blocking(move || export.output());
+    let exported = exported.await.expect("no panic").expect("the command runs");
+    assert!(exported.status.success(), "{}", errors(&exported));
+    let output = import(&processes, "others", &file, &[]).await;
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(order("others", 42).await >= 1_400);
+    assert_eq!(order("others", 99).await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_record_of_another_file_is_refused() {
     let processes = Processes::start(1, &UNHURRIED).await;
     let file = processes.dir.path().join("numbers.csv");

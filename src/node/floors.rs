@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
+    formats::counts_orders,
     leader_search::Attempt,
     request::{Answered, Keys},
     request_memory::RequestMemory,
@@ -138,6 +139,10 @@ impl SequenceRequest for Raise {
         self.known
     }
 
+    fn fits_ids(&self, format: &str) -> bool {
+        counts_orders(format)
+    }
+
     fn bytes(&self) -> usize {
         2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes()) + WAITING_KEY_BYTES
     }
@@ -180,6 +185,10 @@ impl SequenceRequest for RaiseMany {
 
     fn known(&self) -> KnownRoute {
         self.known
+    }
+
+    fn fits_ids(&self, format: &str) -> bool {
+        counts_orders(format)
     }
 
     fn bytes(&self) -> usize {

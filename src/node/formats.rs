@@ -143,6 +143,12 @@ pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Status {
     ))
 }
 
+/// Whether the numbers of a format's keys are order numbers, beside a date. The times of others are not raised: they follow the
+/// leader's.
+pub fn counts_orders(format: &str) -> bool {
+    Format::parse(format).is_ok_and(|format| format.source() == Source::Date)
+}
+
 /// The worker ids of a namespace.
 ///
 /// # Errors

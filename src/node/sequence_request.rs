@@ -59,6 +59,11 @@ pub trait SequenceRequest: Send + Sync {
         false
     }
 
+    /// True if it may be made of a namespace whose ids have this format.
+    fn fits_ids(&self, _format: &str) -> bool {
+        self.only_reads()
+    }
+
     /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
     /// carried out.
     fn has_id(&self) -> bool {

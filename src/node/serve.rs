@@ -100,7 +100,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
             return Attempt::Refused(no_namespace(self.namespace()));
         };
         if let Some(format) = &namespace.config.format
-            && !self.only_reads()
+            && !self.fits_ids(format)
         {
             return Attempt::Refused(hands_out_ids(namespace, format));
         }

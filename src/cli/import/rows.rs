@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use ratchet_client::{Key, api as v1};
+use ratchet_ids::Source;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,8 +18,8 @@ pub const FAULTS_SHOWN: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Rows of "key,number", or of "first-last,number" for the ids of sections. A first row of "key,number" or
-    /// "ids,number" is skipped
+    /// Rows of "key,number", or of "first-last,number" for the ids of sections, or of "key,order" for chapters. A first row
+    /// that says so is skipped
     Csv,
     /// Rows of Leaf's table leaf_alloc: biz_tag and max_id
     Leaf,
@@ -66,6 +67,8 @@ pub struct Expected {
     increment: u64,
     keys_max: Option<u64>,
     section_size: u64,
+    /// How far apart the order numbers of a key are in ids, if it has those.
+    order_step: Option<u64>,
 }
 
 impl Expected {
@@ -92,7 +95,28 @@ impl Expected {
             increment: namespace.increment.max(1),
             keys_max: namespace.keys_max,
             section_size: namespace.section_size.max(1),
+            order_step: order_step(namespace)?,
         })
+    }
+
+    /// Checks what the first row says of the numbers: that they are order numbers as ids have them, or, in a namespace that
+    /// has those, that they are not. `None` says nothing.
+    ///
+    /// # Errors
+    /// What the namespace has, and what to write.
+    pub fn check_orders(&self, are_orders: Option<bool>) -> Result<(), String> {
+        let namespace = &self.namespace;
+        match (self.order_step, are_orders) {
+            (None, None | Some(false)) | (Some(_), Some(_)) => Ok(()),
+            (None, Some(true)) => Err(format!(
+                "the rows have order numbers, and namespace {namespace:?} hands out plain numbers; begin with key,number"
+            )),
+            (Some(step), None) => Err(format!(
+                "begin with a row that says what the numbers are: key,order if they are order numbers as ids of namespace \
+                 {namespace:?} have them ({step}, {}), key,number if they count as ratchet export does (1, 2)",
+                2 * step
+            )),
+        }
     }
 
     /// Checks that the namespace takes ranges of ids.
@@ -119,6 +143,12 @@ impl Expected {
     /// # Errors
     /// What the namespace's numbers are, and what to do.
     pub fn check_progression(&self, delta: u64, remainder: u64) -> Result<(), String> {
+        if self.order_step.is_some() {
+            return Err(format!(
+                "namespace {:?} has order numbers beside a date; import rows of key,order",
+                self.namespace
+            ));
+        }
         if (self.increment, self.start % self.increment) == (delta, remainder) {
             return Ok(());
         }
@@ -147,6 +177,30 @@ impl Expected {
                  at least, beside those that are there; raise it with: ratchet namespace update {namespace} --keys-max N"
             )
         })
+    }
+
+    /// The row that a key and an order number make, as ids have it. `None` if the key's first order number is greater.
+    ///
+    /// # Errors
+    /// As [`Expected::row`].
+    pub fn row_of_order(&self, line: u64, key: &[u8], order: &[u8]) -> Option<MaybeRow> {
+        let bad = |why: String| Some(Err(BadRow { line, why }));
+        let key = match self.key(key, "") {
+            Ok(key) => key,
+            Err(why) => return bad(why),
+        };
+        let step = self.order_step.unwrap_or(1);
+        let max = self.max.saturating_mul(step);
+        let Some(order) = integer(order).filter(|order| *order <= max) else {
+            return bad(format!(
+                "order '{}' is none between 0 and {max}, the last of namespace {:?}",
+                order.escape_ascii(),
+                self.namespace
+            ));
+        };
+        // One that lies between two of the namespace is passed by the next one.
+        let number = order / step;
+        (number > 0).then_some(Ok(Row { line, of: RowOf::Key(key), number }))
     }
 
     /// The row that a key and a number make.
@@ -222,12 +276,61 @@ impl Expected {
     }
 }
 
+/// How far apart the order numbers of a namespace's keys are in ids. `None` if it hands out plain numbers.
+fn order_step(namespace: &v1::Namespace) -> Result<Option<u64>, CommandError> {
+    let Some(format) = &namespace.format else {
+        return Ok(None);
+    };
+    let name = &namespace.name;
+    let format = ratchet_ids::Format::parse(format).map_err(|invalid| {
+        CommandError::other(format!(
+            "this release does not know the format of namespace {name:?}: {invalid}"
+        ))
+    })?;
+    match format.source() {
+        Source::Date => Ok(Some(format.step())),
+        Source::Worker | Source::Key => Err(CommandError::refused(format!(
+            "namespace {name:?} hands out ids with a time, which follow the clock: there is nothing to import"
+        ))),
+    }
+}
+
 /// A row, or what is wrong with it.
 pub type MaybeRow = Result<Row, BadRow>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_number_is_the_number_of_the_last_one_that_is_not_above_it() {
+        let namespace = v1::Namespace {
+            name: "chapters".to_owned(),
+            key_kind: v1::KeyKind::Id.into(),
+            max: 9_999,
+            format: Some("yuewen-chapter".to_owned()),
+            ..v1::Namespace::default()
+        };
+        let expected = Expected::new(&namespace).expect("a namespace");
+        let number = |order: &str| {
+            let row = expected.row_of_order(1, b"42", order.as_bytes());
+            row.map(|row| row.map(|row| row.number).map_err(|bad| bad.why))
+        };
+        for (order, is) in [("0", None), ("99", None), ("100", Some(1)), ("1299", Some(12))] {
+            assert_eq!(number(order), is.map(Ok), "{order}");
+        }
+        assert_eq!(number("999900"), Some(Ok(9_999)));
+        for order in ["999901", "x", ""] {
+            let why = number(order).and_then(Result::err).expect("a refusal");
+            assert!(why.starts_with(&format!("order '{order}' is none")), "{why}");
+        }
+        assert!(matches!(expected.row_of_order(1, b"x", b"0"), Some(Err(_))));
+        assert!(expected.check_progression(1, 0).is_err());
+        let of =
+            |format: &str| v1::Namespace { format: Some(format.to_owned()), ..namespace.clone() };
+        assert!(Expected::new(&of("snowflake")).is_err());
+        assert!(Expected::new(&of("rongcloud")).is_err());
+    }
 
     #[test]
     fn a_file_is_beyond_the_quota_if_its_last_section_could_not_be_begun() {
