@@ -48,7 +48,7 @@ pub struct Violation {
 /// The kinds of [`Violation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// An answer that its request cannot have: fewer numbers than asked for, or a range upside down.
+    /// An answer that its request cannot have: fewer or more numbers than asked for, or a range upside down.
     Malformed,
     /// The same number in two answers, or a `Current` inside a range.
     Overlap,
@@ -98,17 +98,44 @@ fn interval(op: &Op) -> (u64, u64) {
     }
 }
 
-fn is_well_formed(op: &Op) -> bool {
+/// The distance between two numbers of a key, as its answers have it: the smallest of any range.
+fn increment_of(ops: &[&Op]) -> u64 {
+    let distance = |op: &&Op| match op.action {
+        Action::Next { count } => {
+            op.last.saturating_sub(op.first).checked_div(count.saturating_sub(1))
+        }
+        Action::Current | Action::Raise { .. } => None,
+    };
+    ops.iter().filter_map(distance).min().unwrap_or(1).max(1)
+}
+
+/// Whether an answer fits its request: as many numbers as were asked for, at their distance.
+fn is_well_formed(op: &Op, increment: u64) -> bool {
     match op.action {
         Action::Next { count } => {
-            // With an increment above 1 the range is wider than the count.
-            op.first >= 1
-                && op.last >= op.first
-                && op.last - op.first >= count.saturating_sub(1)
-                && (count > 1 || op.first == op.last)
+            let width = count.checked_sub(1).and_then(|steps| steps.checked_mul(increment));
+            let last = width.and_then(|width| op.first.checked_add(width));
+            op.first >= 1 && last == Some(op.last)
         }
         Action::Current => true,
         Action::Raise { floor } => op.last >= floor,
+    }
+}
+
+/// Checks that each answer of a key fits its request, and that all of its numbers lie at one distance. A key of which only
+/// one range is known shows by its other numbers whether that one is too wide.
+fn check_form(ops: &[&Op]) -> Result<(), Box<Violation>> {
+    let increment = increment_of(ops);
+    if let Some(op) = ops.iter().find(|op| !is_well_formed(op, increment)) {
+        return Err(violation(ViolationKind::Malformed, op, op));
+    }
+    let mut numbers = ops.iter().filter(|op| matches!(op.action, Action::Next { .. }));
+    let Some(first) = numbers.next() else {
+        return Ok(());
+    };
+    match numbers.find(|op| op.first.abs_diff(first.first) % increment != 0) {
+        Some(odd) => Err(violation(ViolationKind::Malformed, first, odd)),
+        None => Ok(()),
     }
 }
 
@@ -130,9 +157,7 @@ fn violation(kind: ViolationKind, first: &Op, second: &Op) -> Box<Violation> {
 }
 
 fn check_key(mut ops: Vec<&Op>) -> Result<(), Box<Violation>> {
-    if let Some(op) = ops.iter().find(|op| !is_well_formed(op)) {
-        return Err(violation(ViolationKind::Malformed, op, op));
-    }
+    check_form(&ops)?;
     ops.sort_by_key(|op| {
         let (lo, hi) = interval(op);
         (hi, lo)

@@ -59,6 +59,30 @@ fn current_stands_between_the_numbers_before_and_after_it() {
 }
 
 #[test]
+fn an_answer_has_as_many_numbers_as_were_asked_for_at_the_keys_distance() {
+    let range = |count, first, last| op(Action::Next { count }, first, last, first, first);
+    let malformed = Some(ViolationKind::Malformed);
+    // The distance is 10.
+    let tens = vec![range(3, 7, 27), range(1, 37, 37), range(2, 47, 57)];
+    assert_eq!(kind(tens.clone()), None);
+    for odd in [
+        range(3, 67, 77),
+        range(3, 67, 97),
+        range(3, 67, 107),
+        range(1, 67, 77),
+        range(2, 67, 57),
+        range(1, 68, 68),
+        range(2, 0, 10),
+        range(u64::MAX, 67, 87),
+    ] {
+        assert_eq!(kind([tens.clone(), vec![odd.clone()]].concat()), malformed, "{odd:?}");
+    }
+    // Of the only range, the numbers around it tell.
+    let wide = vec![range(1, 1, 1), range(3, 2, 6), range(1, 7, 7)];
+    assert_eq!(kind(wide), malformed);
+}
+
+#[test]
 fn a_violation_shows_the_two_operations() {
     let ops = vec![next(7, 7, 0, 10), next(9, 9, 0, 9), next(7, 7, 20, 30)];
     let text = check_order(&History { ops }).unwrap_err().to_string();
