@@ -220,6 +220,11 @@ impl Memory {
 
     /// What the term has of a key's section. `None` before the first chunk.
     pub fn holding(&self, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
+    ///
+    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
+    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is let go. Each
+    /// section has one such request under way at most: who comes later waits for it. While the section leaves there is none;
+    /// who waits then is noted, and [`Memory::released`] asks.
         let (hash, shard) = self.shards.find(namespace, key);
         let locked = self.shards.lock(shard);
         locked.holding(hash, namespace, key)
@@ -238,6 +243,7 @@ impl Memory {
         }
         let section = shard.section_id(place.section)?;
         // A bump before its release would bring numbers that the release takes back. Whoever lets it go asks once more.
+        debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         if shard.is_leaving(&section) {
             return None;
         }

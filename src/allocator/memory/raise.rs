@@ -47,15 +47,17 @@ impl Memory {
             RaiseOf::Key(key) => self.add_key(shard, (hash, key), namespace, find),
             RaiseOf::SectionOf(id) => self.add_section(shard, id, namespace, find),
         };
-        let need = match added {
-            Ok(need) => need,
+        let added = match added {
+            Ok(added) => added,
             Err(max_mb) => {
                 let full = NotRaised::MemoryFull { max_mb };
                 return (RaiseAnswer::Done(Err(full)), None);
             }
         };
         let (answer, place) = raise(shard).expect("it was added just now");
-        (answer, place.zip(need))
+        let need =
+            place.and_then(|place| self.need_of_added(shard, (place, added), namespace, key));
+        (answer, need)
     }
 
     /// Moves a key above `floor`, and takes as many of its next numbers as `count_of` says of the last number before

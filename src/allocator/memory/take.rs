@@ -12,6 +12,15 @@ use crate::{
     sequence::{Key, Namespace, SectionRecord},
 };
 
+/// How a key was added.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Added {
+    /// The record of its section was looked at.
+    WithRecord,
+    /// It was not: the section has a chunk, or others wait for it, or its record is not in memory.
+    WithoutRecord,
+}
+
 impl Memory {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
     /// the section that needs something now.
@@ -55,17 +64,18 @@ impl Memory {
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
     ) -> AnswerInShard {
-        let need = match self.add_key(shard, (hash, key), namespace, find) {
-            Ok(need) => need,
+        let added = match self.add_key(shard, (hash, key), namespace, find) {
+            Ok(added) => added,
             Err(max_mb) => return (Answer::Taken(Err(Shortage::MemoryFull { max_mb })), None),
         };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
-        (answer, place.zip(need))
+        let need =
+            place.and_then(|place| self.need_of_added(shard, (place, added), namespace, key));
+        (answer, need)
     }
 
-    /// Adds a key that was not asked for in this term. Says what its section needs if it asks for a bump, as
-    /// [`Memory::need_of`]. `find` finds the section's record, if it is in memory.
+    /// Adds a key that was not asked for in this term. `find` finds the section's record, if it is in memory.
     ///
     /// # Errors
     /// The memory's bound, in megabytes, if there is no room for the key. Then nothing is added: a key that is there could
@@ -73,7 +83,7 @@ impl Memory {
     pub(super) fn add_key(
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> Result<Option<Need>, u64> {
+    ) -> Result<Added, u64> {
         self.admit(shard, namespace, key)?;
         let added = shard.insert(self.shards.hasher(), hash, namespace, key);
         Ok(self.note_added(shard, added, key, namespace, find))
@@ -83,7 +93,7 @@ impl Memory {
     pub(super) fn add_section(
         &self, shard: &mut Shard, id: u64, namespace: &Namespace,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> Result<Option<Need>, u64> {
+    ) -> Result<Added, u64> {
         self.admit(shard, namespace, Key::Id(id))?;
         let added = shard.insert_section(namespace, id);
         Ok(self.note_added(shard, added, Key::Id(id), namespace, find))
@@ -102,7 +112,7 @@ impl Memory {
     fn note_added(
         &self, shard: &mut Shard, (place, has_nothing): (SectionPlace, bool), key: Key<'_>,
         namespace: &Namespace, find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> Option<Need> {
+    ) -> Added {
         self.room.note_new_key();
         // What an abandoned memory held may have been used: its lift's chunk must not be taken again. While there is no
         // room for the key, its record is read later.
@@ -113,15 +123,28 @@ impl Memory {
             && let Some(record) = find()
         {
             self.first_touch(shard, place, record, &namespace.config, Source::memory);
-            return Some(Need::Bump);
+            return Added::WithRecord;
         }
-        self.need_of(shard, place, namespace, key)
+        Added::WithoutRecord
     }
 
-    /// What the section of a key, at `place`, needs, which asks for a bump. If it has no chunk yet, its record must be read
+    /// As [`Memory::need_at`], for a key that was added just now.
+    #[cold]
+    pub(super) fn need_of_added(
+        &self, shard: &mut Shard, (place, added): (SectionPlace, Added), namespace: &Namespace,
+        key: Key<'_>,
+    ) -> Option<(SectionPlace, Need)> {
+        match added {
+            Added::WithRecord => Some((place, Need::Bump)),
+            Added::WithoutRecord => self.need_at(shard, place, namespace, key),
+        }
+    }
+
+    /// What the section of a key, at `place`, needs, which has just asked for a bump. Do not call it otherwise: a request of
+    /// a section that wants nothing could reach the section that has the place next ([`Memory::propose_bump`]). If it has no chunk yet, its record must be read
     /// first. `None` if it is leaving: whoever lets it go asks for the bump, once the log says what was used of it.
     #[cold]
-    pub(super) fn need_of(
+    fn need_of(
         &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
     ) -> Option<Need> {
         if shard.has_chunk(place, &namespace.config) || self.is_abandoned() {

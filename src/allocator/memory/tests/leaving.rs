@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    allocator::{pending::RaiseAnswer, raised::RaiseOf},
+    allocator::{
+        pending::{AboveAnswer, RaiseAnswer},
+        raised::{Floor, NotRaised, RaiseOf},
+    },
     sequence::Chunk,
 };
 
@@ -87,6 +90,31 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
     assert_eq!(taken.expect("a number").first, 106);
     let raised = raised.try_recv().expect("an answer");
     assert_eq!(raised.expect("raised").floor, 300);
+}
+
+/// Otherwise the request could reach the key that has the slot next, before a look at that key's record.
+#[tokio::test]
+async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, mut book) = lifted_twice(&dir, 1).await;
+    assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
+    let all = usize::MAX / 2;
+    let releases = [(); 2].map(|()| memory.let_go(all, all).0.released);
+    let [_, released] = releases;
+    assert_eq!(released.len(), 1);
+    // The max was lowered meanwhile.
+    book.config.max = 500;
+    let (answer, need) = memory.take_above(&book, Key::Id(7), Floor::from(1_000), |_| 1);
+    let above = AboveAnswer::Refused(NotRaised::AboveMax);
+    assert_eq!((format!("{answer:?}"), need), (format!("{above:?}"), None));
+    // The slot is let go again, and another key has it.
+    for _ in 0..2 {
+        memory.let_go(all, all);
+    }
+    assert_eq!(memory.shards().footprint().keys, 0);
+    let release = Command::Release { released: released.clone(), now_ms: 2 };
+    machine.apply_now(2, [release]).await;
+    assert_eq!(memory.released(&released), []);
 }
 
 #[tokio::test]
