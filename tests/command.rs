@@ -151,16 +151,19 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
 /// A voter that forgot its votes could elect a second leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_directory_was_wiped_is_refused_and_says_what_to_do() {
-    let mut cluster = Processes::start(3, &[]).await;
-    cluster.kill(1);
-    std::fs::remove_dir_all(cluster.dir.path().join("1")).unwrap();
-    cluster.spawn(1);
-    let refused = cluster.running.remove(&1).unwrap().ended().await;
-    assert_eq!(refused.code(), Some(74));
-    let log = std::fs::read_to_string(cluster.log(1)).unwrap();
-    assert!(log.contains("--join"), "{log}");
-    // The cluster goes on with two of three.
-    cluster.client(3).next_at_last(1).await;
+    // The founding node, which asks the others by itself, and one that does not.
+    for wiped in [1, 2] {
+        let mut cluster = Processes::start(3, &[]).await;
+        cluster.kill(wiped);
+        std::fs::remove_dir_all(cluster.dir.path().join(wiped.to_string())).unwrap();
+        cluster.spawn(wiped);
+        let refused = cluster.running.remove(&wiped).unwrap().ended().await;
+        assert_eq!(refused.code(), Some(74));
+        let log = std::fs::read_to_string(cluster.log(wiped)).unwrap();
+        assert!(log.contains("--join"), "{log}");
+        // The cluster goes on with two of three.
+        cluster.client(3).next_at_last(1).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

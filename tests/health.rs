@@ -8,6 +8,7 @@ use crate::common::{
     disk::{Disk, Fsync},
     eventually, http_get, in_time, other_than, with_metrics,
 };
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::transport::Channel;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -128,4 +129,22 @@ async fn a_check_of_an_unknown_service_is_refused_with_the_names_of_those_that_e
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound);
     assert!(refused.message().contains("ratchet.v1.Sequencer"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_are_answered_however_many_connections_others_hold() {
+    let cluster = Cluster::start(1, with_metrics).await;
+    let at = cluster.nodes[&1].addresses().metrics.expect("a port");
+    let mut held = Vec::new();
+    for _ in 0..50 {
+        for says in [&b""[..], b"GET /live", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"] {
+            let mut stream = TcpStream::connect(at).await.expect("a connection");
+            // Some have made room for others already.
+            let _ = stream.write_all(says).await;
+            held.push(stream);
+        }
+    }
+    for _ in 0..3 {
+        assert_eq!(http_get(at, "/readyz").await.status, 200);
+    }
 }

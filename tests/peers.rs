@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{PATIENCE, cluster::Cluster, in_time, other_than, others};
+use crate::common::{PATIENCE, cluster::Cluster, http2, in_time, other_than, others, unhurried};
 use futures::{StreamExt, stream};
 use openraft::{
     raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},
@@ -15,7 +15,9 @@ use ratchet::{
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
+use prost::Message;
 use serde::Serialize;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::{Code, Status};
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
@@ -190,6 +192,75 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
     ] {
         assert!(!status.message().contains(&format!("{own:x}")), "{status:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_is_refused_before_its_message_is_whole() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let own = header(&cluster, 1, 1);
+    let path = "/ratchet.peer.v1.Peer/Append";
+    let strangers = [
+        Some(Header { cluster: "prod".into(), ..own.clone() }),
+        Some(Header { to_incarnation: own.to_incarnation ^ 1, ..own.clone() }),
+        None,
+    ];
+    // The beginning of a message of 64 MiB.
+    let begun = |header| {
+        let beginning = RaftMessage { header, payload: vec![7; 15_000].into() };
+        let begun = [&[0, 4, 0, 0, 0][..], &beginning.encode_to_vec()].concat();
+        [http2::call(1, path), http2::data(1, &begun), http2::data(1, &[7; 16_000]).repeat(5)]
+            .concat()
+    };
+    for stranger in strangers {
+        let mut stream = http2::greeted(cluster.configs[&1].peer_listen).await;
+        let refused = format!("the refusal of {stranger:?}");
+        stream.write_all(&begun(stranger)).await.unwrap();
+        in_time(&refused, async {
+            while http2::read(&mut stream).await.expect("a frame").kind != http2::HEADERS {}
+        })
+        .await;
+    }
+    // A member's message is read to its end.
+    let transport = GrpcTransport::default();
+    let message = RaftMessage { header: Some(own), payload: vec![7; 1 << 20].into() };
+    let address = cluster.configs[&1].peer_listen.to_string();
+    let answer = transport.raft(&address, RaftRpc::Append, message, PATIENCE).await;
+    let status = answer.unwrap_err();
+    assert!(status.message().contains("cannot be read"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_strangers_make_room_for_members() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let to = other_than(leader);
+    let term = steady(&cluster, leader).await;
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let address = cluster.configs[&to].peer_listen;
+        held.push(TcpStream::connect(address).await.expect("a connection"));
+    }
+    let mine = header(&cluster, leader, to);
+    let reply = send(&cluster, mine, RaftRpc::PreVote, &vote(term + 1, leader)).await;
+    reply.expect("a member is heard");
+    // The members' other connections are still there.
+    let mut client = cluster.client(to);
+    client.next(1).await.unwrap();
+    assert_eq!(client.status().await.unwrap().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strangers_message_does_not_stop_a_node_that_waits_for_its_cluster() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, |_| {}).await;
+    let mine = header(&cluster, 1, 2);
+    let wrong = Header { to_incarnation: mine.to_incarnation ^ 1, ..mine };
+    let reply = send(&cluster, wrong, RaftRpc::Append, &append(1, 1)).await;
+    refused(reply, "another data directory");
+    cluster.client(1).add_node(2, peer_address).await.expect("it is still there");
+    cluster.client(2).next_at_last(1).await;
+    let fault = cluster.nodes[&2].context().fault();
+    assert!(fault.is_none(), "{fault:?}");
 }
 
 /// While node 3 is away, nodes 1 and 2 are replaced by 4 and 5. It knows neither; and the cluster

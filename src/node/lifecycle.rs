@@ -95,6 +95,9 @@ impl Node {
         node.run("stopping with raft", until_stopped(stopping.boxed()));
         let forming = formation::form(context.clone());
         node.run("formation", until_stopped(forming.boxed()));
+        let fresh = context.clone();
+        let lost = async move { fresh.watch_for_lost_directory().await };
+        node.run("watch for a lost directory", until_stopped(lost.boxed()));
         let idle = context.clone().let_idle_workers_go();
         node.run("giving idle worker ids back", until_stopped(idle.boxed()));
         let greeting = context.clone().greet_members();

@@ -44,6 +44,7 @@ mod leadership;
 mod lifecycle;
 mod listing;
 mod measure;
+mod lost_directory;
 mod members;
 mod memory_receiver;
 mod memory_stream;

@@ -1,10 +1,12 @@
 //! Accepts the connections of a port up to a limit, and waits for them when the node stops.
 //!
-//! Invariant: no connection delays the accepting of the next one, and all doors for clients share one limit.
+//! Invariant: no connection delays the accepting of the next one, and all doors for clients share one limit. Whoever holds
+//! connections of the ports for peers and probes without using them keeps no peer and no probe out.
 
 use std::{
     io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -19,6 +21,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::places::{Place, Places, WhenFull};
+
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -32,6 +36,8 @@ pub struct Limits {
     pub port: &'static str,
     /// How many connections may be open at a time, in all ports that share `open`.
     pub connections_max: u64,
+    /// Which connection ends when there are as many, and another one comes.
+    pub when_full: WhenFull,
     /// How long a connection that is not used is kept; it may be kept up to twice as long.
     pub idle: Duration,
     /// How many connections are open, in all ports that share this.
@@ -45,11 +51,13 @@ pub struct Limits {
 /// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
 /// served.
 pub async fn accept<F>(
-    listener: TcpListener, limits: Limits, stop: CancellationToken, serve: impl Fn(TcpStream) -> F,
+    listener: TcpListener, limits: Limits, stop: CancellationToken,
+    serve: impl Fn(TcpStream, Arc<Place>) -> F,
 ) where
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
     let serving = TaskTracker::new();
+    let mut places = Places::new(limits.when_full, limits.connections_max);
     let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
@@ -58,12 +66,12 @@ pub async fn accept<F>(
             accepted = listener.accept() => accepted,
         };
         let why = match accepted {
-            Ok((stream, from)) => match Slot::take(&limits) {
-                Some(slot) => {
-                    let (port, served) = (limits.port, serve(stream));
+            Ok((stream, from)) => match enter(&mut places, &limits) {
+                Some((place, slot)) => {
+                    let (port, served) = (limits.port, serve(stream, place.clone()));
                     serving.spawn(async move {
                         let _slot = slot;
-                        if let Err(error) = served.await {
+                        if let Err(error) = in_place(&place, served).await {
                             tracing::debug!(port, %from, error, "a connection failed");
                         }
                     });
@@ -87,6 +95,28 @@ pub async fn accept<F>(
     serving.wait().await;
 }
 
+/// Room for a further connection; `None` if there is none.
+fn enter(places: &mut Places, limits: &Limits) -> Option<(Arc<Place>, Slot)> {
+    let slot = Slot::take(limits);
+    match limits.when_full {
+        WhenFull::RefuseNew => Some((places.enter()?, slot.is_free().then_some(slot)?)),
+        // The one that ends for it leaves its slot a moment later.
+        WhenFull::EndIdle | WhenFull::EndStrangers => Some((places.enter()?, slot)),
+    }
+}
+
+/// Serves a connection until it ends, or another one needs its place.
+async fn in_place(
+    place: &Place, served: impl Future<Output = Result<(), String>>,
+) -> Result<(), String> {
+    let served = pin!(served);
+    tokio::select! {
+        biased;
+        () = place.is_needed() => Err("it made room for another connection".to_owned()),
+        served = served => served,
+    }
+}
+
 /// Counts a refused connection. Returns the warning for the log.
 fn refuse(limits: &Limits, from: SocketAddr) -> String {
     limits.refused.inc();
@@ -102,19 +132,27 @@ fn is_callers_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
 }
 
-/// One of the connections that may be open. Free again when dropped.
+/// One of the connections that are open. It is counted until it is dropped.
 struct Slot {
     open: Arc<AtomicU64>,
     connections: Gauge,
+    is_free: bool,
 }
 
 impl Slot {
-    /// Takes a slot; `None` if all are taken.
-    fn take(limits: &Limits) -> Option<Slot> {
+    fn take(limits: &Limits) -> Slot {
         let taken = limits.open.fetch_add(1, Relaxed);
         limits.connections.inc();
-        let slot = Slot { open: limits.open.clone(), connections: limits.connections.clone() };
-        (taken < limits.connections_max).then_some(slot)
+        Slot {
+            open: limits.open.clone(),
+            connections: limits.connections.clone(),
+            is_free: taken < limits.connections_max,
+        }
+    }
+
+    /// False if as many connections were open as may be.
+    fn is_free(&self) -> bool {
+        self.is_free
     }
 }
 

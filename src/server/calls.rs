@@ -74,6 +74,18 @@ impl Calls {
         let mut before = None;
         loop {
             let ended = self.ended.load(Relaxed);
+    /// How many have begun.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Acquire)
+    }
+
+    /// Whether none is in progress.
+    pub fn are_none(&self) -> bool {
+        // What has ended had begun before.
+        let ended = self.ended.load(Acquire);
+        self.begun() == ended
+    }
+
             let begun = self.begun.load(Relaxed);
             if begun == ended && before == Some(begun) {
                 return;

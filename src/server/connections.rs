@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     accept::{Limits, accept},
-    calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
-    http1::{self, REST_AFTER},
+    calls::{Answering, SHUTDOWN_TIME_MAX, answered},
+    http1::{self, Times},
+    places::Place,
 };
 
 /// How many calls of one connection may be in progress. Further ones wait at the client.
@@ -50,22 +51,25 @@ pub enum Protocol {
     Http1,
 }
 
-/// Serves the connections of `listener` with `service` until `stop`. Then it accepts no more, and returns once
-/// the calls in progress are answered.
+/// Serves the connections of `listener` until `stop`, each with what `service` makes for its place. Then it accepts no more,
+/// and returns once the calls in progress are answered.
 pub async fn serve<S: Answering>(
-    listener: TcpListener, service: S, protocol: Protocol, limits: Limits, stop: CancellationToken,
+    listener: TcpListener, service: impl Fn(&Arc<Place>) -> S, protocol: Protocol, limits: Limits,
+    stop: CancellationToken,
 ) {
     let idle = limits.idle;
     let of_connection = stop.clone();
     match protocol {
         Protocol::Http2 => {
-            let serve = |stream| serve_http2(stream, service.clone(), idle, of_connection.clone());
+            let serve = |stream, place: Arc<Place>| {
+                serve_http2(stream, service(&place), place, idle, of_connection.clone())
+            };
             accept(listener, limits, stop, serve).await;
         }
         Protocol::Http1 => {
-            let serve = |stream| {
-                let (service, stop) = (service.clone(), of_connection.clone());
-                http1::serve(stream, service, idle, REST_AFTER, stop)
+            let serve = |stream, place: Arc<Place>| {
+                let (service, stop) = (service(&place), of_connection.clone());
+                http1::serve(stream, service, place, Times::with_idle(idle), stop)
             };
             accept(listener, limits, stop, serve).await;
         }
@@ -89,7 +93,7 @@ fn http2() -> Builder<TokioExecutor> {
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: TcpStream, service: S, idle: Duration, stop: CancellationToken,
+    stream: TcpStream, service: S, place: Arc<Place>, idle: Duration, stop: CancellationToken,
 ) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
@@ -99,7 +103,7 @@ async fn serve_http2<S: Answering>(
             greeted.map_err(|_| "the other end sent nothing in time".to_owned())??
         }
     };
-    let calls = Arc::new(Calls::default());
+    let calls = place.calls();
     let of_connection = calls.clone();
     let service = service_fn(move |request| {
         let call = of_connection.begin();

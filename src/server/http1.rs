@@ -15,27 +15,41 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
-    patient_write::PatientWrite,
+    patient_socket::PatientSocket,
+    places::Place,
 };
 
 /// The most bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a new connection may take to send its first byte.
-const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
-/// After how long without a call a connection becomes a mere socket; up to twice as long.
-pub const REST_AFTER: Duration = Duration::from_secs(5);
 
-/// Serves a connection with `service` until its other end closes it, it is idle for `idle`, or the node stops. It rests
-/// after `rest_after` without a call.
+/// How long a connection waits for its other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// For the next request, and for an answer to be read on.
+    pub idle: Duration,
+    /// For the first byte of a new connection, and for the head of a request from its first byte on.
+    pub head: Duration,
+    /// Without a call, until it becomes a mere socket; up to twice as long.
+    pub rest_after: Duration,
+}
+
+impl Times {
+    /// With `idle`, and what is usual for the others.
+    pub fn with_idle(idle: Duration) -> Times {
+        let usual = Duration::from_secs(5);
+        Times { idle, head: usual.min(idle), rest_after: usual.min(idle) }
+    }
+}
+
+/// Serves a connection with `service` until its other end closes it, it takes longer than `times` says, or the node stops.
 ///
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
 pub async fn serve<S: Answering>(
-    mut stream: TcpStream, service: S, idle: Duration, rest_after: Duration,
-    stop: CancellationToken,
+    mut stream: TcpStream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let mut patience = GREETING_TIME_MAX.min(idle);
+    let mut patience = times.head;
     loop {
         let mut first = [0];
         let waiting = timeout(patience, stream.peek(&mut first));
@@ -47,21 +61,21 @@ pub async fn serve<S: Answering>(
         if arrived.map_err(|error| error.to_string())? == 0 {
             return Ok(());
         }
-        let serving = serve_until_rest(stream, service.clone(), idle, rest_after, &stop);
+        let serving = serve_until_rest(stream, service.clone(), place.calls(), times, &stop);
         // In a box, so that a socket that rests is small.
         match Box::pin(serving).await? {
             Some(rests) => stream = rests,
             None => return Ok(()),
         }
-        patience = idle;
+        patience = times.idle;
     }
 }
 
 /// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: TcpStream, service: S, idle: Duration, rest_after: Duration, stop: &CancellationToken,
+    stream: TcpStream, service: S, calls: &Arc<Calls>, times: Times, stop: &CancellationToken,
 ) -> Result<Option<TcpStream>, String> {
-    let calls = Arc::new(Calls::default());
+    let Times { idle, rest_after, .. } = times;
     let of_connection = calls.clone();
     let service = service_fn(move |request| {
         let call = of_connection.begin();
@@ -69,7 +83,7 @@ async fn serve_until_rest<S: Answering>(
     });
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX).header_read_timeout(idle);
-    let stream = PatientWrite::new(stream, idle, stop.clone());
+    let stream = PatientSocket::new(stream, times, calls.clone(), stop.clone());
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
@@ -84,7 +98,7 @@ async fn serve_until_rest<S: Answering>(
                 () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
             };
         }
-        () = calls.idle_for(rest_after.min(idle)) => {}
+        () = calls.idle_for(rest_after) => {}
     }
     // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
     // of a request has arrived, the rest is waited for, and that request is the last one.
@@ -108,7 +122,10 @@ async fn serve_until_rest<S: Answering>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::places::{Places, WhenFull},
+        *,
+    };
     use std::convert::Infallible;
 
     use hyper::{Request, Response, body::Incoming};
@@ -127,6 +144,12 @@ mod tests {
     async fn connect(
         idle: Duration, stop: CancellationToken,
     ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
+        connect_with(Times { idle, head: HOUR, rest_after: Duration::from_millis(1) }, stop).await
+    }
+
+    async fn connect_with(
+        times: Times, stop: CancellationToken,
+    ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let client = TcpStream::connect(listener.local_addr().expect("its address"));
         let (client, accepted) = tokio::join!(client, listener.accept());
@@ -138,8 +161,8 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(Body::new(body)))
         });
-        let millisecond = Duration::from_millis(1);
-        let served = serve(stream, answer, idle, millisecond, stop);
+        let mut places = Places::new(WhenFull::RefuseNew, 1);
+        let served = serve(stream, answer, places.enter().expect("room"), times, stop);
         (client.expect("a connection"), tokio::spawn(served))
     }
 
@@ -199,6 +222,23 @@ mod tests {
         read(&mut client, "/parts").await;
         drop(client);
         served.await.expect("no panic").expect("an end as usual");
+    }
+
+    #[tokio::test]
+    async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() {
+        for rests in [HOUR, Duration::from_millis(1)] {
+            for requests in 0..3 {
+                let times = Times { idle: HOUR, head: Duration::from_millis(100), rest_after: rests };
+                let (mut client, served) = connect_with(times, CancellationToken::new()).await;
+                for _ in 0..requests {
+                    client.write_all(&request("/before")).await.expect("sent");
+                    read(&mut client, "/before").await;
+                }
+                client.write_all(b"GET /half HTTP/1.1\r\nHost:").await.expect("sent");
+                let ended = timeout(Duration::from_secs(30), served).await;
+                ended.expect("in time").expect("no panic").expect_err("it says why");
+            }
+        }
     }
 
     #[tokio::test]

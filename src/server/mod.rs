@@ -3,9 +3,10 @@
 //!
 //! From a socket to a number:
 //!
-//! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if the limit allows it. `connections.rs`
+//! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
-//! 2. `unfinished.rs` limits the memory of a message that arrives in parts. The gRPC library decodes the whole
+//! 2. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
+//!    peer port. The gRPC library decodes the whole
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
@@ -36,9 +37,11 @@ mod ids;
 mod listeners;
 mod made_ids;
 mod metrics;
-mod patient_write;
+mod patient_socket;
 mod peer;
 mod resp;
+mod peer_body;
+mod places;
 mod sequencer;
 mod stream;
 mod unfinished;
@@ -66,6 +69,8 @@ pub use peer::PeerService;
 use sequencer::SequencerService;
 use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
 
+use peer_body::PeerRoutes;
+use places::WhenFull;
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
@@ -77,9 +82,9 @@ use crate::{
     },
 };
 
-/// How many connections peers may open. Each peer opens up to three.
+/// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
 const PEER_CONNECTIONS_MAX: u64 = 128;
-/// How many connections scrapers and probes may open.
+/// How many connections scrapers and probes may open. Those that are not used make room.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
 
 /// Starts a node and serves its ports.
@@ -145,7 +150,7 @@ impl Server {
         let limits = self.client_limits("client", Door::grpc);
         let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
-        serve(listener, routes, Protocol::Http2, limits, self.stop).await;
+        serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
 
     /// Serves the port for HTTP.
@@ -200,20 +205,24 @@ impl Server {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
-        let limits = self.limits("peer", PEER_CONNECTIONS_MAX);
-        serve(listener, routes.prepare(), Protocol::Http2, limits, self.stop).await;
+        let routes = routes.prepare();
+        let limits = self.limits("peer", PEER_CONNECTIONS_MAX, WhenFull::EndStrangers);
+        let group = self.context.group.clone();
+        let of_connection =
+            |place: &_| PeerRoutes::new(routes.clone(), group.clone(), Arc::clone(place));
+        serve(listener, of_connection, Protocol::Http2, limits, self.stop).await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
-        let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX);
+        let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX, WhenFull::EndIdle);
         let routes = metrics::routes(self.context.clone());
         self.serve_http1(listener, routes, limits).await;
     }
 
     async fn serve_http1(self, listener: TcpListener, routes: axum::Router, limits: Limits) {
         let routes = Routes::from(routes).prepare();
-        serve(listener, routes, Protocol::Http1, limits, self.stop).await;
+        serve(listener, |_| routes.clone(), Protocol::Http1, limits, self.stop).await;
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections.
@@ -223,12 +232,12 @@ impl Server {
             open: self.client_connections.clone(),
             connections: metrics.client_connections.of(door).clone(),
             refused: metrics.client_connections_refused.of(door).clone(),
-            ..self.limits(port, self.client_connections_max)
+            ..self.limits(port, self.client_connections_max, WhenFull::RefuseNew)
         }
     }
 
     /// The limits of a port whose connections have no metrics.
-    fn limits(&self, port: &'static str, connections_max: u64) -> Limits {
+    fn limits(&self, port: &'static str, connections_max: u64, when_full: WhenFull) -> Limits {
         Limits {
             port,
             connections_max,
@@ -237,5 +246,6 @@ impl Server {
             connections: Gauge::default(),
             refused: Counter::default(),
         }
+            when_full,
     }
 }

@@ -40,7 +40,7 @@ pub async fn serve(
 ) {
     let (last_id, idle) = (AtomicU64::new(0), limits.idle);
     let of_connection = stop.clone();
-    accept(listener, limits, stop, move |stream| {
+    accept(listener, limits, stop, move |stream, _place| {
         let id = last_id.fetch_add(1, Relaxed) + 1;
         connection::serve(stream, context.clone(), id, idle, of_connection.clone())
     })

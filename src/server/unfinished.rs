@@ -25,7 +25,7 @@ use crate::node::{RequestMemory, Reservation};
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A gRPC message begins with a flag in one byte and its length in four.
-const HEADER_BYTES: usize = 5;
+pub const HEADER_BYTES: usize = 5;
 /// A shorter part of a message is not metered: most messages are shorter than this, and arrive in one piece.
 const METERED_BYTES_MIN: usize = 4_096;
 

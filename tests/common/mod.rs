@@ -4,6 +4,7 @@ pub mod browser;
 pub mod cluster;
 pub mod disk;
 pub mod history;
+pub mod http2;
 pub mod links;
 pub mod openmetrics;
 pub mod power;

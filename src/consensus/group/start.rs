@@ -78,6 +78,7 @@ impl Group {
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: LeaderHeard::default(),
             last_takeover: LastTakeover::default(),
+            taken_for_another: tokio::sync::Notify::new(),
             snapshots_begun: AtomicU64::new(0),
         });
         let watching = leadership_watch::watch(group.clone());

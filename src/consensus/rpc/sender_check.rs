@@ -43,7 +43,7 @@ impl Group {
         }
         if header.to_incarnation != self.store().identity().incarnation {
             if !self.is_formed() {
-                self.stop_because_directory_was_lost();
+                self.taken_for_another.notify_one();
             }
             // The incarnation here is not told: only members may know it.
             return refuse(format!(
@@ -66,17 +66,18 @@ impl Group {
         Ok(header)
     }
 
-    /// The peers know this node with another data directory, and the one here is fresh: files were lost.
-    fn stop_because_directory_was_lost(&self) {
-        let config = self.config();
-        self.stop_because(format!(
-            "the cluster {:?} knows node {} with another data directory than {}: the one here is \
-             new. Put back the lost directory itself, not a backup; or {}",
-            config.cluster,
-            config.node,
-            self.store().dir().display(),
-            replacing(config.node)
-        ));
+    /// Waits until a message was for another data directory of this node while this one belongs to no cluster. Either files
+    /// were lost, or a stranger says so: any caller can.
+    pub async fn is_taken_for_another(&self) {
+        self.taken_for_another.notified().await;
+    }
+
+    /// Whether a message that is meant for this node comes from a member.
+    pub fn is_member(&self, header: &Header) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let known = metrics.membership_config.membership().get_node(&header.from);
+        known.is_some_and(|node| node.incarnation == header.from_incarnation)
     }
 
     /// Refuses a sender that is not a member, or not a voter if it must be one.

@@ -1,0 +1,158 @@
+//! The places of a port's connections, and which of them ends when all are taken and another one comes.
+//!
+//! Anybody can open a connection and say nothing. Where a peer or a probe must get in, such connections make room for it.
+
+use std::{
+    collections::VecDeque,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::Calls;
+
+/// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
+const CALL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Which connection ends when a port has as many as it may have, and another one comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new one.
+    RefuseNew,
+    /// The oldest one without a call under way. If all have one, the oldest one, if it is older than [`CALL_TIME_MAX`].
+    EndIdle,
+    /// The oldest one over which no member has spoken.
+    EndStrangers,
+}
+
+/// A connection's place among those of its port.
+#[derive(Debug)]
+pub struct Place {
+    calls: Arc<Calls>,
+    since: Instant,
+    is_members: AtomicBool,
+    /// `None` if no other connection can need the place.
+    needed: Option<CancellationToken>,
+}
+
+impl Place {
+    fn new(when_full: WhenFull) -> Arc<Place> {
+        Arc::new(Place {
+            calls: Arc::default(),
+            since: Instant::now(),
+            is_members: AtomicBool::new(false),
+            needed: (when_full != WhenFull::RefuseNew).then(CancellationToken::new),
+        })
+    }
+
+    /// The connection's calls.
+    pub fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    /// A member has spoken over the connection.
+    pub fn is_members(&self) {
+        self.is_members.store(true, Relaxed);
+    }
+
+    /// Returns when another connection needs the place.
+    pub async fn is_needed(&self) {
+        match &self.needed {
+            Some(needed) => needed.cancelled().await,
+            None => pending().await,
+        }
+    }
+
+    fn may_end(&self, when_full: WhenFull) -> bool {
+        match when_full {
+            WhenFull::RefuseNew => false,
+            WhenFull::EndIdle => self.calls.are_none(),
+            WhenFull::EndStrangers => !self.is_members.load(Relaxed),
+        }
+    }
+}
+
+/// The places of a port, the oldest one first.
+pub struct Places {
+    when_full: WhenFull,
+    max: u64,
+    /// Empty if no connection ends for another one.
+    taken: VecDeque<Arc<Place>>,
+}
+
+impl Places {
+    /// Room for `max` connections.
+    pub fn new(when_full: WhenFull, max: u64) -> Places {
+        Places { when_full, max, taken: VecDeque::new() }
+    }
+
+    /// A place for a further connection; `None` if all are taken and none of them may end. With [`WhenFull::RefuseNew`] the
+    /// caller counts them.
+    pub fn enter(&mut self) -> Option<Arc<Place>> {
+        let place = Place::new(self.when_full);
+        if self.when_full == WhenFull::RefuseNew {
+            return Some(place);
+        }
+        // The connections that have ended hold theirs no more.
+        self.taken.retain(|place| Arc::strong_count(place) > 1);
+        if self.taken.len() as u64 >= self.max {
+            let oldest = self.taken.remove(self.first_to_end()?)?;
+            oldest.needed.as_ref()?.cancel();
+        }
+        self.taken.push_back(place.clone());
+        Some(place)
+    }
+
+    fn first_to_end(&self) -> Option<usize> {
+        let first = self.taken.iter().position(|place| place.may_end(self.when_full));
+        first.or_else(|| {
+            let oldest = self.taken.front()?;
+            let is_long = oldest.since.elapsed() > CALL_TIME_MAX;
+            (self.when_full == WhenFull::EndIdle && is_long).then_some(0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    fn is_needed(place: &Place) -> bool {
+        place.is_needed().now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_ends_the_oldest_one_over_which_no_member_has_spoken() {
+        let mut places = Places::new(WhenFull::EndStrangers, 3);
+        let [first, second, third] = std::array::from_fn(|_| places.enter().expect("room"));
+        first.is_members();
+        let fourth = places.enter().expect("the second one's place");
+        assert_eq!([&first, &second, &third].map(|place| is_needed(place)), [false, true, false]);
+        third.is_members();
+        fourth.is_members();
+        assert!(places.enter().is_none(), "all are members'");
+        drop(first);
+        places.enter().expect("the first one's place, which has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_ends_the_oldest_one_without_a_call_or_else_one_with_a_long_call() {
+        let mut places = Places::new(WhenFull::EndIdle, 2);
+        let [first, second] = std::array::from_fn(|_| places.enter().expect("room"));
+        let _call = first.calls().begin();
+        let third = places.enter().expect("the second one's place");
+        assert_eq!([&first, &second].map(|place| is_needed(place)), [false, true]);
+        let _other = third.calls().begin();
+        assert!(places.enter().is_none(), "both have a call under way");
+        tokio::time::advance(2 * CALL_TIME_MAX).await;
+        places.enter().expect("the first one's place: its call takes too long");
+        assert_eq!([&first, &third].map(|place| is_needed(place)), [true, false]);
+    }
+}

@@ -1,0 +1,95 @@
+//! HTTP/2 by hand: what no library sends.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// The kinds of frames that tests look for.
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+/// The flag of settings that acknowledge the other end's.
+const ACK: u8 = 1;
+
+/// A frame that has arrived.
+#[derive(Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub flags: u8,
+    pub stream: u32,
+}
+
+/// The next frame.
+pub async fn read(stream: &mut TcpStream) -> std::io::Result<Frame> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await?;
+    let [a, b, c, kind, flags, of @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    stream.read_exact(&mut payload).await?;
+    Ok(Frame { kind, flags, stream: u32::from_be_bytes(of) })
+}
+
+/// A connection that both ends have agreed on.
+pub async fn greeted(address: SocketAddr) -> TcpStream {
+    greeted_with(address, &[]).await
+}
+
+/// A connection that both ends have agreed on, with these settings: an identifier and a value each.
+pub async fn greeted_with(address: SocketAddr, settings: &[(u16, u32)]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let payload: Vec<u8> = (settings.iter())
+        .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
+        .collect();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let says = [&preface[..], &frame(SETTINGS, 0, 0, &payload)].concat();
+    stream.write_all(&says).await.expect("a greeting");
+    loop {
+        let frame = read(&mut stream).await.expect("a greeting");
+        match (frame.kind, frame.flags) {
+            (SETTINGS, 0) => {
+                let acknowledged = self::frame(SETTINGS, ACK, 0, &[]);
+                stream.write_all(&acknowledged).await.expect("an answer");
+            }
+            // It opens its windows before it acknowledges.
+            (SETTINGS, ACK) => return stream,
+            _ => {}
+        }
+    }
+}
+
+/// The headers of a call by gRPC.
+pub fn call(stream: u32, path: &str) -> Vec<u8> {
+    // POST, http; then the path, the authority, and the content type, none of them indexed.
+    let mut headers = vec![0x83, 0x86];
+    for (name, value) in
+        [(&[0x04][..], path), (&[0x01], "a"), (&[0x0f, 0x10], "application/grpc")]
+    {
+        headers.extend(name);
+        headers.push(value.len() as u8);
+        headers.extend(value.as_bytes());
+    }
+    frame(HEADERS, 0x4, stream, &headers)
+}
+
+/// A part of the body of a call.
+pub fn data(stream: u32, payload: &[u8]) -> Vec<u8> {
+    frame(DATA, 0, stream, payload)
+}
+
+/// The last part of the body of a call.
+pub fn last_data(stream: u32, payload: &[u8]) -> Vec<u8> {
+    frame(DATA, 1, stream, payload)
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
