@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::common::{
     Page, cluster::Cluster, eventually, http, in_time, other_than, unhurried, until, with_http,
+    with_metrics,
 };
 use ratchet::{metrics::Door, node::Config};
 use serde_json::{Value, json};
@@ -314,6 +315,37 @@ async fn the_page_of_another_site_takes_no_number_by_way_of_its_readers_browser(
     let page = http(address, next, &own, "").await;
     let taken: Value = serde_json::from_str(&page.body).expect("JSON");
     assert_eq!(taken["first"], json!("1"), "nothing was taken before");
+}
+
+/// The page of a site whose name was made to lead to the node is the node's own page for the browser, which therefore lets it
+/// read the answers. Without TLS the browser says nothing of where a GET comes from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_name_was_made_to_lead_to_the_node_reads_nothing() {
+    let cluster = start(1, with_metrics).await;
+    let at = cluster.nodes[&1].addresses();
+    let (http_port, metrics) = (at.http.expect("a port"), at.metrics.expect("a port"));
+    let browser = "Accept-Language: en-US,en;q=0.5\r\nUser-Agent: Mozilla/5.0 (X11)\r\n";
+    let get = async |at, path: &str, host: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{browser}\r\n");
+        let mut stream = TcpStream::connect(at).await.expect("a connection");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut status = [0; 12];
+        in_time("an answer", stream.read_exact(&mut status)).await.expect("an answer");
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    for (at, path) in [
+        (http_port, "/"),
+        (http_port, "/events"),
+        (http_port, "/openapi.json"),
+        (http_port, "/v1/namespaces"),
+        (http_port, "/v1/status"),
+        (http_port, "/v1/namespaces/book/keys/1"),
+        (metrics, "/metrics"),
+    ] {
+        let evil = format!("evil.example:{}", at.port());
+        assert_eq!(get(at, path, &evil).await, "403", "{path}");
+        assert_eq!(get(at, path, &at.to_string()).await, "200", "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

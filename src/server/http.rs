@@ -1,8 +1,8 @@
 //! The door for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: `request.rs` reads the deadline, the path and the query, and `foreign_page.rs` refuses what
-//! another site's page asks for. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
+//! From a socket to a number: `foreign_page.rs` refuses what another site's page asks for. `request.rs` reads the deadline,
+//! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
 //! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
 //! this node knows if it leads. `drop_in.rs` answers clients of other id generators
@@ -18,7 +18,7 @@ mod delete_namespace;
 mod drop_in;
 mod export;
 mod floors;
-mod foreign_page;
+pub mod foreign_page;
 mod gaps;
 mod html;
 mod ids;
@@ -44,7 +44,7 @@ use axum::{
     extract::State,
     handler::Handler,
     http::Uri,
-    middleware::map_response,
+    middleware::{map_request_with_state, map_response},
     response::Response,
     routing::{MethodRouter, get, post},
 };
@@ -77,6 +77,7 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .merge(drop_in::routes(&context.config))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
+        .layer(map_request_with_state(context.clone(), foreign_page::refuse))
         .with_state(context)
 }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     http::{StatusCode, header},
+    middleware::map_request_with_state,
     response::IntoResponse,
     routing::get,
 };
 
+use super::http::foreign_page;
 use crate::node::NodeContext;
 
 /// The routes of the port.
@@ -19,7 +21,18 @@ pub fn routes(context: Arc<NodeContext>) -> Router {
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
+        .layer(map_request_with_state(context.clone(), refuse_foreign_pages))
         .with_state(context)
+}
+
+/// Lets a request through that no page of another site sent.
+async fn refuse_foreign_pages(
+    State(context): State<Arc<NodeContext>>, request: Request,
+) -> Result<Request, (StatusCode, String)> {
+    match foreign_page::check(&context, request.headers(), request.uri()) {
+        Ok(()) => Ok(request),
+        Err(status) => Err((StatusCode::FORBIDDEN, format!("{}\n", status.message()))),
+    }
 }
 
 async fn metrics(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {

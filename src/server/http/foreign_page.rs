@@ -1,29 +1,62 @@
 //! Refuses what a page of another site asks for. A browser sends such requests for any page that its user looks at, also to
-//! addresses that only the user can reach; they would use up numbers, or change the cluster.
+//! addresses that only the user can reach; they would use up numbers, change the cluster, or tell the page what the node
+//! knows.
 //!
 //! Browsers say so in headers that a page cannot change: `Sec-Fetch-Site`, and `Origin`. To an address without TLS that is
-//! not this machine's own they send neither with a GET for an image or the like. Such a request can use up numbers where a
-//! GET takes some, for clients of other id generators. Nothing tells it from a program's.
+//! not this machine's own they send neither with a GET. If the page's own name was made to lead here, `Host` is that name:
+//! it is checked for all that may come from a browser, but not for programs, which may use any name. A GET for an image or
+//! the like that names this node as it is called can use up numbers where a GET takes some, for clients of other id
+//! generators. Nothing tells it from what the user asks for.
 
-use axum::http::{HeaderMap, Uri, header, request::Parts, uri::Authority};
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, Uri, header, uri::Authority},
+};
 use tonic::Status;
 
+use super::problem::Problem;
 use crate::{node::NodeContext, server::written::shown};
 
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
 
+/// Lets a request through that no page of another site sent.
+///
+/// # Errors
+/// The problem PERMISSION_DENIED.
+pub async fn refuse(
+    State(context): State<Arc<NodeContext>>, request: Request,
+) -> Result<Request, Problem> {
+    match check(&context, request.headers(), request.uri()) {
+        Ok(()) => Ok(request),
+        Err(status) => Err(Problem::new(&context, status)),
+    }
+}
+
 /// Checks where a request comes from, as browsers tell it.
 ///
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
-pub fn check(context: &NodeContext, request: &Parts) -> Result<(), Status> {
-    let (headers, uri) = (&request.headers, &request.uri);
+pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Status> {
     let is_own_name = |host: &str| context.serves_browsers_as(host);
     match foreign(headers, uri, || is_page(uri), is_own_name) {
         None => Ok(()),
         Some(why) => Err(Status::permission_denied(why)),
     }
+}
+
+/// Whether a browser may have sent this. What browsers send names a language, and a program that calls itself Mozilla; a page
+/// can leave out neither. A mode without a site is a program's: browsers send both or neither.
+fn may_be_a_browsers(headers: &HeaderMap) -> bool {
+    let has = |name: &str| headers.contains_key(name);
+    if has("origin") || has("sec-fetch-site") {
+        return true;
+    }
+    let program = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
+    let is_mozilla = program.is_some_and(|program| program.starts_with(b"Mozilla/"));
+    (has("accept-language") || is_mozilla) && !has("sec-fetch-mode")
 }
 
 /// True for the address of a page: showing it changes nothing. With a query `/` may be another generator's.
@@ -35,12 +68,12 @@ fn is_page(uri: &Uri) -> bool {
 fn foreign(
     headers: &HeaderMap, uri: &Uri, is_page: impl Fn() -> bool, is_own_name: impl Fn(&str) -> bool,
 ) -> Option<String> {
+    if !may_be_a_browsers(headers) {
+        return None;
+    }
     let text = |name: &str| headers.get(name).map(|value| value.as_bytes());
     let origin = text(header::ORIGIN.as_str());
     let site = text("sec-fetch-site");
-    if origin.is_none() && site.is_none() {
-        return None;
-    }
     let host = text(header::HOST.as_str())
         .and_then(|host| std::str::from_utf8(host).ok())
         .or(uri.authority().map(Authority::as_str))
@@ -53,11 +86,13 @@ fn foreign(
     };
     let is_link = || text("sec-fetch-mode") == Some(b"navigate") && is_page();
     match (site, origin) {
+        // A GET to an address without TLS.
+        (None, None) => {}
         (Some(b"same-origin" | b"none"), _) => {}
         (Some(_), _) if is_link() => {}
         (Some(site), _) => return Some(from_elsewhere(site)),
         (None, Some(origin)) if is_origin_of(origin, host) => {}
-        (None, origin) => return Some(from_elsewhere(origin.unwrap_or_default())),
+        (None, Some(origin)) => return Some(from_elsewhere(origin)),
     }
     // Another site's name can be made to lead here, and its page is then our own for the browser.
     let name = name_of(host);
@@ -106,13 +141,24 @@ mod tests {
 
     const HOST: (&str, &str) = ("host", "127.0.0.1:7603");
     const ELSEWHERE: (&str, &str) = ("sec-fetch-site", "cross-site");
+    const LANGUAGE: (&str, &str) = ("accept-language", "en-US,en;q=0.5");
+    const MOZILLA: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)");
     const LINK: (&str, &str) = ("sec-fetch-mode", "navigate");
 
     #[test]
     fn programs_our_own_pages_and_users_may_ask() {
         for sent in [
             vec![HOST],
+            // Programs that say little, or imitate browsers: curl, Node.js.
             vec![("host", "whatever.example")],
+            vec![
+                ("host", "whatever.example"),
+                ("accept-language", "*"),
+                ("user-agent", "node"),
+                ("sec-fetch-mode", "cors"),
+            ],
+            // A user without TLS.
+            vec![HOST, LANGUAGE, MOZILLA],
             vec![HOST, ("origin", "http://127.0.0.1:7603")],
             vec![("host", "[::1]:7603"), ("origin", "http://[::1]:7603")],
             vec![HOST, ("sec-fetch-site", "same-origin")],
@@ -151,7 +197,8 @@ mod tests {
     #[test]
     fn a_name_that_was_made_to_lead_here_is_refused() {
         let evil = ("host", "evil.example:7603");
-        for more in [("origin", "http://evil.example:7603"), ("sec-fetch-site", "same-origin")] {
+        let origin = ("origin", "http://evil.example:7603");
+        for more in [origin, ("sec-fetch-site", "same-origin"), LANGUAGE, MOZILLA] {
             assert!(refused(&[evil, more], false), "{more:?}");
         }
     }

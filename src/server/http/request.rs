@@ -16,10 +16,7 @@ use utoipa::{
     openapi::{Object, ObjectBuilder, schema::Type},
 };
 
-use super::{
-    foreign_page,
-    problem::{ALLOW, Problem},
-};
+use super::problem::{ALLOW, Problem};
 use crate::{
     metrics::Door,
     node::NodeContext,
@@ -55,7 +52,7 @@ pub type InPath<T> = Result<Path<T>, PathRejection>;
 /// What follows the question mark, or why it cannot be read.
 pub type InQuery<T> = Result<Query<T>, QueryRejection>;
 
-/// When a request is to be answered. No request of the page of another site has one: it is refused.
+/// When a request is to be answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
     /// When it arrived.
@@ -71,7 +68,6 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
         parts: &mut Parts, context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
         let arrived = Instant::now();
-        foreign_page::check(context, parts).map_err(|status| Problem::new(context, status))?;
         let patience = parts.headers.get(TIMEOUT_HEADER).map(|value| {
             let millis = integer(value.as_bytes());
             millis.filter(|millis| *millis > 0).ok_or_else(|| {
