@@ -2,17 +2,26 @@
 
 use std::sync::Arc;
 
-use crate::common::{channel, cluster::Cluster, http, in_time, until, with_http, with_resp};
+use crate::common::{
+    channel, cluster::Cluster, http, http2, in_time, until, with_http, with_resp,
+};
 use futures::future::join_all;
+use prost::Message;
 use ratchet::{
-    node::NodeContext,
-    proto::v1::{Failure, NextIdsRequest, NextManyRequest, ids_client::IdsClient},
+    node::{Config, NodeContext},
+    proto::v1::{
+        CreateNamespaceRequest, CurrentManyRequest, Failure, ListNamespacesRequest, NextIdsRequest,
+        NextManyRequest, ids_client::IdsClient,
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 use tonic::Code;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_request::MessageRequest,
+};
 
 const LIMIT_MB: u64 = 16;
 
@@ -205,62 +214,16 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
     assert_eq!(shared.metrics.request_bytes.get(), 0);
 }
 
-/// The start of a call of `Next`, by hand: its headers, and how long its message will be.
-fn call() -> Vec<u8> {
-    // POST, http; then the path, the authority, and the content type, none of them indexed.
-    let mut headers = vec![0x83, 0x86];
-    for (name, value) in [
-        (&[0x04][..], "/ratchet.v1.Sequencer/Next"),
-        (&[0x01], "a"),
-        (&[0x0f, 0x10], "application/grpc"),
-    ] {
-        headers.extend(name);
-        headers.push(value.len() as u8);
-        headers.extend(value.as_bytes());
-    }
-    frame(1, 0x4, &headers)
-}
-
-/// A connection by hand, whose windows are open.
-async fn greeted(cluster: &Cluster) -> TcpStream {
-    let mut stream = TcpStream::connect(cluster.address(2)).await.unwrap();
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    stream.write_all(preface).await.unwrap();
-    let (settings, window_update) = (4, 8);
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await.unwrap();
-        let [_, a, b, kind, flags, ..] = head;
-        let mut payload = vec![0; usize::from(a) << 8 | usize::from(b)];
-        stream.read_exact(&mut payload).await.unwrap();
-        if kind == settings && flags == 0 {
-            let acknowledged = b"\0\0\0\x04\x01\0\0\0\0";
-            stream.write_all(acknowledged).await.unwrap();
-        } else if kind == window_update {
-            return stream;
-        }
-    }
-}
-
-/// A frame of the first stream.
-fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags, 0, 0, 0, 1]);
-    frame.extend(payload);
-    frame
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let mut held = Vec::new();
     for _ in 0..3 * LIMIT_MB {
-        let mut stream = greeted(&cluster).await;
-        let mut says = call();
-        says.extend(frame(0, 0, &[0, 0, 0x0f, 0xff, 0xff]));
+        let mut stream = http2::greeted(cluster.address(2)).await;
+        let mut says = http2::call(1, "/ratchet.v1.Sequencer/Next");
+        says.extend(http2::data(1, &[0, 0, 0x0f, 0xff, 0xff]));
         for _ in 0..60 {
-            says.extend(frame(0, 0, &[0; 16_000]));
+            says.extend(http2::data(1, &[0; 16_000]));
         }
         // The node hangs up on those that it refuses.
         let _ = stream.write_all(&says).await;
@@ -271,4 +234,105 @@ async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     assert!(bytes > 0 && bytes <= (LIMIT_MB as i64 + 1) << 20, "{bytes}");
     drop(held);
     until("the memory is free", || shared.metrics.request_bytes.get() == 0).await;
+}
+
+/// Calls over one connection whose answers nobody reads: it opens no window.
+async fn unread(cluster: &Cluster, path: &str, message: &impl Message, calls: u32) -> TcpStream {
+    let initial_window_size = 4;
+    let mut stream =
+        http2::greeted_with(cluster.address(1), &[(initial_window_size, 0)]).await;
+    let message = message.encode_to_vec();
+    let length = (message.len() as u32).to_be_bytes();
+    let body = [&[0][..], &length, &message].concat();
+    for call in 0..calls {
+        let id = 2 * call + 1;
+        let says = [http2::call(id, path), http2::last_data(id, &body)].concat();
+        stream.write_all(&says).await.expect("a call");
+    }
+    stream
+}
+
+/// A node with namespaces that have long descriptions.
+async fn with_namespaces(change: impl Fn(&mut Config)) -> Cluster {
+    let cluster = Cluster::start(1, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        change(config);
+    })
+    .await;
+    for i in 0..100 {
+        let create = CreateNamespaceRequest {
+            name: format!("namespace-{i}"),
+            description: "d".repeat(256),
+            ..CreateNamespaceRequest::default()
+        };
+        cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
+    }
+    cluster
+}
+
+const LIST: &str = "/ratchet.v1.Admin/ListNamespaces";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_administration_that_nobody_reads_hold_no_more_memory_than_is_configured() {
+    let cluster = with_namespaces(|_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let held = unread(&cluster, LIST, &ListNamespacesRequest {}, 1_000).await;
+    until("a refusal", || metrics.requests_refused.get() > 0).await;
+    let bytes = metrics.request_bytes.get();
+    assert!(bytes > (LIMIT_MB as i64 - 1) << 20, "{bytes}");
+    assert!(bytes <= (LIMIT_MB as i64 + 1) << 20, "{bytes}");
+    let list = async || cluster.client(1).admin.list_namespaces(ListNamespacesRequest {}).await;
+    let refused = list().await.expect_err("the memory is held");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    drop(held);
+    until("the memory is free", || metrics.request_bytes.get() == 0).await;
+    assert_eq!(list().await.expect("a list").into_inner().namespaces.len(), 102);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_unread_answer_holds_is_counted_whatever_was_asked() {
+    let cluster = with_namespaces(|_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let create = CreateNamespaceRequest {
+        name: "orders".into(),
+        format: Some("snowflake".into()),
+        ..CreateNamespaceRequest::default()
+    };
+    cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
+    let many =
+        CurrentManyRequest { namespace: "book".into(), ids: (0..2_000).collect(), ..Default::default() };
+    let made = NextIdsRequest { count: Some(1_000), as_text: true, ..ids("orders") };
+    let described = ServerReflectionRequest {
+        message_request: Some(MessageRequest::FileContainingSymbol("ratchet.v1.Admin".into())),
+        ..ServerReflectionRequest::default()
+    };
+    let wait = async |path: &str, stream: TcpStream| {
+        until(path, || metrics.request_bytes.get() >= 8_000).await;
+        drop(stream);
+        until("the memory is free", || metrics.request_bytes.get() == 0).await;
+    };
+    let path = "/ratchet.v1.Sequencer/CurrentMany";
+    wait(path, unread(&cluster, path, &many, 1).await).await;
+    let path = "/ratchet.v1.Ids/Next";
+    wait(path, unread(&cluster, path, &made, 1).await).await;
+    let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    wait(path, unread(&cluster, path, &described, 1).await).await;
+    wait(LIST, unread(&cluster, LIST, &ListNamespacesRequest {}, 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_answer_nobody_reads_is_given_up_and_its_connection_is_not() {
+    let cluster = with_namespaces(|config| config.connection_idle_ms = 300).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let mut stream = unread(&cluster, LIST, &ListNamespacesRequest {}, 1).await;
+    let given_up = async {
+        loop {
+            let frame = http2::read(&mut stream).await.expect("the connection goes on");
+            if frame.kind == http2::RST_STREAM {
+                break frame.stream;
+            }
+        }
+    };
+    assert_eq!(in_time("the end of the call", given_up).await, 1);
+    until("the memory is free", || metrics.request_bytes.get() == 0).await;
 }

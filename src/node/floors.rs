@@ -183,6 +183,10 @@ impl SequenceRequest for RaiseMany {
         &self.namespace
     }
 
+    fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
     fn known(&self) -> KnownRoute {
         self.known
     }
@@ -250,6 +254,10 @@ impl SequenceRequest for CurrentMany {
 
     fn only_reads(&self) -> bool {
         true
+    }
+
+    fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     fn known(&self) -> KnownRoute {

@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// How many keys a page has, unless the caller asks for another number.
-const PAGE_KEYS: u32 = 100;
+pub(super) const PAGE_KEYS: u32 = 100;
 /// The most keys of a page.
-const PAGE_KEYS_MAX: u32 = 1_000;
+pub(super) const PAGE_KEYS_MAX: u32 = 1_000;
 
 impl NodeContext {
     /// A page of the keys of a namespace.

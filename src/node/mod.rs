@@ -8,6 +8,7 @@
 
 mod activity;
 mod administer;
+mod administer_memory;
 mod awaited_answer;
 mod bequest;
 pub mod config;
@@ -43,8 +44,8 @@ mod leader_search;
 mod leadership;
 mod lifecycle;
 mod listing;
-mod measure;
 mod lost_directory;
+mod measure;
 mod members;
 mod memory_receiver;
 mod memory_stream;
@@ -92,7 +93,7 @@ pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
     invalid_key, message_id,
 };
-pub use request_memory::{RequestMemory, Reservation};
+pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use resp_nodes::RespNode;
 pub use route::{KnownRoute, Route};
 pub use seams::{Addresses, Seams};

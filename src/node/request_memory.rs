@@ -22,6 +22,9 @@ const RETRY_AFTER_MS: u64 = 100;
 const KEY_BYTES: usize = 8;
 const ANSWER_KEYS_MIN: usize = 512;
 
+/// What holds fewer bytes is not counted. As much is allowed for each call in progress, whatever it does.
+pub const COUNTED_BYTES_MIN: usize = 4_096;
+
 /// The bytes that requests and answers hold, and the limit on them.
 #[derive(Debug)]
 pub struct RequestMemory {
@@ -68,6 +71,14 @@ impl RequestMemory {
         Err(busy(Reason::Busy, RETRY_AFTER_MS, why))
     }
 
+    /// Reserves `bytes` bytes; `None` if they are too few to count.
+    ///
+    /// # Errors
+    /// As [`RequestMemory::reserve`].
+    pub fn reserve_if_many(self: &Arc<Self>, bytes: usize) -> Result<Option<Reservation>, Status> {
+        (bytes >= COUNTED_BYTES_MIN).then(|| self.reserve(bytes)).transpose()
+    }
+
     /// Reserves the bytes of the answer to a request for `keys` keys, until it is sent. `None` if they are too few
     /// to count.
     ///
@@ -80,6 +91,15 @@ impl RequestMemory {
             return Ok(None);
         }
         self.reserve(KEY_BYTES * keys).map(Some)
+    }
+}
+
+impl Reservation {
+    /// Changes it to `bytes` bytes. That is never refused: they are there already.
+    pub fn resize(&mut self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.memory.bytes.inc_by(bytes - self.bytes);
+        self.bytes = bytes;
     }
 }
 
@@ -111,5 +131,13 @@ mod tests {
         assert_eq!(metrics.request_bytes.get(), 14 << 20);
         memory.reserve_for_answer(1 << 20).unwrap_err();
         assert!(memory.reserve_for_answer(100).unwrap().is_none());
+        assert!(memory.reserve_if_many(COUNTED_BYTES_MIN - 1).unwrap().is_none());
+        let mut small = memory.reserve_if_many(COUNTED_BYTES_MIN).unwrap().expect("it counts");
+        for bytes in [3 << 20, 0, 7] {
+            small.resize(bytes);
+            assert_eq!(metrics.request_bytes.get(), (14 << 20) + bytes as i64);
+        }
+        drop(small);
+        assert_eq!(metrics.request_bytes.get(), 14 << 20);
     }
 }

@@ -54,6 +54,11 @@ pub trait SequenceRequest: Send + Sync {
         0
     }
 
+    /// How many keys it has.
+    fn keys(&self) -> usize {
+        1
+    }
+
     /// True if it takes no number and raises no floor.
     fn only_reads(&self) -> bool {
         false
@@ -204,6 +209,10 @@ impl SequenceRequest for NextMany {
 
     fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     fn known(&self) -> KnownRoute {

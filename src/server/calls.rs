@@ -4,8 +4,9 @@
 //! knows of its call until it is sent.
 //!
 //! Invariant: a call counts from when its headers have arrived until its answer is sent, or dropped because
-//! the caller is gone. The connection is given no further part of an answer while more than [`UNSENT_BYTES_MAX`] of it are
-//! unsent.
+//! the caller is gone; so does the memory that its answer holds. The connection is given no further part of an answer while
+//! more than [`UNSENT_BYTES_MAX`] of it are unsent, and not its end while more than [`UNSENT_END_BYTES_MAX`] are: until then
+//! the call can be given up (`unread.rs`).
 
 use std::{
     convert::Infallible,
@@ -14,8 +15,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU64, AtomicUsize,
-            Ordering::{AcqRel, Acquire, Relaxed},
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
     task::{Context, Poll, ready},
@@ -30,12 +31,17 @@ use hyper::{
 };
 use tonic::{body::Body, codegen::Service};
 
+use super::{held::Held, unread};
+use crate::node::COUNTED_BYTES_MIN;
+
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// An answer's next part is made once no more bytes than these are unsent: as many as HTTP/2 lets a stream send before its
 /// caller reads.
 const UNSENT_BYTES_MAX: usize = 65_535;
+/// An answer's end is given to the connection once no more bytes than these are unsent.
+const UNSENT_END_BYTES_MAX: usize = COUNTED_BYTES_MIN;
 
 /// What answers the calls of a port. It must always be ready: `poll_ready` is not called.
 pub trait Answering:
@@ -68,12 +74,6 @@ impl Calls {
         Call(self.clone())
     }
 
-    /// Waits until no call has been in progress for `span`, or for up to twice as long: the counters are
-    /// compared once in a `span`, and no timer is reset by each call.
-    pub async fn idle_for(&self, span: Duration) {
-        let mut before = None;
-        loop {
-            let ended = self.ended.load(Relaxed);
     /// How many have begun.
     pub fn begun(&self) -> u64 {
         self.begun.load(Acquire)
@@ -86,6 +86,12 @@ impl Calls {
         self.begun() == ended
     }
 
+    /// Waits until no call has been in progress for `span`, or for up to twice as long: the counters are
+    /// compared once in a `span`, and no timer is reset by each call.
+    pub async fn idle_for(&self, span: Duration) {
+        let mut before = None;
+        loop {
+            let ended = self.ended.load(Relaxed);
             let begun = self.begun.load(Relaxed);
             if begun == ended && before == Some(begun) {
                 return;
@@ -109,70 +115,119 @@ impl Drop for Call {
 pub async fn answered(
     call: Call, answering: impl Future<Output = Result<Response<Body>, Infallible>>,
 ) -> Result<Response<CallBody<Body>>, Infallible> {
-    let response = answering.await?;
-    Ok(response.map(|body| CallBody::new(body, call)))
+    let mut response = answering.await?;
+    let held = response.extensions_mut().remove::<Held>();
+    Ok(response.map(|body| {
+        let body = CallBody::new(body, call, held);
+        unread::watch(&body.unsent);
+        body
+    }))
 }
 
 /// The body of an answer. It keeps its call in progress until it is sent or dropped.
-pub struct CallBody<B> {
+pub struct CallBody<B: hyper::body::Body> {
     body: B,
+    /// The end, until little is unsent.
+    end: Option<Frame<UnsentPart<B::Data>>>,
     unsent: Arc<Unsent>,
 }
 
 /// What the connection holds of an answer.
-struct Unsent {
+pub struct Unsent {
     bytes: AtomicUsize,
+    /// How many bytes were made so far.
+    made: AtomicUsize,
+    /// Whether the connection asks for the next part.
+    is_asked: AtomicBool,
     /// Woken when bytes are sent.
     body: AtomicWaker,
     _call: Call,
+    _held: Option<Held>,
 }
 
 impl Unsent {
-    fn is_too_much(&self) -> bool {
-        self.bytes.load(Acquire) > UNSENT_BYTES_MAX
+    /// True while the caller must read before anything goes on.
+    pub fn waits_for_reader(&self) -> bool {
+        !self.is_asked.load(Acquire)
+    }
+
+    /// How many bytes are sent.
+    pub fn bytes_sent(&self) -> usize {
+        let unsent = self.bytes.load(Acquire);
+        self.made.load(Acquire).saturating_sub(unsent)
+    }
+
+    fn is_more_than(&self, bytes: usize) -> bool {
+        self.bytes.load(Acquire) > bytes
+    }
+
+    /// Waits until no more than `bytes` are unsent.
+    fn poll_at_most(&self, bytes: usize, cx: &Context<'_>) -> Poll<()> {
+        if self.is_more_than(bytes) {
+            self.body.register(cx.waker());
+            // Again: some may have been sent before it was registered.
+            if self.is_more_than(bytes) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
     }
 
     fn sent(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, AcqRel);
         debug_assert!(before >= bytes, "{bytes} of {before} bytes are sent");
-        if before > UNSENT_BYTES_MAX && before - bytes <= UNSENT_BYTES_MAX {
+        let after = before - bytes;
+        if [UNSENT_BYTES_MAX, UNSENT_END_BYTES_MAX].iter().any(|max| before > *max && after <= *max)
+        {
             self.body.wake();
         }
     }
 }
 
-impl<B> CallBody<B> {
-    /// Ties `body` to the call that it answers.
-    pub fn new(body: B, call: Call) -> Self {
-        let unsent = Unsent { bytes: AtomicUsize::new(0), body: AtomicWaker::new(), _call: call };
-        CallBody { body, unsent: Arc::new(unsent) }
+impl<B: hyper::body::Body> CallBody<B> {
+    /// Ties `body` to the call that it answers, and to the memory that it holds.
+    pub fn new(body: B, call: Call, held: Option<Held>) -> Self {
+        let unsent = Unsent {
+            bytes: AtomicUsize::new(0),
+            made: AtomicUsize::new(0),
+            is_asked: AtomicBool::new(false),
+            body: AtomicWaker::new(),
+            _call: call,
+            _held: held,
+        };
+        CallBody { body, end: None, unsent: Arc::new(unsent) }
     }
 }
 
-impl<B: hyper::body::Body + Unpin> hyper::body::Body for CallBody<B> {
+impl<B: hyper::body::Body + Unpin> hyper::body::Body for CallBody<B>
+where
+    B::Data: Unpin,
+{
     type Data = UnsentPart<B::Data>;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, B::Error>>> {
-        if self.unsent.is_too_much() {
-            self.unsent.body.register(cx.waker());
-            // Again: some may have been sent before it was registered.
-            if self.unsent.is_too_much() {
-                return Poll::Pending;
+        let CallBody { body, end, unsent } = &mut *self;
+        if end.is_none() {
+            ready!(unsent.poll_at_most(UNSENT_BYTES_MAX, cx));
+            let next = Pin::new(body).poll_frame(cx);
+            unsent.is_asked.store(next.is_pending(), Release);
+            let next = ready!(next).transpose()?;
+            let next =
+                next.map(|frame| frame.map_data(|data| UnsentPart::new(data, unsent.clone())));
+            match next {
+                Some(frame) if frame.is_trailers() => *end = Some(frame),
+                next => return Poll::Ready(next.map(Ok)),
             }
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let unsent = &self.unsent;
-        Poll::Ready(frame.map(|frame| {
-            let frame = frame?;
-            Ok(frame.map_data(|data| UnsentPart::new(data, unsent.clone())))
-        }))
+        ready!(unsent.poll_at_most(UNSENT_END_BYTES_MAX, cx));
+        Poll::Ready(end.take().map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.end.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -188,6 +243,7 @@ pub struct UnsentPart<D: Buf> {
 
 impl<D: Buf> UnsentPart<D> {
     fn new(data: D, unsent: Arc<Unsent>) -> Self {
+        unsent.made.fetch_add(data.remaining(), AcqRel);
         unsent.bytes.fetch_add(data.remaining(), AcqRel);
         UnsentPart { data, unsent }
     }
@@ -254,7 +310,7 @@ mod tests {
     #[test]
     fn no_part_is_made_while_too_much_is_unsent_and_the_call_lasts_until_all_is_sent() {
         let calls = Arc::new(Calls::default());
-        let mut body = CallBody::new(Parts(3), calls.begin());
+        let mut body = CallBody::new(Parts(3), calls.begin(), None);
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let cx = &mut Context::from_waker(&waker);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use hyper::{server::conn::http2::Builder, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -24,6 +24,7 @@ use super::{
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     http1::{self, Times},
     places::Place,
+    unread::ReadInTime,
 };
 
 /// How many calls of one connection may be in progress. Further ones wait at the client.
@@ -76,9 +77,9 @@ pub async fn serve<S: Answering>(
     }
 }
 
-/// The settings of HTTP/2.
-fn http2() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+/// The settings of HTTP/2. Nothing of an answer may be unread for `patience`.
+fn http2(patience: Duration) -> Builder<ReadInTime> {
+    let mut builder = Builder::new(ReadInTime { patience });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
@@ -109,7 +110,7 @@ async fn serve_http2<S: Answering>(
         let call = of_connection.begin();
         answered(call, service.clone().call(request))
     });
-    let mut connection = pin!(http2().serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http2(idle).serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}

@@ -63,26 +63,27 @@ pub fn answer_stream(
     sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies }).boxed()
 }
 
-/// Answers an administrative request.
+/// Answers an administrative request. The memory that the reply holds until it is sent comes with it.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
 /// that fails is a reply.
 pub async fn administer(
     context: &Arc<NodeContext>, message: AdministerRequest,
-) -> Result<AdministerReply, Status> {
+) -> Result<(AdministerReply, Option<Reservation>), Status> {
     use administer_reply::Reply;
     context.group.check_header(message.header.as_ref())?;
     let request = message
         .request
         .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
     let deadline = deadline_in(message.budget_ms, &context.config);
-    let reply = match context.administer(request, Origin::Peer, deadline).await {
-        Ok(reply) => reply,
-        Err(Failure::Status(status)) => Reply::Error((&status).into()),
-        Err(Failure::NotLeader(now)) => Reply::NotLeader(not_leader(&now)),
+    let administering = context.administer_for_caller(request, Origin::Peer, deadline);
+    let (reply, reserved) = match administering.await {
+        Ok(answer) => answer,
+        Err(Failure::Status(status)) => (Reply::Error((&status).into()), None),
+        Err(Failure::NotLeader(now)) => (Reply::NotLeader(not_leader(&now)), None),
     };
-    Ok(AdministerReply { reply: Some(reply) })
+    Ok((AdministerReply { reply: Some(reply) }, reserved))
 }
 
 /// Answers the requests of one follower as they arrive, in any order. Replies that are ready at the same time

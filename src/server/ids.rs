@@ -36,7 +36,7 @@ impl Ids for IdsService {
     async fn next(
         &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
-        made_ids::next(&self.context, request).await.map(Response::new)
+        made_ids::next(&self.context, request).await
     }
 
     type NextManyStream = made_ids::Answers;

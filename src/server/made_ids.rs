@@ -6,11 +6,12 @@ use futures::{StreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     deadline::{budget, budget_of},
     errors::to_client,
+    held::until_sent,
 };
 use crate::{
     metrics::Door,
@@ -21,16 +22,18 @@ use crate::{
 /// Answers of a stream, in the order of its messages.
 pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
 
-/// Makes the ids that a call asks for.
+/// Makes the ids that a call asks for. The memory of the answer is held until it is sent.
 ///
 /// # Errors
 /// Those of [`NodeContext::next_ids`].
 pub async fn next(
     context: &Arc<NodeContext>, request: Request<NextIdsRequest>,
-) -> Result<NextIdsResponse, Status> {
+) -> Result<Response<NextIdsResponse>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);
-    let made = make(context, request.into_inner(), deadline).await;
-    made.map(|(answer, _)| answer)
+    let (answer, reserved) = make(context, request.into_inner(), deadline).await?;
+    let mut response = Response::new(answer);
+    until_sent(response.extensions_mut(), Some(reserved));
+    Ok(response)
 }
 
 /// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after

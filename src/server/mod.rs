@@ -31,6 +31,7 @@ mod forwarded;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
+mod held;
 mod http;
 mod http1;
 mod ids;
@@ -39,12 +40,13 @@ mod made_ids;
 mod metrics;
 mod patient_socket;
 mod peer;
-mod resp;
 mod peer_body;
 mod places;
+mod resp;
 mod sequencer;
 mod stream;
 mod unfinished;
+mod unread;
 mod written;
 
 use std::{
@@ -55,7 +57,7 @@ use std::{
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
+use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
 
@@ -63,14 +65,15 @@ use accept::Limits;
 use admin::AdminService;
 use connections::{Protocol, serve};
 use health::HealthService;
+use held::holding;
 use ids::IdsService;
 use listeners::Listeners;
 pub use peer::PeerService;
+use peer_body::PeerRoutes;
+use places::WhenFull;
 use sequencer::SequencerService;
 use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
 
-use peer_body::PeerRoutes;
-use places::WhenFull;
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
@@ -187,14 +190,16 @@ impl Server {
         let admin = AdminService::new(context.clone());
         let ids = IdsService::new(context.clone(), stop.clone());
         let health = HealthService::new(context.clone(), stop.clone());
+        // At most one description waits while another one is sent.
+        let described = holding(context.request_memory.clone(), 2 * PUBLIC_DESCRIPTORS.len());
         Ok(Routes::new(
             SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
         .add_service(AdminServer::new(admin).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
         .add_service(IdsServer::new(ids).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
         .add_service(HealthServer::new(health))
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?))
+        .add_service(described.named_layer(reflection().build_v1()?))
+        .add_service(described.named_layer(reflection().build_v1alpha()?)))
     }
 
     /// Serves the peer port.
@@ -241,11 +246,11 @@ impl Server {
         Limits {
             port,
             connections_max,
+            when_full,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
             open: Arc::default(),
             connections: Gauge::default(),
             refused: Counter::default(),
         }
-            when_full,
     }
 }

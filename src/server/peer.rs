@@ -9,7 +9,7 @@ use futures::{Stream, TryStreamExt, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::forwarded;
+use super::{forwarded, held::until_sent};
 use crate::{
     consensus::{Group, RaftRpc},
     node::NodeContext,
@@ -137,7 +137,11 @@ impl Peer for PeerService {
     async fn administer(
         &self, request: Request<AdministerRequest>,
     ) -> Result<Response<AdministerReply>, Status> {
-        forwarded::administer(&self.context, request.into_inner()).await.map(Response::new)
+        let answering = forwarded::administer(&self.context, request.into_inner());
+        let (reply, reserved) = answering.await?;
+        let mut response = Response::new(reply);
+        until_sent(response.extensions_mut(), reserved);
+        Ok(response)
     }
 }
 

@@ -7,11 +7,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{deadline::budget_of, errors::to_client, export::messages, stream::ResponseStream};
+use super::{
+    deadline::budget_of, errors::to_client, export::messages, held::until_sent,
+    stream::ResponseStream,
+};
 use crate::{
     metrics::Door,
     node::{
-        Answered, Current, CurrentMany, Next, NodeContext, Origin, Raise, RaiseMany,
+        Answered, Current, CurrentMany, Failure, Next, NodeContext, Origin, Raise, RaiseMany,
         SequenceRequest,
     },
     proto::v1::{
@@ -43,13 +46,21 @@ impl SequencerService {
     {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let answer = match Q::try_from(message.into_inner()) {
-            Ok(request) => self.context.serve(request, Origin::Client, deadline).await,
-            Err(status) => Err(status.into()),
-        };
+        let answer = self.answer(Q::try_from(message.into_inner()), deadline).await;
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        answer.map(|answer| Response::new(answer.into())).map_err(to_client)
+        answer.map_err(to_client)
+    }
+
+    async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
+        &self, request: Result<Q, Status>, deadline: Instant,
+    ) -> Result<Response<R>, Failure> {
+        let request = request?;
+        let reserved = self.context.request_memory.reserve_for_answer(request.keys())?;
+        let answer = self.context.serve(request, Origin::Client, deadline).await?;
+        let mut response = Response::new(answer.into());
+        until_sent(response.extensions_mut(), reserved);
+        Ok(response)
     }
 }
 

@@ -3,8 +3,8 @@
 //! The gRPC library buffers the beginning of a message until its end arrives. A caller that never sends the
 //! end would hold up to a whole message's memory with each of its calls.
 //!
-//! Invariant: the bytes of an unfinished message, if they are at least [`METERED_BYTES_MIN`], are reserved in
-//! [`RequestMemory`] like those of waiting requests.
+//! Invariant: the bytes of an unfinished message are reserved in [`RequestMemory`] like those of waiting requests, unless they
+//! are few. Most messages are short, and arrive in one piece.
 
 use std::{
     pin::Pin,
@@ -26,8 +26,6 @@ pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// A gRPC message begins with a flag in one byte and its length in four.
 pub const HEADER_BYTES: usize = 5;
-/// A shorter part of a message is not metered: most messages are shorter than this, and arrive in one piece.
-const METERED_BYTES_MIN: usize = 4_096;
 
 /// Routes whose requests' unfinished messages are metered.
 #[derive(Clone)]
@@ -79,9 +77,7 @@ impl MeteredBody {
         let unfinished = self.position.advance(data);
         // Released first: the new reservation contains the bytes of the old one.
         self.reservation = None;
-        if unfinished >= METERED_BYTES_MIN {
-            self.reservation = Some(self.memory.reserve(unfinished)?);
-        }
+        self.reservation = self.memory.reserve_if_many(unfinished)?;
         Ok(())
     }
 }

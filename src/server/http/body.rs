@@ -15,29 +15,25 @@ use tonic::Status;
 use super::request::Due;
 use crate::{
     node::{NodeContext, Reservation},
-    server::unfinished::CLIENT_MESSAGE_BYTES_MAX,
+    server::{held::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
 };
-
-/// A body of fewer bytes is not counted in the memory of requests.
-const METERED_BYTES_MIN: usize = 4_096;
 
 /// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
 ///
 /// # Errors
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
-    answer: &impl Serialize, reservation: Reservation,
+    answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
 ) -> Result<Response, Status> {
-    struct Reserved(Vec<u8>, #[allow(dead_code)] Reservation);
-    impl AsRef<[u8]> for Reserved {
-        fn as_ref(&self) -> &[u8] {
-            &self.0
-        }
-    }
     let written = serde_json::to_vec(answer);
     let written = written.map_err(|error| Status::internal(error.to_string()))?;
-    let bytes = Bytes::from_owner(Reserved(written, reservation));
-    Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
+    let mut reservation = reservation.into();
+    if let Some(reservation) = &mut reservation {
+        reservation.resize(written.len());
+    }
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], written).into_response();
+    until_sent(response.extensions_mut(), reservation);
+    Ok(response)
 }
 
 /// Reads a body as JSON of type `T`.
@@ -80,9 +76,7 @@ async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reserv
         }
         // Released first: the new reservation contains the bytes of the old one.
         drop(reserved.take());
-        if length >= METERED_BYTES_MIN {
-            reserved = Some(context.request_memory.reserve(length)?);
-        }
+        reserved = context.request_memory.reserve_if_many(length)?;
         bytes.put(part);
     }
     Ok((bytes.freeze(), reserved))

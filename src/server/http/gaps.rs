@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
+    administer::administer_list,
+    body,
     number::{Form, Number},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
@@ -65,7 +66,7 @@ pub struct Day {
     responses((status = 200, body = Gaps), Problems))]
 pub async fn gaps(
     State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
-) -> Result<Json<Gaps>, Problem> {
+) -> Result<Response, Problem> {
     let telling = async {
         let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
         let days = match options.days {
@@ -73,10 +74,10 @@ pub async fn gaps(
             days => days.unwrap_or_default(),
         };
         let request = Administer::Gaps(v1::GapsRequest { namespace, days });
-        match administer(&context, due, request).await? {
-            Reply::Gaps(gaps) => Ok(Json(shown(gaps, options.numbers))),
-            _ => Err(another_reply()),
-        }
+        let (Reply::Gaps(gaps), reserved) = administer_list(&context, due, request).await? else {
+            return Err(another_reply());
+        };
+        body::reserved_json(&shown(gaps, options.numbers), reserved)
     };
     Problem::of(&context, telling).await
 }

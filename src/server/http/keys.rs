@@ -8,7 +8,7 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
+    administer::{administer, administer_list},
     body,
     number::{Form, Number, SHOWN, Shown},
     problem::{Problem, Problems},
@@ -23,11 +23,6 @@ use crate::{
     },
     sequence::OwnedKey,
 };
-
-/// How many bytes an answer has for each key, but for a name's own.
-const KEY_BYTES: usize = 200;
-/// How many bytes a name has at most, as it is shown.
-const NAME_BYTES: usize = 4 * 256;
 
 /// What may follow the question mark.
 const ALLOWED: &str =
@@ -167,13 +162,10 @@ pub async fn list(
             after: after.as_ref().and_then(to_key),
             limit,
         });
-        let Reply::Keys(page) = administer(&context, due, request).await? else {
+        let (Reply::Keys(page), reserved) = administer_list(&context, due, request).await? else {
             return Err(another_reply());
         };
-        let names = page.keys.iter().any(|listed| name_of(listed).is_some());
-        let key_bytes = KEY_BYTES + if names { NAME_BYTES } else { 0 };
-        let reservation = (context.request_memory).reserve(page.keys.len() * key_bytes)?;
-        body::reserved_json(&shown_page(&page, options.numbers), reservation)
+        body::reserved_json(&shown_page(&page, options.numbers), reserved)
     };
     Problem::of(&context, listing).await
 }

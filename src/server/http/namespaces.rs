@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Json, body::Body, extract::State, http::StatusCode};
+use axum::{Json, body::Body, extract::State, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
-    administer::administer,
+    administer::{administer, administer_list},
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
@@ -159,16 +159,16 @@ pub struct Namespaces {
     responses((status = 200, body = Namespaces), Problems))]
 pub async fn list(
     State(context): Node, due: Due, shown: InQuery<Shown>,
-) -> Result<Json<Namespaces>, Problem> {
+) -> Result<Response, Problem> {
     let listing = async {
         let form = in_query(shown, SHOWN)?.numbers;
         let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
-        match administer(&context, due, request).await? {
-            Reply::Namespaces(list) => Ok(Json(Namespaces {
-                namespaces: (list.namespaces.into_iter()).map(|one| shown_as(one, form)).collect(),
-            })),
-            _ => Err(another_reply()),
-        }
+        let (reply, reserved) = administer_list(&context, due, request).await?;
+        let Reply::Namespaces(list) = reply else {
+            return Err(another_reply());
+        };
+        let namespaces = list.namespaces.into_iter().map(|one| shown_as(one, form)).collect();
+        body::reserved_json(&Namespaces { namespaces }, reserved)
     };
     Problem::of(&context, listing).await
 }

@@ -1,11 +1,12 @@
 //! The status of the cluster.
 
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    administer::administer,
+    administer::administer_list,
+    body,
     problem::{Problem, Problems},
     request::{Due, Node, Timeout},
 };
@@ -77,13 +78,14 @@ struct NodeStatus {
 /// The leader's view of the cluster, or what the asked node last knew.
 #[utoipa::path(get, path = "/v1/status", tag = "cluster", params(Timeout),
     responses((status = 200, body = ClusterStatus), Problems))]
-pub async fn status(State(context): Node, due: Due) -> Result<Json<ClusterStatus>, Problem> {
+pub async fn status(State(context): Node, due: Due) -> Result<Response, Problem> {
     let asking = async {
         let request = Administer::Status(v1::StatusRequest {});
-        match administer(&context, due, request).await? {
-            Reply::Status(status) => Ok(Json(status.into())),
-            _ => Err(another_reply()),
-        }
+        let (Reply::Status(status), reserved) = administer_list(&context, due, request).await?
+        else {
+            return Err(another_reply());
+        };
+        body::reserved_json(&ClusterStatus::from(status), reserved)
     };
     Problem::of(&context, asking).await
 }

@@ -1,0 +1,36 @@
+//! The memory that an answer holds until it is sent. A service puts it among the response's extensions, and the connection's
+//! body takes it from there (`calls.rs`).
+
+use std::sync::Arc;
+
+use tonic::{
+    body::Body,
+    codegen::http::{Extensions, Response},
+};
+use tower::util::MapResponseLayer;
+
+use crate::node::{RequestMemory, Reservation};
+
+/// Memory that an answer holds.
+#[derive(Clone)]
+pub struct Held(#[allow(dead_code)] Arc<Reservation>);
+
+/// Has the answer with these extensions hold the memory until it is sent, or dropped because its caller is gone.
+pub fn until_sent(extensions: &mut Extensions, reservation: Option<Reservation>) {
+    if let Some(reservation) = reservation {
+        extensions.insert(Held(Arc::new(reservation)));
+    }
+}
+
+/// A layer that has each answer of a service hold `bytes` bytes, as what it sends may.
+pub fn holding(
+    memory: Arc<RequestMemory>, bytes: usize,
+) -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone> {
+    MapResponseLayer::new(move |mut response: Response<Body>| match memory.reserve(bytes) {
+        Ok(reserved) => {
+            until_sent(response.extensions_mut(), Some(reserved));
+            response
+        }
+        Err(status) => status.into_http(),
+    })
+}
