@@ -1,11 +1,18 @@
 //! Gapless namespaces: every number is handed out, in order, through crashes and handovers. Request ids: one request is
 //! answered once, however often it is sent.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
-use crate::common::{Client, cluster::Cluster, id, in_time, name, other_than};
+use crate::common::{
+    Client, PATIENCE,
+    cluster::Cluster,
+    disk::{Disk, Fsync},
+    id, in_time, name, other_than,
+};
 use ratchet::{
-    metrics::SkipCause,
+    allocator::{FenceKind, MemoryLimits, RequestIdLimits, Term, TermOptions},
+    clock::BootClock,
+    metrics::{Metrics, SkipCause},
     proto::{
         reason_of,
         v1::{
@@ -13,6 +20,7 @@ use ratchet::{
             NextResponse, Outcome, Reason, UpdateNamespaceRequest,
         },
     },
+    sequence::Key,
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -156,6 +164,44 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
     let leader = cluster.leader().await;
     let range = cluster.client(leader).try_next(INVOICE, id(7), 1).await;
     assert_eq!(range.expect("a number").first, expected);
+}
+
+/// A second allocator of the leader's term stands in for the node's own, so that the test says when it is closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_others_leave_no_gap() {
+    // One more than are taken at once.
+    const KEYS: usize = 1_025;
+    let mut cluster = Cluster::configured(1, |_| {});
+    let (disk, mut seams) = (Disk::default(), cluster.seams(1));
+    seams.storage = disk.under(&seams.storage);
+    cluster.start_node_with(1, seams).await;
+    cluster.all_answer().await;
+    create(&mut cluster.client(1), |_| {}).await;
+    let node = cluster.nodes[&1].context();
+    let lease = node.group.leadership().borrow().own.clone();
+    let (lease, metrics) = (lease.expect("it leads"), Metrics::new());
+    let options = TermOptions {
+        fence: FenceKind::Lease,
+        memory: MemoryLimits::default(),
+        request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
+    };
+    let clock = Arc::new(BootClock);
+    let term = Term::open(node.group.clone(), lease, 1, None, options, clock, metrics.clone());
+    let invoices = node.group.view().namespaces().by_name(INVOICE).cloned();
+    let invoices = invoices.expect("it was created");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let hanging = disk.hang_then(Fsync::Succeeds);
+    let ask = |place: usize| (Key::Id(place as u64), 1);
+    let mut taking = pin!(term.next_many_gapless(&invoices, KEYS, ask, None, deadline));
+    assert!(futures::poll!(&mut taking).is_pending(), "its first keys wait for the disk");
+    let mut closing = pin!(term.close());
+    assert!(futures::poll!(&mut closing).is_pending(), "the call is inside");
+    drop(hanging);
+    let taken = in_time("an answer", taking).await.expect("numbers of the first keys");
+    assert_eq!((taken.too_late, taken.firsts[KEYS - 1]), (1, 0));
+    assert!(taken.firsts[..KEYS - 1].iter().all(|first| *first == 1), "{:?}", taken.firsts);
+    in_time("the term is closed", closing).await.expect("closed");
+    assert_eq!((metrics.numbers.get(), metrics.skipped(SkipCause::cancelled)), (1_024, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,6 +45,7 @@ mod request_memory;
 mod resp;
 mod route;
 mod skips;
+mod slow_reads;
 mod snapshot;
 mod snapshot_scale;
 mod snapshot_transfer;

@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     gapless::{Call, Given, NotTaken, Refused},
-    held::{Delivery, Taken},
+    held::{Delivery, Held, Taken},
     next_error::NextError,
     next_many::NextMany,
     term::Term,
@@ -34,7 +34,9 @@ impl Term {
         let part = MessagePart { namespace: namespace.id, id: id.map(|id| part_id(id, 0)), takes };
         let mut given = self.take_gapless(part, deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
-        let range = self.accept(given).map_err(NextError::from)?;
+        let (taken, numbers) = given.accept_counted();
+        let range = taken.map_err(NextError::from)?;
+        self.metrics().numbers.inc_by(numbers);
         self.metrics().answers.inc();
         self.hot_keys().note(namespace, key, count);
         Ok(range)
@@ -42,6 +44,9 @@ impl Term {
 
     /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
     /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
+    ///
+    /// A handover waits for this call. If the term is closed meanwhile, a message without an id gets none of the keys whose
+    /// turn is still to come: what the others were given would be a gap if nobody got it.
     ///
     /// # Errors
     /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
@@ -52,8 +57,18 @@ impl Term {
     ) -> Result<NextMany, NextError> {
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
+        // If a later part fails, or the caller leaves, nobody gets these.
+        let mut held = Held::new(self.metrics(), 0);
         let places = (0..keys).step_by(PART_TAKES_MAX);
         for (number, place) in places.enumerate() {
+            if place > 0 && self.memory().gate().is_closed() {
+                match id {
+                    // The next leader answers the parts that were taken alike, and takes the others.
+                    Some(_) => return Err(NextError::Unknown),
+                    None => answer.too_late = keys - place,
+                }
+                break;
+            }
             let until = keys.min(place + PART_TAKES_MAX);
             let takes = (place..until).map(|place| {
                 let (key, count) = ask(place);
@@ -68,10 +83,13 @@ impl Term {
             })?;
             debug_assert_eq!(given.len(), until - place, "every take has an answer");
             for (place, given) in (place..until).zip(given) {
-                answer.note(place, self.accept(given), ask(place).1);
+                let (taken, numbers) = given.accept_counted();
+                held.add(numbers);
+                answer.note(place, taken, ask(place).1);
             }
         }
         let answered = keys - answer.refused();
+        self.metrics().numbers.inc_by(held.release());
         self.metrics().answers.inc_by(answered as u64);
         let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
         self.hot_keys().note_many(namespace, keys, taken);
@@ -91,13 +109,6 @@ impl Term {
             Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
             Err(_) => Err(NextError::DeadlineExceeded),
         }
-    }
-
-    /// Takes over what a take was given, and counts it.
-    fn accept(&self, given: Delivery) -> Taken {
-        let (taken, numbers) = given.accept_counted();
-        self.metrics().numbers.inc_by(numbers);
-        taken
     }
 }
 

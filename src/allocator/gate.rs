@@ -1,11 +1,18 @@
 //! A gate that closes for good, and tells when the last call inside has left.
 //!
 //! A graceful handover must know the highest number that was handed out. A call is inside from before
-//! it takes its numbers until they are answered or discarded. Once the gate is closed, no call enters.
+//! it takes its numbers until they are answered or discarded. Once the gate is closed, no call enters, and those that
+//! wait inside are told: nobody gets a number until they have left.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// This bit of the state says that the gate is closed; the other bits count the calls inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -15,6 +22,9 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 pub struct Gate {
     /// How many calls are inside, and [`CLOSED`] if the gate is closed.
     state: AtomicUsize,
+    /// When it was closed. Set before the state says so.
+    closed_at: OnceLock<Instant>,
+    closing: Notify,
     emptied: Notify,
 }
 
@@ -38,7 +48,32 @@ impl Gate {
 
     /// Closes the gate for good. True for the caller that closed it, false if it was closed already.
     pub fn close(&self) -> bool {
-        self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
+        self.closed_at.get_or_init(Instant::now);
+        let was_open = self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0;
+        self.closing.notify_waiters();
+        was_open
+    }
+
+    /// True if the gate is closed, and no call is inside.
+    pub fn is_deserted(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSED
+    }
+
+    /// Waits until the gate is closed.
+    pub async fn closed(&self) {
+        let mut closing = std::pin::pin!(self.closing.notified());
+        // Before the look, so that no change after it is missed.
+        closing.as_mut().enable();
+        if !self.is_closed() {
+            closing.await;
+        }
+    }
+
+    /// Waits until the gate has been closed for `span`.
+    pub async fn closed_for(&self, span: Duration) {
+        self.closed().await;
+        let since = *self.closed_at.get_or_init(Instant::now);
+        tokio::time::sleep_until(since + span).await;
     }
 
     /// Waits until no call is inside. Call it after [`Gate::close`].
@@ -84,5 +119,29 @@ mod tests {
         drop(second);
         emptied.await;
         assert!(gate.enter().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_inside_is_told_when_the_gate_closes_and_how_long_ago_that_was() {
+        const SPAN: Duration = Duration::from_secs(10);
+        let gate = Gate::default();
+        let inside = gate.enter().unwrap();
+        let (closed, later) = (gate.closed(), gate.closed_for(SPAN));
+        tokio::pin!(closed, later);
+        assert!(futures::poll!(&mut closed).is_pending());
+        assert!(futures::poll!(&mut later).is_pending());
+        gate.close();
+        assert!(futures::poll!(&mut closed).is_ready());
+        assert!(!gate.is_deserted());
+        drop(inside);
+        assert!(gate.is_deserted());
+        let began = Instant::now();
+        later.await;
+        assert_eq!(began.elapsed(), SPAN);
+        // Counted from the closing, not from the call.
+        gate.closed_for(SPAN).await;
+        gate.close();
+        gate.closed_for(SPAN).await;
+        assert_eq!(began.elapsed(), SPAN);
     }
 }

@@ -51,6 +51,11 @@ impl<M: Deref<Target = Metrics>> Held<M> {
         self.numbers += numbers;
     }
 
+    /// True if it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.numbers == 0
+    }
+
     /// Notes that the numbers are answered, or counted otherwise. Returns how many they are.
     pub fn release(mut self) -> u64 {
         std::mem::take(&mut self.numbers)

@@ -14,6 +14,9 @@ pub struct NextMany {
     pub over_quota: Vec<usize>,
     /// The keys that got none because they are new to the term, and there is no room for them.
     pub memory_full: MemoryFull,
+    /// How many keys at the end got none because the term was closed before their turn. Gapless keys alone: others are taken
+    /// again by the next leader, and what they had got is skipped.
+    pub too_late: usize,
 }
 
 /// Keys for which the memory has no room.
@@ -28,7 +31,8 @@ pub struct MemoryFull {
 impl NextMany {
     /// How many of the keys got none.
     pub(super) fn refused(&self) -> usize {
-        self.exhausted.len() + self.over_quota.len() + self.memory_full.places.len()
+        let others = self.over_quota.len() + self.memory_full.places.len();
+        self.exhausted.len() + others + self.too_late
     }
 
     /// Notes what the key at `place` got, and returns how many numbers that is. Inlined, as `Shard::take_fast`.

@@ -12,7 +12,10 @@ mod raise;
 pub use above::Above;
 pub use raise::SECTION_COUNTS;
 
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -44,6 +47,11 @@ use crate::{
     metrics::Metrics,
     sequence::{Key, LostBy, Namespace, Range, Trim},
 };
+
+/// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
+/// come in this time. Whoever leaves earlier may leave numbers behind that it was given; while anybody stays, nobody gets a
+/// number.
+const STAY_MAX: Duration = Duration::from_millis(50);
 
 /// What the settings say about a term.
 #[derive(Debug, Clone, Copy)]
@@ -145,8 +153,8 @@ impl Term {
     /// Hands out the next `count` (at least 1) numbers of a key.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::Exhausted`] if too
-    /// few numbers are left, [`NextError::OverQuota`] for a key beyond the quota, [`NextError::MemoryFull`] for a new key without
+    /// [`NextError::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
+    /// [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the quota, [`NextError::MemoryFull`] for a new key without
     /// room, [`NextError::DeadlineExceeded`] if a bump took too long. Numbers that were
     /// taken before the fence failed are lost, and counted.
     pub async fn next(
@@ -198,13 +206,18 @@ impl Term {
         //   them from only goes on; or it waits, and the later one stands behind it.
         // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
         //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
-        // - The gate closes. This call is inside: the handover waits, and what is taken then is told, too.
+        // - The gate closes. A call that has taken nothing leaves, and loses nothing. One that has taken numbers goes on: what
+        //   the memory has is taken within milliseconds, and would be skipped otherwise. The handover waits for it, and what
+        //   is taken is told, too. For numbers that are not there it waits `STAY_MAX` at most (`in_time`).
         // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
         //   told.
         // - The caller leaves, or may not wait. `held` counts what was taken.
         for from in (0..keys).step_by(KEYS_AT_ONCE) {
             if from > 0 {
                 tokio::task::yield_now().await;
+                if held.is_empty() && self.memory.gate().is_closed() {
+                    return Err(NextError::NotLeading.into());
+                }
             }
             let places = from..keys.min(from + KEYS_AT_ONCE);
             let before = waiting.len();
@@ -341,15 +354,18 @@ impl Term {
         self.in_time(later, deadline).await.map(Delivery::accept)
     }
 
-    /// Waits for what a bump brings.
+    /// Waits for what a bump brings; in a term that is closed only for [`STAY_MAX`].
     async fn in_time<T>(
         &self, later: oneshot::Receiver<T>, deadline: Instant,
     ) -> Result<T, NextError> {
-        match tokio::time::timeout_at(deadline, later).await {
-            Ok(Ok(brought)) => Ok(brought),
-            Ok(Err(_dropped)) => Err(NextError::NotLeading),
-            Err(_) if self.fence.hears_majority() => Err(NextError::DeadlineExceeded),
-            Err(_) => Err(NextError::NotLeading),
+        tokio::select! {
+            biased;
+            brought = later => brought.map_err(|_dropped| NextError::NotLeading),
+            () = self.memory.gate().closed_for(STAY_MAX) => Err(NextError::NotLeading),
+            () = tokio::time::sleep_until(deadline) => Err(match self.fence.hears_majority() {
+                true => NextError::DeadlineExceeded,
+                false => NextError::NotLeading,
+            }),
         }
     }
 

@@ -48,7 +48,7 @@ label! {
         /// and what waiting calls had asked for beyond it. Counted when the section is first used again, as an upper
         /// bound: nobody knows how much of a chunk was used that no entry tells of.
         leader_change,
-        /// The fence failed after the numbers were taken.
+        /// The fence failed after the numbers were taken, or the term was closed while other keys of the message waited.
         fence,
         /// The caller asked for several keys at once, and its deadline passed while some of them waited.
         deadline,

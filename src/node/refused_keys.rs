@@ -47,6 +47,11 @@ pub fn many_ranges(
             why: memory_full(taken.memory_full.max_mb),
         });
     }
+    if taken.too_late > 0 {
+        let late = taken.firsts.len() - taken.too_late..taken.firsts.len();
+        let places = late.map(|place| at(place) as u32).collect();
+        refused.push(RefusedKeys { places, why: too_late() });
+    }
     let mut firsts = taken.firsts;
     if firsts.len() < keys {
         let mut all = vec![0; keys];
@@ -98,6 +103,21 @@ pub fn memory_full(max_mb: u64) -> Status {
         format!(
             "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
              are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+        ),
+    )
+}
+
+/// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
+const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
+
+/// Why gapless keys at the end of a message get no numbers, while the others do.
+fn too_late() -> Status {
+    busy(
+        Reason::Busy,
+        NEXT_LEADER_RETRY_AFTER_MS,
+        format!(
+            "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
+             {NEXT_LEADER_RETRY_AFTER_MS} ms"
         ),
     )
 }

@@ -55,7 +55,7 @@ impl AppliedTable {
         reclaimer.wake_if_needed()?;
         Ok(AppliedTable {
             reclaimer,
-            view: AppliedView::open(&generation, store.blocking(), store.recent_records_bytes())?,
+            view: AppliedView::open(&generation, store)?,
             blocking: store.blocking(),
             db,
             set,

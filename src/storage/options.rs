@@ -14,6 +14,8 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
     /// The writer awaits this before each fsync. A test counts the fsyncs, delays them or lets them fail.
     pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// Called before records of sections are read for calls, on the thread that reads them. A test holds the reads up.
+    pub before_read: Arc<dyn Fn() + Send + Sync>,
     /// Called after each sync of a directory, but for the database's own, which RocksDB syncs. A
     /// simulated power cut loses the names in directories that were not synced.
     pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
@@ -38,6 +40,7 @@ impl StoreOptions {
         StoreOptions {
             clock,
             before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
+            before_read: Arc::new(|| {}),
             directory_synced: Arc::new(|_| {}),
             blocking: BlockingExecutor::default(),
             unsynced: UnsyncedWrites::default(),

@@ -42,6 +42,7 @@ pub struct Store {
     identity: Identity,
     pub(super) db: Arc<Database>,
     blocking: BlockingExecutor,
+    before_read: Arc<dyn Fn() + Send + Sync>,
     recent_records_bytes: usize,
     metrics: Arc<Metrics>,
     pub(super) writer: Writer,
@@ -75,8 +76,17 @@ impl Store {
         let identity = identity::reconcile(&db, marker, cluster, node)?;
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
+        let before_read = options.before_read.clone();
         let writer = Writer::start(db.clone(), options)?;
-        Ok(Arc::new(Store { identity, db, blocking, recent_records_bytes, metrics, writer }))
+        Ok(Arc::new(Store {
+            identity,
+            db,
+            blocking,
+            before_read,
+            recent_records_bytes,
+            metrics,
+            writer,
+        }))
     }
 
     /// Whose data directory it is.
@@ -92,6 +102,11 @@ impl Store {
     /// Where blocking work runs.
     pub fn blocking(&self) -> BlockingExecutor {
         self.blocking
+    }
+
+    /// What is called before records of sections are read for calls.
+    pub(super) fn before_read(&self) -> Arc<dyn Fn() + Send + Sync> {
+        self.before_read.clone()
     }
 
     /// How much memory the records of sections take that a new leader needs.

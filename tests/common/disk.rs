@@ -1,4 +1,4 @@
-//! A disk under a real node, whose fsyncs fail or hang on demand.
+//! A disk under a real node, whose fsyncs fail or hang on demand, and whose reads hang on demand.
 
 use std::{
     future::ready,
@@ -36,8 +36,13 @@ impl Disk {
 
     /// Every fsync hangs until the answer is dropped, and fails from then on.
     pub fn hang_then_fail(&self) -> Hanging {
+        self.hang_then(Fsync::Fails)
+    }
+
+    /// Every fsync hangs until the answer is dropped, and does as `then` says from then on.
+    pub fn hang_then(&self, then: Fsync) -> Hanging {
         self.set(Fsync::Hangs);
-        Hanging(self.clone())
+        Hanging(self.clone(), then)
     }
 
     /// `options` of a store on this disk.
@@ -63,10 +68,59 @@ impl Disk {
 }
 
 /// A disk that hangs.
-pub struct Hanging(Disk);
+pub struct Hanging(Disk, Fsync);
 
 impl Drop for Hanging {
     fn drop(&mut self) {
-        self.0.set(Fsync::Fails);
+        self.0.set(self.1);
+    }
+}
+
+/// The reads of records for calls, on the disk of one node.
+#[derive(Clone, Default)]
+pub struct Reads(Arc<(Mutex<Hung>, Condvar)>);
+
+#[derive(Default)]
+struct Hung {
+    hang: bool,
+    /// How many reads wait.
+    reads: usize,
+}
+
+impl Reads {
+    /// Every read hangs until the answer is dropped.
+    pub fn hang(&self) -> HangingReads {
+        self.0.0.lock().unwrap().hang = true;
+        HangingReads(self.clone())
+    }
+
+    /// How many reads hang.
+    pub fn hanging(&self) -> usize {
+        self.0.0.lock().unwrap().reads
+    }
+
+    /// `options` of a store on this disk.
+    pub fn under(&self, options: &StoreOptions) -> StoreOptions {
+        let reads = self.clone();
+        StoreOptions { before_read: Arc::new(move || reads.wait()), ..options.clone() }
+    }
+
+    fn wait(&self) {
+        let (state, changed) = &*self.0;
+        let mut hung = state.lock().unwrap();
+        hung.reads += 1;
+        let mut hung = changed.wait_while(hung, |hung| hung.hang).unwrap();
+        hung.reads -= 1;
+    }
+}
+
+/// Reads that hang.
+pub struct HangingReads(Reads);
+
+impl Drop for HangingReads {
+    fn drop(&mut self) {
+        let (state, changed) = &*self.0.0;
+        state.lock().unwrap().hang = false;
+        changed.notify_all();
     }
 }

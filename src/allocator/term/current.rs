@@ -1,4 +1,7 @@
 //! The last numbers of keys: an allocation of nothing.
+//!
+//! Such a call takes nothing, so it leaves as soon as the term is closed, whatever it waits for: a handover waits for all
+//! who are inside, and reading the records of many keys may take long.
 
 use tokio::time::Instant;
 
@@ -24,13 +27,14 @@ impl Term {
     /// fence. `key` says which key is at a place.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if the term is over or the fence fails, [`NextError::DeadlineExceeded`] if
-    /// reading the table took too long, [`NextError::Store`] if it cannot be read.
+    /// [`NextError::NotLeading`] if the term is over, also meanwhile, or the fence fails, [`NextError::DeadlineExceeded`]
+    /// if reading the table took too long, [`NextError::Store`] if it cannot be read.
     pub async fn current_many<'k>(
         &self, namespace: &Namespace, keys: usize, key: impl Fn(usize) -> Key<'k>,
         deadline: Instant,
     ) -> Result<Vec<u64>, NextError> {
         let _inside = self.enter()?;
+        let gate = self.memory.gate();
         let mut last = Vec::with_capacity(keys);
         let mut unknown = Vec::new();
         for place in 0..keys {
@@ -41,14 +45,21 @@ impl Term {
             last.push(remembered.unwrap_or(0));
             if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
+                if gate.is_closed() {
+                    return Err(NextError::NotLeading);
+                }
             }
         }
         // This term has handed out nothing of these sections. A chunk that it is just getting does not count: a later
         // call may still get those numbers.
         for places in unknown.chunks(KEYS_AT_ONCE) {
             let sections = places.iter().map(|place| namespace.section_of(key(*place)));
-            let floors = self.floors_in_table(namespace, sections.collect(), deadline);
-            for (place, floor) in places.iter().zip(floors.await?) {
+            let floors = tokio::select! {
+                biased;
+                () = gate.closed() => return Err(NextError::NotLeading),
+                floors = self.floors_in_table(namespace, sections.collect(), deadline) => floors?,
+            };
+            for (place, floor) in places.iter().zip(floors) {
                 last[*place] = floor;
             }
         }
@@ -57,7 +68,7 @@ impl Term {
         // A record that is missing because the namespace was deleted meanwhile tells nothing either: namespaces go
         // before their records do.
         let is_gone = || (self.group.view().namespaces().by_id(namespace.id)).is_none();
-        if !unknown.is_empty() && (self.memory.gate().is_closed() || is_gone()) {
+        if !unknown.is_empty() && (gate.is_closed() || is_gone()) {
             return Err(NextError::NotLeading);
         }
         let nothing = Held::new(self.memory.metrics(), 0);

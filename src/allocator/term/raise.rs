@@ -80,6 +80,10 @@ impl Term {
                 may_wait(waiting.len() - told)?;
                 told = waiting.len();
                 tokio::task::yield_now().await;
+                // Whoever asks again raises the rest.
+                if self.memory.gate().is_closed() {
+                    return Err(NextError::NotLeading.into());
+                }
             }
         }
         may_wait(waiting.len() - told)?;

@@ -18,6 +18,7 @@ use crate::{
         database::Database,
         error::StoreError,
         layout::{Family, generation_prefix, ledger_key, next_namespace_key, section_key},
+        store::Store,
     },
 };
 
@@ -41,6 +42,7 @@ pub struct AppliedView {
     namespaces_changed: Arc<Notify>,
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
+    before_read: Arc<dyn Fn() + Send + Sync>,
     readers: Arc<Semaphore>,
     page_readers: Arc<Semaphore>,
 }
@@ -48,7 +50,7 @@ pub struct AppliedView {
 impl AppliedView {
     /// A view of the table with the records of `generation`. At most `recent_records_bytes` keep records in memory.
     pub(in crate::storage) fn open(
-        generation: &Generation, blocking: BlockingExecutor, recent_records_bytes: usize,
+        generation: &Generation, store: &Store,
     ) -> Result<Self, StoreError> {
         let number = generation.number();
         Ok(AppliedView {
@@ -58,8 +60,9 @@ impl AppliedView {
             last_generation: Arc::new(AtomicU32::new(number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
             namespaces_changed: Arc::new(Notify::new()),
-            recent_records: Arc::new(RecentRecords::new(recent_records_bytes)),
-            blocking,
+            recent_records: Arc::new(RecentRecords::new(store.recent_records_bytes())),
+            blocking: store.blocking(),
+            before_read: store.before_read(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             page_readers: Arc::new(Semaphore::new(PAGE_READERS_MAX)),
         })
@@ -194,6 +197,7 @@ impl AppliedView {
         let read = self.blocking.run(move || {
             // If the caller gives up, the thread is still busy: the permit is held until it is done.
             let _reader = reader;
+            (view.before_read)();
             view.sections(&ids)
         });
         read.await.map_err(|error| failed(error.to_string()))?
