@@ -168,7 +168,8 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
 
 /// A second allocator of the leader's term stands in for the node's own, so that the test says when it is closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_others_leave_no_gap() {
+async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_others_leave_no_gap()
+{
     // One more than are taken at once.
     const KEYS: usize = 1_025;
     let mut cluster = Cluster::configured(1, |_| {});

@@ -326,7 +326,8 @@ async fn a_page_whose_name_was_made_to_lead_to_the_node_reads_nothing() {
     let (http_port, metrics) = (at.http.expect("a port"), at.metrics.expect("a port"));
     let browser = "Accept-Language: en-US,en;q=0.5\r\nUser-Agent: Mozilla/5.0 (X11)\r\n";
     let get = async |at, path: &str, host: &str| {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{browser}\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{browser}\r\n");
         let mut stream = TcpStream::connect(at).await.expect("a connection");
         stream.write_all(request.as_bytes()).await.expect("sent");
         let mut status = [0; 12];

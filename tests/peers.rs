@@ -9,13 +9,13 @@ use openraft::{
     storage::{RaftSnapshotBuilder, RaftStateMachine},
     vote::RaftLeaderId,
 };
+use prost::Message;
 use ratchet::{
     clock::BootClock,
     consensus::{GrpcTransport, RaftRpc, StateMachine, Transport},
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
-use prost::Message;
 use serde::Serialize;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::{Code, Status};

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{
-    channel, cluster::Cluster, http, http2, in_time, until, with_http, with_resp,
-};
+use crate::common::{channel, cluster::Cluster, http, http2, in_time, until, with_http, with_resp};
 use futures::future::join_all;
 use prost::Message;
 use ratchet::{
@@ -239,8 +237,7 @@ async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
 /// Calls over one connection whose answers nobody reads: it opens no window.
 async fn unread(cluster: &Cluster, path: &str, message: &impl Message, calls: u32) -> TcpStream {
     let initial_window_size = 4;
-    let mut stream =
-        http2::greeted_with(cluster.address(1), &[(initial_window_size, 0)]).await;
+    let mut stream = http2::greeted_with(cluster.address(1), &[(initial_window_size, 0)]).await;
     let message = message.encode_to_vec();
     let length = (message.len() as u32).to_be_bytes();
     let body = [&[0][..], &length, &message].concat();
@@ -299,8 +296,11 @@ async fn what_an_unread_answer_holds_is_counted_whatever_was_asked() {
         ..CreateNamespaceRequest::default()
     };
     cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
-    let many =
-        CurrentManyRequest { namespace: "book".into(), ids: (0..2_000).collect(), ..Default::default() };
+    let many = CurrentManyRequest {
+        namespace: "book".into(),
+        ids: (0..2_000).collect(),
+        ..Default::default()
+    };
     let made = NextIdsRequest { count: Some(1_000), as_text: true, ..ids("orders") };
     let described = ServerReflectionRequest {
         message_request: Some(MessageRequest::FileContainingSymbol("ratchet.v1.Admin".into())),

@@ -126,7 +126,7 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
     // They are taken in three slices.
     const BOOKS: u64 = 3_000;
     let slow = Slow::start().await;
-    let next = NextMany::new("book".into(), cold(1_000, BOOKS), vec![], KnownRoute::default());
+    let next = NextMany::new("book".into(), cold(1_000, BOOKS), vec![], None, KnownRoute::default());
     let next = slow.ask(next.expect("a request"));
     let raise = slow.ask(Raise {
         namespace: "book".into(),
@@ -147,7 +147,7 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
 async fn what_a_call_had_taken_that_leaves_a_closed_term_is_skipped_and_counted() {
     let slow = Slow::start().await;
     let books = Keys::Ids(vec![7, 100]);
-    let next = NextMany::new("book".into(), books, vec![5, 1], KnownRoute::default());
+    let next = NextMany::new("book".into(), books, vec![5, 1], None, KnownRoute::default());
     let next = slow.ask(next.expect("a request"));
     slow.hanging(1).await;
     slow.transfer().await;

@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     gapless::{Call, Given, NotTaken, Refused},
-    held::{Delivery, Held, Taken},
+    held::{Delivery, Held},
     next_error::NextError,
     next_many::NextMany,
     term::Term,

@@ -220,11 +220,6 @@ impl Memory {
 
     /// What the term has of a key's section. `None` before the first chunk.
     pub fn holding(&self, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
-    ///
-    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
-    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is let go. Each
-    /// section has one such request under way at most: who comes later waits for it. While the section leaves there is none;
-    /// who waits then is noted, and [`Memory::released`] asks.
         let (hash, shard) = self.shards.find(namespace, key);
         let locked = self.shards.lock(shard);
         locked.holding(hash, namespace, key)
@@ -232,6 +227,11 @@ impl Memory {
 
     /// The bump that the section at `place` needs now. `None` if nobody wants it any more, or the memory
     /// is closed.
+    ///
+    /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
+    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is let go. Each
+    /// section has one such request under way at most: who comes later waits for it. While the section leaves there is none;
+    /// who waits then is noted, and [`Memory::released`] asks.
     pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.is_abandoned() {

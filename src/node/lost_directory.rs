@@ -7,11 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::NodeContext;
-use crate::{
-    sequence::NodeId,
-    storage::replacing,
-    tasks::Fault,
-};
+use crate::{sequence::NodeId, storage::replacing, tasks::Fault};
 
 /// How soon the peers are asked again, and the log tells of it again.
 const ASK_EVERY: Duration = Duration::from_secs(10);

@@ -228,7 +228,8 @@ mod tests {
     async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() {
         for rests in [HOUR, Duration::from_millis(1)] {
             for requests in 0..3 {
-                let times = Times { idle: HOUR, head: Duration::from_millis(100), rest_after: rests };
+                let times =
+                    Times { idle: HOUR, head: Duration::from_millis(100), rest_after: rests };
                 let (mut client, served) = connect_with(times, CancellationToken::new()).await;
                 for _ in 0..requests {
                     client.write_all(&request("/before")).await.expect("sent");

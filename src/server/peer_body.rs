@@ -166,9 +166,8 @@ impl Beginning {
         }
         let is_all = self.0.len() == HEADER_END_MAX;
         let mut rest = rest;
-        let header = prost::decode_length_delimiter(&mut rest)
-            .ok()
-            .and_then(|length| rest.get(..length));
+        let header =
+            prost::decode_length_delimiter(&mut rest).ok().and_then(|length| rest.get(..length));
         match header {
             Some(header) => Some(Header::decode(header).map_err(|_| nobody())),
             None => is_all.then(|| Err(nobody())),

@@ -65,8 +65,7 @@ pub async fn greeted_with(address: SocketAddr, settings: &[(u16, u32)]) -> TcpSt
 pub fn call(stream: u32, path: &str) -> Vec<u8> {
     // POST, http; then the path, the authority, and the content type, none of them indexed.
     let mut headers = vec![0x83, 0x86];
-    for (name, value) in
-        [(&[0x04][..], path), (&[0x01], "a"), (&[0x0f, 0x10], "application/grpc")]
+    for (name, value) in [(&[0x04][..], path), (&[0x01], "a"), (&[0x0f, 0x10], "application/grpc")]
     {
         headers.extend(name);
         headers.push(value.len() as u8);
