@@ -44,7 +44,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     metrics::{Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceConfig, Raise, SectionId, Trim},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, Raise, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -193,13 +193,6 @@ impl Memory {
         }
     }
 
-    /// Counts numbers that terms before may have left unused. Those of ids count for nothing, as in [`Memory::note_passed`].
-    fn note_left(&self, config: &NamespaceConfig, numbers: u64) {
-        if config.format.is_none() {
-            self.metrics.skip(SkipCause::leader_change, numbers);
-        }
-    }
-
     /// The gate of the memory. A call that takes numbers is inside until they are answered or discarded.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -243,7 +236,6 @@ impl Memory {
         }
         let section = shard.section_id(place.section)?;
         // A bump before its release would bring numbers that the release takes back. Whoever lets it go asks once more.
-        debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         if shard.is_leaving(&section) {
             return None;
         }
@@ -251,6 +243,7 @@ impl Memory {
             shard.drop_waiters(place.section);
             return None;
         };
+        debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         let BumpSize { numbers, unused_max, up_to } =
             shard.propose_bump(place.section, namespace)?;
         let step = match numbers {
@@ -268,10 +261,6 @@ impl Memory {
     ) -> bool {
         let take_in = |shard: &mut Shard| match answer {
             Bumped::Chunk(chunk) => {
-                // What was left before is counted at the first touch.
-                if !shard.has_chunk(place.section, &namespace.config) {
-                    self.note_left(&namespace.config, chunk.left);
-                }
                 let (config, now) = (&namespace.config, self.now());
                 let change = shard.grant(place.section, chunk, config, now, self.bump_time());
                 if let Some(StepChange { was, step, lasted }) = change {

@@ -35,10 +35,13 @@ fn to_json(day: &v1::GapsOfDay) -> Value {
     json!({"day": date(day.day.into()), "handed_out": day.handed_out, "skipped": skipped})
 }
 
+/// Up to when the books tell.
+const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is booked with its next one";
+
 /// A row for each day, and a column for each cause.
 fn to_table(days: &[v1::GapsOfDay]) -> String {
     let Some(first) = days.first() else {
-        return "nothing was handed out or skipped".to_owned();
+        return format!("nothing is booked, {AS_OF}");
     };
     let mut head = vec!["DAY".to_owned(), "HANDED OUT".to_owned()];
     let causes = first.skipped.iter();
@@ -49,7 +52,7 @@ fn to_table(days: &[v1::GapsOfDay]) -> String {
         row.extend(day.skipped.iter().map(|skipped| skipped.numbers.to_string()));
         row
     }));
-    output::table(&rows)
+    format!("{}\n{AS_OF}", output::table(&rows))
 }
 
 #[cfg(test)]
@@ -65,13 +68,17 @@ mod tests {
             skipped: vec![skipped("leader_change", 10_000), skipped("fence", 0)],
         }];
         assert_eq!(
-            to_table(&days),
-            "DAY         HANDED OUT  LEADER CHANGE  FENCE\n2026-03-01  42          10000          0"
+            to_table(&days).lines().collect::<Vec<_>>(),
+            [
+                "DAY         HANDED OUT  LEADER CHANGE  FENCE",
+                "2026-03-01  42          10000          0",
+                AS_OF
+            ]
         );
         let value = json!({
             "day": "2026-03-01", "handed_out": 42, "skipped": {"leader_change": 10_000, "fence": 0},
         });
         assert_eq!(to_json(&days[0]), value);
-        assert_eq!(to_table(&[]), "nothing was handed out or skipped");
+        assert_eq!(to_table(&[]), format!("nothing is booked, {AS_OF}"));
     }
 }

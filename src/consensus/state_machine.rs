@@ -3,7 +3,7 @@
 //! Invariants: the index of the applied entries grows one by one, and their terms never go back. A
 //! proposal is answered only after its outcome is written.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use futures::{FutureExt, Stream, StreamExt};
 use openraft::{
@@ -13,6 +13,7 @@ use openraft::{
 };
 
 use crate::{
+    metrics::{Metrics, SkipCause},
     sequence::{Command, Outcome, SetId, apply},
     storage::{
         AppliedTable, AppliedView, ArrivedSnapshot, BlockingExecutor, Entry, IncomingSnapshot,
@@ -30,6 +31,7 @@ pub struct StateMachine {
     table: Option<AppliedTable>,
     view: AppliedView,
     work: BlockingExecutor,
+    metrics: Arc<Metrics>,
 }
 
 impl StateMachine {
@@ -37,9 +39,14 @@ impl StateMachine {
     ///
     /// # Errors
     /// If the table cannot be read, or is damaged.
-    pub fn open(store: &std::sync::Arc<Store>, set: SetId) -> Result<Self, StoreError> {
+    pub fn open(store: &Arc<Store>, set: SetId) -> Result<Self, StoreError> {
         let table = AppliedTable::open(store, set)?;
-        Ok(StateMachine { view: table.view(), work: store.blocking(), table: Some(table) })
+        Ok(StateMachine {
+            view: table.view(),
+            work: store.blocking(),
+            metrics: store.metrics().clone(),
+            table: Some(table),
+        })
     }
 
     /// A view of the table for readers.
@@ -85,10 +92,17 @@ fn gone() -> io::Error {
     io::Error::other("the state machine failed before")
 }
 
-/// Applies `entries` to the table in one write. Returns the outcome of each.
+/// What became of an entry.
+struct Applied {
+    outcome: Outcome,
+    /// How many numbers it has booked as skipped by leaders that ended.
+    skipped: u64,
+}
+
+/// Applies `entries` to the table in one write. Returns what became of each.
 fn apply_entries(
     table: &mut AppliedTable, entries: Vec<Entry>,
-) -> Result<Vec<Outcome>, StoreError> {
+) -> Result<Vec<Applied>, StoreError> {
     let (mut change, mut meta) = (table.change(), table.meta().clone());
     let mut outcomes = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -119,7 +133,7 @@ fn apply_entries(
             }
         };
         meta.last_applied = Some(log_id);
-        outcomes.push(outcome);
+        outcomes.push(Applied { outcome, skipped: change.take_skipped() });
     }
     table.write(change, meta)?;
     Ok(outcomes)
@@ -149,8 +163,10 @@ impl RaftStateMachine<Types> for StateMachine {
                 responders.push(responder);
             }
             let outcomes = self.with_table(|table| apply_entries(table, batch)).await?;
-            for (responder, outcome) in responders.into_iter().zip(outcomes) {
+            for (responder, Applied { outcome, skipped }) in responders.into_iter().zip(outcomes) {
+                // Every node books them. The one that proposed the entry counts them.
                 if let Some(responder) = responder {
+                    self.metrics.skip(SkipCause::leader_change, skipped);
                     responder.send(outcome);
                 }
             }

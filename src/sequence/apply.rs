@@ -53,6 +53,8 @@ pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
     /// Removes the books of a namespace and all days before `day`.
     fn remove_days_before(&mut self, id: NamespaceId, day: u32);
+    /// Notes how many numbers the entry has booked as skipped by leaders that ended without leaving them to anybody.
+    fn note_skipped(&mut self, numbers: u64);
 }
 
 /// Applies one committed command of `term` to the table.
@@ -151,8 +153,12 @@ fn write_sections<T: Table>(
 /// Writes what an entry books. The entry that opens a day for a namespace removes the days that are too old.
 fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Error> {
     for (namespace, more) in booked.into_iter() {
-        if table.namespace(namespace).is_none() {
+        let Some(known) = table.namespace(namespace) else {
             continue;
+        };
+        // Those of ids count for nothing: most of them stand for times at which nobody asked.
+        if known.config.format.is_none() {
+            table.note_skipped(more.leader_change);
         }
         let known = table.day_books(namespace, day)?;
         if known.is_none() {

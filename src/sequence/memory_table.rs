@@ -25,6 +25,7 @@ pub struct MemoryTable {
     pub places: BTreeMap<Place, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
     pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
+    pub skipped: u64,
 }
 
 /// A command that was proposed at no known time.
@@ -74,6 +75,9 @@ impl Table for MemoryTable {
     }
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
         Ok(self.days.get(&(id, day)).copied())
+    }
+    fn note_skipped(&mut self, numbers: u64) {
+        self.skipped += numbers;
     }
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
         self.days.insert((id, day), books);

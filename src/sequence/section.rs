@@ -83,9 +83,6 @@ pub struct Chunk {
     pub old: u64,
     /// The ceiling after.
     pub new: u64,
-    /// How many numbers the tenures before may have left unused, at most. 0 if the record was written in this
-    /// tenure, or if the tenure before trimmed it and gave its lift back.
-    pub left: u64,
 }
 
 /// By how much a bump raises a ceiling.
@@ -137,8 +134,7 @@ impl SectionRecord {
     pub fn lifted(&self, progression: Progression, lift: u64) -> Option<Chunk> {
         let old = self.floor_at(lift, progression.increment);
         let new = self.ceiling_at(lift, progression.increment);
-        let left = self.left_at(progression, lift);
-        (self.lifts_since(lift) > 0 && old < new).then_some(Chunk { old, new, left })
+        (self.lifts_since(lift) > 0 && old < new).then_some(Chunk { old, new })
     }
 
     /// True if the lift that follows may give a chunk of this section, when `lift` lifts are spent. It has that
@@ -161,7 +157,6 @@ impl SectionRecord {
             .map_or(progression.last_at_or_below(progression.max), |range| range.last)
             .max(first)
             .max(progression.last_at_or_below(raise.up_to));
-        let left = self.left_at(progression, lift);
         let floor = self.floor_at(lift, progression.increment);
         let unused_max = raise.unused_max.min(progression.count_between(floor, new));
         let record = SectionRecord {
@@ -182,7 +177,7 @@ impl SectionRecord {
         };
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
         debug_assert!(record.floor <= old, "{record:?}");
-        Ok((record, Chunk { old, new, left }))
+        Ok((record, Chunk { old, new }))
     }
 
     /// Writes down what `lift` gave of the section, so that the section is live for the next lifts. Costs no number.
@@ -283,17 +278,6 @@ impl SectionRecord {
             }
         };
         SectionBooks { handed_out: all.saturating_sub(skipped.saturating_add(left)), skipped, left }
-    }
-
-    /// How many numbers the tenures before that of `lift` may have left unused, at most.
-    fn left_at(&self, progression: Progression, lift: u64) -> u64 {
-        if self.lifts_since(lift) == 0 {
-            return 0;
-        }
-        let floor = self.floor_at(lift, progression.increment);
-        // The unused numbers are the greatest ones. Those above `max` are no numbers at present.
-        let unused = self.unused_max.saturating_mul(progression.increment);
-        progression.count_between(self.max_seq.saturating_sub(unused), floor)
     }
 
     /// How many numbers at or below the floor were skipped at most, when the tenure of `lift` goes on.

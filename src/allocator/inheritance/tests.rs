@@ -150,11 +150,8 @@ fn bump_section(
     let up_to = progression.last_at_or_below(size.up_to);
     let increment = progression.increment;
     let ceiling = ceilings.entry(id).or_insert(1);
-    let chunk = Chunk {
-        old: *ceiling,
-        new: (*ceiling + size.numbers.max(1) * increment).max(up_to),
-        left: 0,
-    };
+    let chunk =
+        Chunk { old: *ceiling, new: (*ceiling + size.numbers.max(1) * increment).max(up_to) };
     *ceiling = chunk.new;
     let now = Instant::from_nanos(1);
     let _ = shard.grant(place, chunk, &namespace.config, now, Duration::ZERO);

@@ -67,7 +67,6 @@ impl Memory {
             return;
         };
         self.metrics.first_touches.add(source, 1);
-        self.note_left(config, chunk.left);
         // It is the first chunk: the step does not change.
         let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
         shard.note_unsettled(place);
@@ -77,11 +76,11 @@ impl Memory {
 
 /// A planted bug: the chunk that a lift before may have given, or that the last bump gave.
 fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> Option<Chunk> {
-    let live = record.lifted(config.progression(), lift)?;
+    record.lifted(config.progression(), lift)?;
     let width = record.step * config.increment;
     let old = match is_planted(Bug::ChunkFromLocalRead) {
         true => record.max_seq.saturating_sub(width),
         false => record.max_seq,
     };
-    Some(Chunk { old, new: old + width, ..live })
+    Some(Chunk { old, new: old + width })
 }

@@ -32,7 +32,7 @@ impl World {
     }
 
     fn grant(&mut self, number: u32, old: u64, new: u64) -> usize {
-        let chunk = Chunk { old, new, left: 0 };
+        let chunk = Chunk { old, new };
         let config = &self.namespace.config;
         let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
         self.keys.grant(number, chunk, config, now, bump_time);

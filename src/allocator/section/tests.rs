@@ -65,7 +65,7 @@ impl World {
     }
 
     fn grant(&mut self, old: u64, new: u64) -> String {
-        let chunk = Chunk { old, new, left: 0 };
+        let chunk = Chunk { old, new };
         let granted = self.section.grant(chunk, &self.config, self.now, BUMP_TIME);
         let refill_at = self.section.owned().unwrap().refill_at;
         let mut told = format!("refill above {refill_at}");

@@ -107,7 +107,7 @@ impl World {
 
     fn grant(&mut self, key: Key<'_>, old: u64, new: u64) -> String {
         let place = self.place(key);
-        let chunk = Chunk { old, new, left: 0 };
+        let chunk = Chunk { old, new };
         let config = &self.namespace.config;
         let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
         // All chunks come at the same moment, so that steps with bounds of their own would grow.

@@ -38,9 +38,9 @@ fn an_entry_that_bumps_a_section_twice_gives_it_two_adjacent_chunks() {
     assert_eq!(
         outcome,
         Outcome::Bumped(vec![
-            Bumped::Chunk(Chunk { old: 0, new: 10, left: 0 }),
-            Bumped::Chunk(Chunk { old: 0, new: 5, left: 0 }),
-            Bumped::Chunk(Chunk { old: 10, new: 20, left: 0 }),
+            Bumped::Chunk(Chunk { old: 0, new: 10 }),
+            Bumped::Chunk(Chunk { old: 0, new: 5 }),
+            Bumped::Chunk(Chunk { old: 10, new: 20 }),
         ])
     );
 }
@@ -125,7 +125,7 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     assert_eq!(run(&mut table, 1, release(3)), Outcome::Released(1));
     assert_eq!(table.sections[&section(7)].max_seq, 4, "it never goes below what was used");
     let bumped = run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let chunk = Chunk { old: 4, new: 14, left: 0 };
+    let chunk = Chunk { old: 4, new: 14 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
     run(&mut table, 2, Command::Lift);
     let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
@@ -147,7 +147,7 @@ fn what_a_term_left_is_written_by_the_heir_alone() {
     assert_eq!(run(&mut table, 2, inherit(3)), refused);
     assert_eq!(run(&mut table, 2, inherit(2)), Outcome::Holds(1));
     let bumped = run(&mut table, 2, bumps(vec![bump(7, 10)]));
-    let chunk = Chunk { old: 10, new: 20, left: 0 };
+    let chunk = Chunk { old: 10, new: 20 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
 }
 
@@ -174,7 +174,7 @@ fn a_key_beyond_the_quota_gets_no_chunk_and_keys_that_exist_go_on() {
     };
     run(&mut table, 1, quota(2));
     let over = Bumped::OverQuota { keys_max: 2 };
-    let chunk = |old, new| Bumped::Chunk(Chunk { old, new, left: 0 });
+    let chunk = |old, new| Bumped::Chunk(Chunk { old, new });
     let asked = vec![bump(7, 10), bump(8, 10), bump(9, 10), bump(7, 10)];
     let outcome = run(&mut table, 1, bumps(asked));
     let expected = vec![chunk(0, 10), chunk(0, 10), over, chunk(10, 20)];

@@ -32,7 +32,7 @@ fn bump(table: &mut MemoryTable, term: u64, namespace: NamespaceId, numbers: u64
 }
 
 fn chunk(old: u64, new: u64) -> Bumped {
-    Bumped::Chunk(Chunk { old, new, left: 0 })
+    Bumped::Chunk(Chunk { old, new })
 }
 
 fn create(table: &mut MemoryTable, config: NamespaceConfig) -> Result<Namespace, NamespaceRefused> {

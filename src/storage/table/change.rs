@@ -46,6 +46,8 @@ pub struct TableChange {
     recent_records: Option<Arc<RecentRecords>>,
     /// Records that cannot change again before the change is written.
     batch: WriteBatch,
+    /// How many numbers were noted as skipped since [`TableChange::take_skipped`] was called.
+    skipped: u64,
 }
 
 impl TableChange {
@@ -65,7 +67,13 @@ impl TableChange {
             ledger: None,
             recent_records: None,
             batch: WriteBatch::default(),
+            skipped: 0,
         }
+    }
+
+    /// How many numbers the entries since the last call have booked as skipped by leaders that ended.
+    pub(crate) fn take_skipped(&mut self) -> u64 {
+        std::mem::take(&mut self.skipped)
     }
 
     /// Takes records from `recent_records` if they are there, instead of reading them. Some 5 us a record is saved.
@@ -221,6 +229,10 @@ impl Table for TableChange {
 
     fn remove_days_before(&mut self, id: NamespaceId, day: u32) {
         self.days.remove_before(id, day);
+    }
+
+    fn note_skipped(&mut self, numbers: u64) {
+        self.skipped += numbers;
     }
 }
 

@@ -83,7 +83,7 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
     assert_eq!(wanted, [place]);
     let bump = world.propose_bump(place).expect("a bump");
     assert_eq!(bump.raise.up_to, 300);
-    let chunk = Bumped::Chunk(Chunk { old: 105, new: 400, left: 0 });
+    let chunk = Bumped::Chunk(Chunk { old: 105, new: 400 });
     let memory = &world.memory;
     assert!(!memory.bump_answered(place, &bump.section, chunk, &world.users));
     let taken = taken.try_recv().expect("an answer").accept();

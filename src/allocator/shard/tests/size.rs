@@ -53,8 +53,8 @@ fn bytes_of_resident_memory_for_each_key() {
             shards[*shard].propose_bump(*place, &namespace).unwrap();
         }
         for (shard, place, _answer) in waiting {
-            let (old, new, left) = (0, 10_000, 0);
-            let chunk = Chunk { old, new, left };
+            let (old, new) = (0, 10_000);
+            let chunk = Chunk { old, new };
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             let shard = &mut shards[shard];
             let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
@@ -90,8 +90,8 @@ fn measure_uids(ids: impl Iterator<Item = u64>) {
         let shard = &mut shards[(section_hash >> 32) as usize % SHARDS];
         let (place, is_new) = shard.insert(&hasher, hash, &namespace, key);
         if is_new {
-            let (old, new, left) = (0, 10_000, 0);
-            let chunk = Chunk { old, new, left };
+            let (old, new) = (0, 10_000);
+            let chunk = Chunk { old, new };
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
             assert!(change.is_none());

@@ -43,3 +43,28 @@ fn what_entries_do_is_booked_on_their_days_and_a_month_is_kept() {
     let days: Vec<u32> = table.days.keys().map(|(_, day)| *day).collect();
     assert_eq!(days, [101, 131], "31 days are kept");
 }
+
+#[test]
+fn what_two_crashes_in_a_row_skip_is_counted_once_and_what_ids_skip_is_not() {
+    let mut table = with_book();
+    let ids =
+        NamespaceConfig { format: Some("rongcloud".to_owned()), ..NamespaceConfig::new("chat") };
+    run(&mut table, 1, Command::create_namespace(ids));
+    let of = |namespace| SectionId { namespace: NamespaceId(namespace), ..section(7) };
+    for namespace in [1, 2] {
+        let first = Bump { section: of(namespace), ..bump(7, 10) };
+        run(&mut table, 1, bumps(vec![first]));
+    }
+    // The first of the new leaders writes nothing down.
+    run(&mut table, 2, Command::Lift);
+    run(&mut table, 3, Command::Lift);
+    assert_eq!(table.skipped, 0);
+    let settled = run(&mut table, 3, settles(vec![of(1), of(2)]));
+    assert_eq!(settled, Outcome::Settled(2));
+    let booked = |table: &Memory, namespace| {
+        let days = table.days.iter().filter(|((id, _), _)| *id == NamespaceId(namespace));
+        days.map(|(_, books)| books.leader_change).sum::<u64>()
+    };
+    assert_eq!((booked(&table, 1), booked(&table, 2)), (20, 20));
+    assert_eq!(table.skipped, 20);
+}
