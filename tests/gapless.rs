@@ -7,20 +7,21 @@ use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
     disk::{Disk, Fsync},
-    id, in_time, name, other_than,
+    id, in_time, name, other_than, unhurried, until,
 };
 use ratchet::{
     allocator::{FenceKind, MemoryLimits, RequestIdLimits, Term, TermOptions},
     clock::BootClock,
     metrics::{Metrics, SkipCause},
+    node::{Failure, KnownRoute, Next, Origin},
     proto::{
         reason_of,
         v1::{
-            CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse, NextRequest,
-            NextResponse, Outcome, Reason, UpdateNamespaceRequest,
+            CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest,
+            NextManyResponse, NextRequest, NextResponse, Outcome, Reason, UpdateNamespaceRequest,
         },
     },
-    sequence::Key,
+    sequence::{Key, OwnedKey},
 };
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -164,6 +165,57 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
     let leader = cluster.leader().await;
     let range = cluster.client(leader).try_next(INVOICE, id(7), 1).await;
     assert_eq!(range.expect("a number").first, expected);
+}
+
+/// Its answer could be lost, and a second one would leave a gap.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_not_carried_out() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let follower = other_than(leader);
+    let known = |node: u64| {
+        let namespaces = cluster.nodes[&node].context().group.view().namespaces();
+        namespaces.by_name(INVOICE).map(|known| (known.id, known.config.gapless))
+    };
+    let mut client = cluster.client(leader);
+    create(&mut client, |create| create.gapless = false).await;
+    until("the follower knows it", || known(follower).is_some()).await;
+    let older = known(follower).expect("just seen");
+    // It learns nothing from here on, and forwards, until it would stand for election.
+    cluster.links.cut(leader, cluster.configs[&follower].peer_listen.to_string());
+    let delete = DeleteNamespaceRequest {
+        name: INVOICE.to_owned(),
+        confirm: INVOICE.to_owned(),
+        ..DeleteNamespaceRequest::default()
+    };
+    client.admin.delete_namespace(delete).await.expect("deleted");
+    create(&mut client, |_| {}).await;
+    assert_eq!((known(follower), older.1), (Some(older), false));
+
+    let next = Next {
+        namespace: INVOICE.to_owned(),
+        key: OwnedKey::Id(7),
+        count: 1,
+        id: None,
+        known: KnownRoute::default(),
+    };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mistaken = Origin::Peer { namespace: Some(older.0) };
+    let leading = cluster.nodes[&leader].context();
+    let refused = leading.serve(next.clone(), mistaken, deadline).await;
+    let Err(Failure::NotLeader(why)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(why.other_namespace, "{why:?}");
+    assert_eq!(client.current(INVOICE, id(7)).await.expect("an answer"), None);
+
+    // The follower asks once more, and will not ask again then.
+    let following = cluster.nodes[&follower].context();
+    let (forwards, takes) = (following.metrics.forwards.get(), leading.metrics.takes.get());
+    let served = following.serve(next, Origin::Client, deadline).await;
+    assert_eq!(served.expect("a number").answer.first, 1);
+    assert_eq!(following.metrics.forwards.get() - forwards, 2);
+    assert_eq!(leading.metrics.takes.get() - takes, 1);
 }
 
 /// A second allocator of the leader's term stands in for the node's own, so that the test says when it is closed.

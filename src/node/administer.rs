@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::{
     NodeContext,
-    leader_search::{Attempt, Failure, ForLeader, Origin, leader_of},
+    leader_search::{Assumed, Attempt, Failure, ForLeader, Origin, leader_of},
 };
 use crate::proto::{refused, v1::Reason};
 use crate::{
@@ -33,11 +33,14 @@ impl ForLeader for Request {
 
     /// A deposed leader that still owes the answer may carry the change out yet. Numbers for ids may be taken twice:
     /// those of the first time are lost.
-    fn may_be_asked_again(&self, _node: &NodeContext) -> bool {
-        matches!(self, Request::TakeIdNumbers(_))
+    fn assume(&self, _node: &NodeContext, _trusts_itself: bool) -> Assumed {
+        let may_be_asked_again = matches!(self, Request::TakeIdNumbers(_));
+        Assumed { namespace: None, may_be_asked_again }
     }
 
-    async fn serve_locally(&self, node: &Arc<NodeContext>, deadline: Instant) -> Attempt<Reply> {
+    async fn serve_locally(
+        &self, node: &Arc<NodeContext>, _: Origin, deadline: Instant,
+    ) -> Attempt<Reply> {
         let leading = node.allocator.load_full().filter(|term| !term.is_over());
         let Some(term) = leading else {
             return Attempt::Unanswered;
@@ -49,7 +52,8 @@ impl ForLeader for Request {
     }
 
     async fn serve_remotely(
-        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
+        &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), _: Assumed,
+        deadline: Instant,
     ) -> Attempt<Reply> {
         let is_status = matches!(self, Request::Status(_));
         let patience = match is_status {

@@ -25,7 +25,7 @@ use crate::{
         ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
         forward_reply::Reply, forward_request::Request,
     },
-    sequence::NodeId,
+    sequence::{NamespaceId, NodeId},
     storage::Member,
 };
 
@@ -54,10 +54,18 @@ pub struct Forwarder {
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
 }
 
-struct Pending {
-    request: Request,
+/// A request, as it is forwarded.
+pub struct Forwarded {
+    /// The request.
+    pub request: Request,
     /// How many numbers it asks for.
-    numbers: u64,
+    pub numbers: u64,
+    /// The namespace that the leader is to compare with its own.
+    pub namespace: Option<NamespaceId>,
+}
+
+struct Pending {
+    sent: Forwarded,
     deadline: Instant,
     reply: oneshot::Sender<Reply>,
 }
@@ -68,17 +76,17 @@ impl Forwarder {
         Forwarder { sender, transport, metrics, links: Mutex::default() }
     }
 
-    /// Forwards one request, which asks for `numbers` numbers, to `leader`, and waits for its answer.
+    /// Forwards one request to `leader`, and waits for its answer.
     ///
     /// # Errors
     /// [`Lost`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self, leader: NodeId, member: &Member, request: Request, numbers: u64, deadline: Instant,
+        &self, leader: NodeId, member: &Member, sent: Forwarded, deadline: Instant,
     ) -> Result<Reply, Lost> {
         let started = std::time::Instant::now();
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { request, numbers, deadline, reply };
+        let pending = Pending { sent, deadline, reply };
         let exchange = async {
             let link = self.link(leader, member);
             link.send(pending).await.map_err(|_| Lost::Broken(leader))?;
@@ -224,10 +232,15 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            let waiting = Waiting { reply: one.reply, numbers: one.numbers };
-            pending.insert(id, waiting);
-            bytes += one.request.encoded_len();
-            requests.push(ForwardRequest { id, budget_ms, request: Some(one.request) });
+            let Forwarded { request, numbers, namespace } = one.sent;
+            pending.insert(id, Waiting { reply: one.reply, numbers });
+            bytes += request.encoded_len();
+            requests.push(ForwardRequest {
+                id,
+                budget_ms,
+                request: Some(request),
+                namespace_id: namespace.map(|id| id.0),
+            });
         }
         ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
     }

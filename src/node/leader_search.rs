@@ -9,8 +9,13 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::NodeContext;
-use crate::proto::{refused, v1::Reason};
-use crate::{consensus::Leadership, ordered_watch, sequence::NodeId, storage::Member};
+use crate::{
+    consensus::Leadership,
+    ordered_watch,
+    proto::{refused, v1::Reason},
+    sequence::{NamespaceId, NodeId},
+    storage::Member,
+};
 
 /// How soon numbers are taken again after the fence failed under a valid lease.
 const FENCE_RETRY: Duration = Duration::from_millis(50);
@@ -26,7 +31,31 @@ pub enum Origin {
     /// A client: it may be forwarded.
     Client,
     /// A peer that took this node for the leader: it may not.
-    Peer,
+    Peer {
+        /// As [`Assumed::namespace`].
+        namespace: Option<NamespaceId>,
+    },
+}
+
+impl Origin {
+    /// True if a peer takes the `namespace` that this node has for another one.
+    pub fn mistakes(self, namespace: NamespaceId) -> bool {
+        match self {
+            Origin::Client => false,
+            Origin::Peer { namespace: taken_for } => taken_for.is_some_and(|id| id != namespace),
+        }
+    }
+}
+
+/// What a node takes for granted of a request that it sends to the leader. It may know an old configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Assumed {
+    /// The namespace that it takes the request's name for. If the leader's namespace of that name is another one, the leader
+    /// does nothing. `None`: the leader is not to compare.
+    pub namespace: Option<NamespaceId>,
+    /// Whether it asks again if the answer is lost, or if the leader is deposed and still owes it. Never for a request that
+    /// must not be carried out twice.
+    pub may_be_asked_again: bool,
 }
 
 /// What one attempt to have a request answered came to, here or at another node.
@@ -40,6 +69,8 @@ pub enum Attempt<A> {
     Unanswered,
     /// As `Unanswered`, and the request may have been carried out. It has an id: asking again does no harm.
     Unknown,
+    /// Whoever sent the request took the namespace for another one. Nothing was done.
+    Mistaken,
 }
 
 impl<A> Attempt<A> {
@@ -50,6 +81,7 @@ impl<A> Attempt<A> {
             Attempt::Refused(status) => Attempt::Refused(status),
             Attempt::Unanswered => Attempt::Unanswered,
             Attempt::Unknown => Attempt::Unknown,
+            Attempt::Mistaken => Attempt::Mistaken,
         }
     }
 }
@@ -59,8 +91,17 @@ impl<A> Attempt<A> {
 pub enum Failure {
     /// With this status.
     Status(Status),
-    /// It came from a peer, and this node does not lead.
-    NotLeader(Leadership),
+    /// It came from a peer, and nothing was done.
+    NotLeader(NotLed),
+}
+
+/// Why a peer's request was not carried out.
+#[derive(Debug)]
+pub struct NotLed {
+    /// Who leads.
+    pub now: Leadership,
+    /// The peer took the namespace for another one. Otherwise another node leads.
+    pub other_namespace: bool,
 }
 
 impl From<Status> for Failure {
@@ -69,23 +110,30 @@ impl From<Status> for Failure {
     }
 }
 
+impl From<NotLed> for Failure {
+    fn from(not_led: NotLed) -> Self {
+        Failure::NotLeader(not_led)
+    }
+}
+
 /// A request that the leader answers, whichever node it was sent to.
 pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// Whether the next leader is asked while the last one, deposed, still owes the answer. Never for a request that
-    /// must not be carried out twice.
-    fn may_be_asked_again(&self, node: &NodeContext) -> bool;
+    /// What `node` takes for granted when it sends the request. With `trusts_itself` false the leader has said that the node
+    /// was mistaken.
+    fn assume(&self, node: &NodeContext, trusts_itself: bool) -> Assumed;
 
     /// Answers it if this node leads.
     fn serve_locally(
-        &self, node: &Arc<NodeContext>, deadline: Instant,
+        &self, node: &Arc<NodeContext>, origin: Origin, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// Has `leader` answer it.
+    /// Has the `leader` answer it.
     fn serve_remotely(
-        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
+        &self, node: &Arc<NodeContext>, leader: (NodeId, &Member), assumed: Assumed,
+        deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// True if the caller has given it an id, under which it is carried out once however often it is asked for.
@@ -104,17 +152,19 @@ impl NodeContext {
     /// have carried it out.
     ///
     /// # Errors
-    /// [`Failure::NotLeader`] for a peer's request if another node leads. A status if the leader refuses the
-    /// request. UNAVAILABLE if no leader answers in time; UNKNOWN if one did that may have carried the request out.
+    /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one. A
+    /// status if the leader refuses the request. UNAVAILABLE if no leader answers in time; UNKNOWN if one did that may have
+    /// carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(super) async fn route_to_leader<R: ForLeader>(
         self: &Arc<Self>, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
     ) -> Result<R::Answer, Failure> {
         let mut changes = self.leadership_changes.subscribe();
+        let mut trusts_itself = true;
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
-            let mut attempt = request.serve_locally(self, deadline).await;
+            let mut attempt = request.serve_locally(self, origin, deadline).await;
             may_be_done |= matches!(attempt, Attempt::Unknown);
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
@@ -122,19 +172,27 @@ impl NodeContext {
             if matches!(attempt, Attempt::Unanswered | Attempt::Unknown)
                 && let Some((leader, member)) = elsewhere
             {
-                if origin == Origin::Peer {
+                if origin != Origin::Client {
                     return Err(match may_be_done {
                         true => outcome_unknown().into(),
-                        false => Failure::NotLeader(now),
+                        false => NotLed { now, other_namespace: false }.into(),
                     });
                 }
+                // Once for each attempt: the leader compares what decides here whether there may be another one.
+                let assumed = request.assume(self, trusts_itself);
                 tokio::select! {
                     biased;
-                    remote = request.serve_remotely(self, leader, &member, deadline) => attempt = remote,
-                    () = deposed(&mut changes), if request.may_be_asked_again(self) => {
+                    remote = request.serve_remotely(self, (leader, &member), assumed, deadline) => {
+                        attempt = remote;
+                    }
+                    () = deposed(&mut changes), if assumed.may_be_asked_again => {
                         may_be_done |= request.has_id();
                         continue;
                     }
+                }
+                if matches!(attempt, Attempt::Mistaken) && trusts_itself {
+                    trusts_itself = false;
+                    continue;
                 }
                 may_be_done |= matches!(attempt, Attempt::Unknown);
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
@@ -143,7 +201,11 @@ impl NodeContext {
             match attempt {
                 Attempt::Answered(answer) => return Ok(answer),
                 Attempt::Refused(status) => return Err(status.into()),
-                Attempt::Unanswered | Attempt::Unknown => {}
+                Attempt::Mistaken if origin != Origin::Client => {
+                    return Err(self.mistaken().into());
+                }
+                // Of a client's request nothing is assumed any more, so `Mistaken` is no answer.
+                Attempt::Unanswered | Attempt::Unknown | Attempt::Mistaken => {}
             }
             if let Some(answer) = request.serve_without_leader(self) {
                 return Ok(answer);
@@ -159,6 +221,11 @@ impl NodeContext {
                 },
             }
         }
+    }
+
+    /// What a peer is told that takes a namespace for another one.
+    pub(super) fn mistaken(&self) -> NotLed {
+        NotLed { now: self.group.leadership().borrow().clone(), other_namespace: true }
     }
 
     /// Waits before the next attempt, until `latest` at most.

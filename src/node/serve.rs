@@ -11,13 +11,17 @@ use tonic::Status;
 use super::{
     NodeContext,
     formats::hands_out_ids,
-    leader_search::{Attempt, Failure, ForLeader, Origin},
+    forward::Forwarded,
+    leader_search::{Assumed, Attempt, Failure, ForLeader, Origin},
     refusals::{check_namespace, no_namespace},
     request::Answered,
     sequence_request::{SequenceRequest, check_id, outcome_unknown},
 };
 use crate::{
-    proto::{peer::forward_reply::Reply, v1::Reason},
+    proto::{
+        peer::{NotLeader, forward_reply::Reply},
+        v1::Reason,
+    },
     sequence::NodeId,
     storage::Member,
 };
@@ -32,7 +36,7 @@ impl NodeContext {
     ) -> Result<Answered<Q::Answer>, Failure> {
         request.check(&self.config)?;
         let (attempt, reserved) = {
-            let mut here = pin!(request.serve_locally(self, deadline));
+            let mut here = pin!(request.serve_locally(self, origin, deadline));
             match futures::poll!(&mut here) {
                 Poll::Ready(attempt) => (attempt, None),
                 // It waits: from here on it counts.
@@ -45,6 +49,7 @@ impl NodeContext {
         let may_be_done = match attempt {
             Attempt::Answered(answer) => return Ok(answer),
             Attempt::Refused(status) => return Err(status.into()),
+            Attempt::Mistaken => return Err(self.mistaken().into()),
             Attempt::Unanswered => false,
             Attempt::Unknown => true,
         };
@@ -70,13 +75,15 @@ impl<Q: SequenceRequest> ForLeader for Q {
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
-    /// know yet may be gapless.
-    fn may_be_asked_again(&self, node: &NodeContext) -> bool {
+    /// know yet may be gapless. So may the one that has the name at the leader: that is asked again only if it is the same.
+    fn assume(&self, node: &NodeContext, trusts_itself: bool) -> Assumed {
+        if SequenceRequest::has_id(self) || self.numbers() == 0 {
+            return Assumed { namespace: None, may_be_asked_again: true };
+        }
         let namespaces = node.group.view().namespaces();
         let known = namespaces.by_name(self.namespace());
-        SequenceRequest::has_id(self)
-            || self.numbers() == 0
-            || known.is_some_and(|known| !known.config.gapless)
+        let known = known.filter(|known| trusts_itself && !known.config.gapless);
+        Assumed { namespace: known.map(|known| known.id), may_be_asked_again: known.is_some() }
     }
 
     fn has_id(&self) -> bool {
@@ -85,7 +92,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
-        &self, node: &Arc<NodeContext>, deadline: Instant,
+        &self, node: &Arc<NodeContext>, origin: Origin, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let allocator = node.allocator.load();
         let Some(term) = &*allocator else {
@@ -99,6 +106,9 @@ impl<Q: SequenceRequest> ForLeader for Q {
             }
             return Attempt::Refused(no_namespace(self.namespace()));
         };
+        if origin.mistakes(namespace.id) {
+            return Attempt::Mistaken;
+        }
         if let Some(format) = &namespace.config.format
             && !self.fits_ids(format)
         {
@@ -112,17 +122,22 @@ impl<Q: SequenceRequest> ForLeader for Q {
     }
 
     async fn serve_remotely(
-        &self, node: &Arc<NodeContext>, leader: NodeId, member: &Member, deadline: Instant,
+        &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), assumed: Assumed,
+        deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let (message, numbers) = (self.to_forward(), self.numbers());
-        let forwarding = node.forwarder.forward(leader, member, message, numbers, deadline);
-        match forwarding.await {
+        let sent = Forwarded {
+            request: self.to_forward(),
+            numbers: self.numbers(),
+            namespace: assumed.namespace,
+        };
+        match node.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure))
                 if SequenceRequest::has_id(self) && failure.reason() == Reason::OutcomeUnknown =>
             {
                 Attempt::Unknown
             }
             Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
+            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => Attempt::Mistaken,
             Ok(Reply::NotLeader(_)) => Attempt::Unanswered,
             Ok(reply) => match Q::from_reply(reply) {
                 Some(answer) => Attempt::Answered(answer),
@@ -132,7 +147,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
             },
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
-                match self.may_be_asked_again(node) {
+                match assumed.may_be_asked_again {
                     true if SequenceRequest::has_id(self) => Attempt::Unknown,
                     true => Attempt::Unanswered,
                     false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),

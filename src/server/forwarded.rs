@@ -19,16 +19,16 @@ use tonic::Status;
 use super::deadline::deadline_in;
 use crate::{
     allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
-    consensus::Leadership,
     node::{
         Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
-        Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
+        NotLed, Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
         ForwardRequests, NotLeader, administer_reply, forward_reply,
         forward_request::{self, Request},
     },
+    sequence::NamespaceId,
 };
 
 /// A reply, and the memory reserved for it until it is sent.
@@ -77,11 +77,12 @@ pub async fn administer(
         .request
         .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
     let deadline = deadline_in(message.budget_ms, &context.config);
-    let administering = context.administer_for_caller(request, Origin::Peer, deadline);
+    let origin = Origin::Peer { namespace: None };
+    let administering = context.administer_for_caller(request, origin, deadline);
     let (reply, reserved) = match administering.await {
         Ok(answer) => answer,
         Err(Failure::Status(status)) => (Reply::Error((&status).into()), None),
-        Err(Failure::NotLeader(now)) => (Reply::NotLeader(not_leader(&now)), None),
+        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
     };
     Ok((AdministerReply { reply: Some(reply) }, reserved))
 }
@@ -175,27 +176,29 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     use forward_reply::Reply;
     let arrived = Instant::now();
     let deadline = deadline_in(request.budget_ms, &context.config);
+    let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
+    let due = (origin, deadline);
     let mut reservation = None;
     let answered = match request.request {
         Some(forward_request::Request::Next(next)) => {
-            let answer = serve::<_, Next>(&context, next, deadline).await;
+            let answer = serve::<_, Next>(&context, next, due).await;
             answer.map(|answer| Reply::Next(answer.into()))
         }
         Some(forward_request::Request::NextMany(many)) => {
             let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, NextMany>(&context, many, keys, deadline).await;
+            let answer = serve_many::<_, NextMany>(&context, many, keys, due).await;
             answer.map(|(answer, reserved)| {
                 reservation = reserved;
                 Reply::NextMany(answer.into())
             })
         }
         Some(forward_request::Request::Raise(raise)) => {
-            let answer = serve::<_, Raise>(&context, raise, deadline).await;
+            let answer = serve::<_, Raise>(&context, raise, due).await;
             answer.map(|answer| Reply::Raise(answer.into()))
         }
         Some(forward_request::Request::RaiseMany(many)) => {
             let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, deadline).await;
+            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
             answer.map(|(answer, reserved)| {
                 reservation = reserved;
                 Reply::RaiseMany(answer.into())
@@ -203,7 +206,7 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
         }
         Some(forward_request::Request::RaiseSections(many)) => {
             let keys = many.ids.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, deadline).await;
+            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
             answer.map(|(answer, reserved)| {
                 reservation = reserved;
                 Reply::RaiseMany(answer.into())
@@ -211,21 +214,21 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
         }
         Some(forward_request::Request::CurrentMany(many)) => {
             let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, CurrentMany>(&context, many, keys, deadline).await;
+            let answer = serve_many::<_, CurrentMany>(&context, many, keys, due).await;
             answer.map(|(answer, reserved)| {
                 reservation = reserved;
                 Reply::CurrentMany(answer.into())
             })
         }
         Some(forward_request::Request::Current(current)) => {
-            let answer = serve::<_, Current>(&context, current, deadline).await;
+            let answer = serve::<_, Current>(&context, current, due).await;
             answer.map(|answer| Reply::Current(answer.into()))
         }
         None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
     };
     let reply = answered.unwrap_or_else(|failure| match failure {
         Failure::Status(status) => Reply::Error((&status).into()),
-        Failure::NotLeader(now) => Reply::NotLeader(not_leader(&now)),
+        Failure::NotLeader(why) => Reply::NotLeader(not_leader(&why)),
     });
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
@@ -233,9 +236,9 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     MeteredReply { reply, reservation }
 }
 
-/// Tells the follower who leads instead of this node.
-fn not_leader(now: &Leadership) -> NotLeader {
-    NotLeader { term: now.term, leader: leader_of(now) }
+/// Tells the follower who leads, and whether it takes the namespace for another one.
+fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
+    NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
 }
 
 /// Serves the sequence request in `message`, which has `keys` keys. Also returns the memory that is reserved for the
@@ -244,20 +247,20 @@ fn not_leader(now: &Leadership) -> NotLeader {
 /// # Errors
 /// As [`serve`], and if other requests and answers hold the memory.
 async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>, message: M, keys: usize, deadline: Instant,
+    context: &Arc<NodeContext>, message: M, keys: usize, due: (Origin, Instant),
 ) -> Result<(Answered<Q::Answer>, Option<Reservation>), Failure> {
     let reserved = context.request_memory.reserve_for_answer(keys)?;
-    let answer = serve::<_, Q>(context, message, deadline).await?;
+    let answer = serve::<_, Q>(context, message, due).await?;
     Ok((answer, reserved))
 }
 
-/// Serves the sequence request in `message`.
+/// Serves the sequence request in `message`, from whom and until when `due` says.
 ///
 /// # Errors
 /// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>, message: M, deadline: Instant,
+    context: &Arc<NodeContext>, message: M, (origin, deadline): (Origin, Instant),
 ) -> Result<Answered<Q::Answer>, Failure> {
     let request = Q::try_from(message)?;
-    context.serve(request, Origin::Peer, deadline).await
+    context.serve(request, origin, deadline).await
 }
