@@ -9,6 +9,7 @@ mod bumps;
 mod client;
 mod client_faults;
 mod cluster;
+mod cluster_id;
 mod command;
 mod connections;
 mod damaged_data;

@@ -126,7 +126,8 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
     // They are taken in three slices.
     const BOOKS: u64 = 3_000;
     let slow = Slow::start().await;
-    let next = NextMany::new("book".into(), cold(1_000, BOOKS), vec![], None, KnownRoute::default());
+    let next =
+        NextMany::new("book".into(), cold(1_000, BOOKS), vec![], None, KnownRoute::default());
     let next = slow.ask(next.expect("a request"));
     let raise = slow.ask(Raise {
         namespace: "book".into(),

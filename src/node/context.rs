@@ -28,6 +28,7 @@ use crate::{
     consensus::{Group, Sender, Transport},
     metrics::Metrics,
     ordered_watch,
+    sequence::ClusterId,
     tasks::Fault,
 };
 
@@ -142,6 +143,11 @@ impl NodeContext {
             || host.eq_ignore_ascii_case("localhost")
             || host.eq_ignore_ascii_case(advertised)
             || listed.any(|name| !name.is_empty() && host.eq_ignore_ascii_case(name))
+    }
+
+    /// The id of the cluster; `None` if this node belongs to none, or does not know it yet. One atomic load.
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.group.view().cluster_id()
     }
 
     /// Stops the node: it cannot go on.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use tonic::{Code, Status};
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 use crate::proto::{refused, v1::Reason};
 use crate::{
     proto::peer::{Acknowledged, HelloRequest, HelloResponse},
-    sequence::NodeId,
+    sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
 };
 
@@ -41,6 +42,7 @@ impl NodeContext {
         HelloRequest {
             resp_address: self.resp_address.clone(),
             http_address: self.http_address.clone(),
+            cluster_id: id_bytes(self.cluster_id()),
             ..HelloRequest::from_node(&self.config, to)
         }
     }
@@ -59,7 +61,8 @@ impl NodeContext {
     /// this node as a member; its peers know it from the membership.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the caller expects another node or directory, or has another election timeout.
+    /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
+    /// election timeout.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged.
     pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
         let config = &self.config;
@@ -67,6 +70,16 @@ impl NodeContext {
             return Err(Status::failed_precondition(format!(
                 "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
                 config.node_id, config.cluster, request.to, request.cluster
+            )));
+        }
+        let known = (self.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
+        if let (Some(mine), Some(theirs)) = known
+            && mine != theirs
+        {
+            return Err(Status::failed_precondition(format!(
+                "node {} belongs to the cluster {:?} with the id {mine}, and node {}, which asks, to one of that name with the \
+                 id {theirs}; check the address",
+                config.node_id, config.cluster, request.from
             )));
         }
         if request.election_timeout_ms != config.election_timeout_ms {
@@ -187,4 +200,9 @@ impl NodeContext {
             replacing(from)
         )))
     }
+}
+
+/// A cluster's id as a greeting carries it. Empty if it is not known.
+fn id_bytes(id: Option<ClusterId>) -> Bytes {
+    id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
 }

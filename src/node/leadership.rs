@@ -11,7 +11,10 @@ use crate::{
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
-    sequence::{Bequest, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome},
+    random,
+    sequence::{
+        Bequest, ClusterId, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome,
+    },
 };
 
 impl NodeContext {
@@ -32,6 +35,7 @@ impl NodeContext {
                     self.leadership_changes.send_modify(|n| *n += 1);
                     if let Some((lift, inheritance)) = self.take_chunks(lease).await {
                         self.found(lease).await;
+                        self.name_cluster(lease).await;
                         self.open(lease, lift, inheritance);
                     }
                 }
@@ -180,6 +184,25 @@ impl NodeContext {
                 // This term must end: it would answer that the namespaces do not exist. The next term's leader founds
                 // the cluster.
                 tracing::info!(%error, "the cluster is not founded yet");
+                lease.void();
+            }
+        }
+    }
+
+    /// Gives the cluster its id, unless it has one: at its founding, and when the data comes from a release without ids.
+    async fn name_cluster(&self, lease: &TermLease) {
+        // The lift was applied here, and with it whatever was logged before it.
+        if self.cluster_id().is_some() || lease.is_void() {
+            return;
+        }
+        let drawn = u128::from(random::u64()) << 64 | u128::from(random::u64());
+        let id = ClusterId::from_random(drawn.to_be_bytes());
+        match self.propose_in(lease, Command::NameCluster(id)).await {
+            None => {}
+            Some(Ok(_)) => tracing::info!(%id, "the cluster has an id"),
+            Some(Err(error)) => {
+                // This term must end: callers would not learn which cluster answers. The next term's leader names it.
+                tracing::info!(%error, "the cluster has no id yet");
                 lease.void();
             }
         }

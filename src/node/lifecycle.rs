@@ -246,6 +246,22 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_cluster_whose_data_has_no_id_gets_one_from_its_leader() {
+        let dir = TempDir::new().expect("a temporary directory");
+        let node = start(dir.path()).await;
+        let lost = node.context().group.view().until_named().await;
+        node.context().group.view().remove_cluster_id();
+        node.halt().await;
+        let node = start(dir.path()).await;
+        let id = node.context().group.view().until_named().await;
+        assert_ne!(id, lost);
+        node.halt().await;
+        let node = start(dir.path()).await;
+        assert_eq!(node.context().cluster_id(), Some(id), "from the start on");
+        node.halt().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_node_whose_raft_panics_says_so_and_comes_back_whole() {
         let dir = TempDir::new().expect("a temporary directory");
         let node = start(dir.path()).await;

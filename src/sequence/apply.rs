@@ -120,6 +120,9 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::Workers { asks, now_ms } => {
             worker_leases::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
+        Command::NameCluster(id) => {
+            namespace_life::name_cluster(table, *id).map(|()| Outcome::None)
+        }
     }
 }
 

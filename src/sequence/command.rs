@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     day_books::Lost,
-    ids::{NodeId, SectionId},
+    ids::{ClusterId, NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
@@ -106,6 +106,8 @@ pub enum Command {
         /// As in a bump.
         now_ms: u64,
     },
+    /// Give the cluster its id, unless it has one.
+    NameCluster(ClusterId),
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -144,6 +146,7 @@ impl fmt::Display for Command {
             Command::Workers { asks, .. } => {
                 write!(f, "lease, renew or release {} worker ids", asks.len())
             }
+            Command::NameCluster(id) => write!(f, "give the cluster the id {id}"),
         }
     }
 }

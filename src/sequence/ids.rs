@@ -1,6 +1,43 @@
-//! The identifiers of nodes, sets, namespaces and sections.
+//! The identifiers of clusters, nodes, sets, namespaces and sections.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+/// Identifies a cluster: a UUID of version 4, drawn at its founding. It never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClusterId([u8; 16]);
+
+impl ClusterId {
+    /// The id that is made of these random bytes.
+    pub fn from_random(mut bytes: [u8; 16]) -> Self {
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        ClusterId(bytes)
+    }
+
+    /// The id with these bytes; `None` if there are not 16 of them.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(ClusterId)
+    }
+
+    /// Its bytes, in the order in which they are printed.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
 
 /// Identifies a node of a cluster. Chosen by the operator, at least 1, never reused.
 pub type NodeId = u64;
@@ -38,4 +75,19 @@ pub struct SectionId {
     pub namespace: NamespaceId,
     /// Which section of the namespace.
     pub key: SectionKey,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_cluster_is_printed_as_a_uuid_of_version_4() {
+        let id = ClusterId::from_random([0xff; 16]);
+        assert_eq!(id.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        let id = ClusterId::from_random([0; 16]);
+        assert_eq!(id.to_string(), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(ClusterId::from_bytes(id.as_bytes()), Some(id));
+        assert_eq!(ClusterId::from_bytes(&[1; 15]), None);
+    }
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::{
-    Bump, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
-    Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId, RequestTable, SectionId,
-    SectionRecord, Table, Tombstone, Trim, WorkerRecord, WorkerTable, apply,
+    Bump, ClusterId, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable,
+    NamespaceTotals, Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId,
+    RequestTable, SectionId, SectionRecord, Table, Tombstone, Trim, WorkerRecord, WorkerTable,
+    apply,
 };
 
 /// A table in memory.
@@ -21,6 +22,7 @@ pub struct MemoryTable {
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     pub tombstones: BTreeMap<String, Tombstone>,
     pub next_id: Option<NamespaceId>,
+    pub cluster_id: Option<ClusterId>,
     pub book: RequestBook,
     pub places: BTreeMap<Place, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
@@ -115,6 +117,12 @@ impl NamespaceTable for MemoryTable {
     }
     fn put_next_namespace_id(&mut self, id: NamespaceId) {
         self.next_id = Some(id);
+    }
+    fn cluster_id(&self) -> Result<Option<ClusterId>, Infallible> {
+        Ok(self.cluster_id)
+    }
+    fn put_cluster_id(&mut self, id: ClusterId) {
+        self.cluster_id = Some(id);
     }
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, Infallible> {
         Ok(self.totals.entry(id).or_default())

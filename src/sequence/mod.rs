@@ -34,7 +34,7 @@ mod written_key;
 pub use apply::{Table, apply};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use day_books::{DAYS_KEPT, DayBooks, Lost, LostBy, day_of};
-pub use ids::{NamespaceId, NodeId, SectionId, SectionKey, SetId};
+pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{

@@ -8,7 +8,7 @@
 
 use super::{
     command::NamespaceRefused,
-    ids::NamespaceId,
+    ids::{ClusterId, NamespaceId},
     namespace::{Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
     tombstone::{NamespaceTotals, Tombstone},
@@ -40,6 +40,13 @@ pub trait NamespaceTable {
     fn next_namespace_id(&self) -> Result<Option<NamespaceId>, Self::Error>;
     /// Writes the id of the next namespace.
     fn put_next_namespace_id(&mut self, id: NamespaceId);
+    /// The id of the cluster; `None` before it has one.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn cluster_id(&self) -> Result<Option<ClusterId>, Self::Error>;
+    /// Writes the id of the cluster.
+    fn put_cluster_id(&mut self, id: ClusterId);
     /// What is known of all sections of a namespace together, to be changed.
     ///
     /// # Errors
@@ -69,6 +76,14 @@ pub fn found<T: NamespaceTable>(
     for config in namespaces {
         // The configurations are this product's own; one that is refused is left out on every node.
         drop(create(table, config, u64::MAX)?);
+    }
+    Ok(())
+}
+
+/// Gives the cluster its id. Changes nothing if it has one: an id never changes.
+pub fn name_cluster<T: NamespaceTable>(table: &mut T, id: ClusterId) -> Result<(), T::Error> {
+    if table.cluster_id()?.is_none() {
+        table.put_cluster_id(id);
     }
     Ok(())
 }

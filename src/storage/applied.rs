@@ -103,10 +103,11 @@ impl AppliedTable {
             self.meta.last_applied
         );
         change.put(&meta_key(self.set), &meta)?;
-        let removes_sections = change.removes_sections();
+        let (removes_sections, cluster_id) = (change.removes_sections(), change.new_cluster_id());
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
         self.view.show_namespaces(change.namespaces().clone());
         let sections = change.write()?;
+        self.view.show_cluster_id(cluster_id);
         if removes_sections {
             self.reclaimer.wake();
         }
@@ -148,6 +149,7 @@ impl AppliedTable {
         let (covers, records) = snapshot.into_parts();
         let generation = records.generation().clone();
         let namespaces = generation.read_namespaces()?;
+        let cluster_id = generation.read_cluster_id()?;
         let meta = AppliedMeta {
             generation: generation.number(),
             last_applied: covers.last_log_id,
@@ -162,6 +164,7 @@ impl AppliedTable {
         self.meta = meta;
         // Before the old records are removed, readers must be shown the new ones.
         self.view.show(&generation, namespaces);
+        self.view.show_cluster_id(cluster_id);
         old.remove()
     }
 }

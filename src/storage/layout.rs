@@ -11,6 +11,7 @@
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
 //! | `applied` | 1, generation, `l` | ledger |
 //! | `applied` | 1, generation, `c` | id of the next namespace; there is none before the cluster is founded |
+//! | `applied` | 1, generation, `u` | id of the cluster; there is none in data of earlier releases, until a leader gives it one |
 //! | `applied` | 1, generation, `d`, name | tombstone of a deleted namespace |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
@@ -142,6 +143,11 @@ pub fn request_place_key(generation: &[u8], place: Place) -> Vec<u8> {
 /// The key of the id of the next namespace in the generation with this prefix.
 pub fn next_namespace_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"c"].concat()
+}
+
+/// The key of the cluster's id in the generation with this prefix.
+pub fn cluster_id_key(generation: &[u8]) -> Vec<u8> {
+    [generation, b"u"].concat()
 }
 
 /// The prefix of the keys of all tombstones in the generation with this prefix.

@@ -88,6 +88,7 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
         .collect();
     json!({
         "cluster": status.cluster,
+        "cluster_id": Some(&status.cluster_id).filter(|id| !id.is_empty()),
         "set": status.set,
         "node": status.node,
         "leader": status.leader,
@@ -121,8 +122,12 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
         ]
     }));
     let asked = format!(
-        "cluster {}, as node {} sees it{}",
+        "cluster {}{}, as node {} sees it{}",
         status.cluster,
+        match status.cluster_id.as_str() {
+            "" => String::new(),
+            id => format!(" ({id})"),
+        },
         status.node,
         match (status.serving, status.leader) {
             (true, _) => "",

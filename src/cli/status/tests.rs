@@ -22,6 +22,7 @@ fn node(id: u64, role: v1::Role) -> v1::NodeStatus {
 fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
     v1::StatusResponse {
         cluster: "c".into(),
+        cluster_id: "f47ac10b-58cc-4372-a567-0e02b2c3d479".into(),
         set: 1,
         node: 1,
         leader: Some(1),
@@ -52,7 +53,8 @@ fn a_known_value_is_shown_in_the_table_and_an_unknown_one_is_a_dash() {
     ]);
     let text = to_text(&status);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "cluster c, as node 1 sees it");
+    let id = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
+    assert_eq!(lines[0], format!("cluster c ({id}), as node 1 sees it"));
     let columns = |line: &str| -> Vec<String> {
         let cells = line.split("  ").map(str::trim);
         cells.filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
@@ -65,6 +67,7 @@ fn a_known_value_is_shown_in_the_table_and_an_unknown_one_is_a_dash() {
     let learner = "4|missing learner|3|7|-|-|not for 2h1m or longer|-|10.0.0.4:7600";
     assert_eq!(shown(5), learner);
     let json = to_json(&status);
+    assert_eq!(json["cluster_id"], id);
     assert_eq!((&json["leader"], &json["serving"]), (&1.into(), &true.into()));
     assert_eq!(json["nodes"][0]["commit"], "c0ffee");
     assert_eq!(json["nodes"][1]["lag"], Value::Null);
@@ -106,8 +109,10 @@ fn the_leaders_memory_is_shown_with_its_bound() {
     let line = "\n1234 keys in the leader's memory: 3 MB of 2048 MB";
     assert!(to_text(&one).ends_with(line), "{}", to_text(&one));
     assert_eq!(to_json(&one)["memory"]["bytes_max"], 2_048u64 << 20);
-    one.memory = None;
+    (one.memory, one.cluster_id) = (None, String::new());
     assert!(!to_text(&one).contains("memory"));
+    assert!(to_text(&one).starts_with("cluster c, as node 1"), "an id that is not known");
+    assert_eq!(to_json(&one)["cluster_id"], Value::Null);
     assert_eq!(to_json(&one)["memory"], serde_json::Value::Null);
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::sequence::{
-    Bump, Bumped, Chunk, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
+    Bump, Bumped, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
     NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim, WorkerAct,
     WorkerAnswer, WorkerAsk, WorkerRecord,
     memory_table::{MemoryTable, bumps, run, settles, trims},
@@ -93,6 +93,16 @@ fn a_cluster_is_founded_once_and_what_was_deleted_since_does_not_come_back() {
     let late = Command::FoundNamespaces(vec![NamespaceConfig::new("book")]);
     run(&mut empty, 2, late);
     assert!(empty.namespaces.is_empty(), "founded without any before");
+}
+
+#[test]
+fn a_cluster_gets_its_id_once() {
+    let mut table = founded();
+    let [first, second] = [1, 2].map(|byte| ClusterId::from_random([byte; 16]));
+    for id in [first, second] {
+        assert_eq!(run(&mut table, 1, Command::NameCluster(id)), Outcome::None);
+        assert_eq!(table.cluster_id, Some(first));
+    }
 }
 
 #[test]

@@ -23,6 +23,8 @@ use crate::{
 pub struct ClusterStatus {
     /// The cluster's name.
     cluster: String,
+    /// The cluster's id, a UUID that never changes; null if the node belongs to no cluster, or does not know it yet.
+    cluster_id: Option<String>,
     /// The node whose view this is: the leader, or the asked node if it knows none.
     node: u64,
     /// The node that leads; null if none is known.
@@ -94,6 +96,7 @@ impl From<v1::StatusResponse> for ClusterStatus {
     fn from(status: v1::StatusResponse) -> Self {
         ClusterStatus {
             cluster: status.cluster,
+            cluster_id: Some(status.cluster_id).filter(|id| !id.is_empty()),
             node: status.node,
             leader: status.leader,
             term: status.term,

@@ -24,12 +24,13 @@ pub fn text(context: &NodeContext) -> String {
     let _ = write!(
         text,
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:cluster\r\nserver_name:ratchet\r\n\
-         ratchet_version:{}\r\nratchet_cluster:{}\r\nratchet_node:{}\r\n\r\n\
+         ratchet_version:{}\r\nratchet_cluster:{}\r\nratchet_cluster_id:{}\r\nratchet_node:{}\r\n\r\n\
          # Replication\r\nrole:{}\r\nratchet_term:{}\r\n\r\n\
          # Stats\r\nratchet_numbers:{}\r\nratchet_answers:{}\r\n\r\n\
          # Cluster\r\ncluster_enabled:1\r\n",
         version::VERSION,
         config.cluster,
+        context.cluster_id().map(|id| id.to_string()).unwrap_or_default(),
         config.node_id,
         ROLE,
         metrics.term.get(),

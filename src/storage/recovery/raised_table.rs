@@ -14,8 +14,9 @@ use crate::{
         codec,
         error::StoreError,
         layout::{
-            Family, days_range, generations_end, ledger_key, namespace_key, namespace_of_section,
-            next_namespace_key, requests_range, sections_range, tombstone_key, totals_key,
+            Family, cluster_id_key, days_range, generations_end, ledger_key, namespace_key,
+            namespace_of_section, next_namespace_key, requests_range, sections_range,
+            tombstone_key, totals_key,
         },
         recovery_record::{RaisedNamespace, Recovery},
         table::TableChange,
@@ -72,6 +73,9 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(
     }
     if let Some(next) = survivor.next_namespace_id {
         batch.put_cf(applied, next_namespace_key(to), codec::encode_record(&next)?);
+    }
+    if let Some(id) = survivor.cluster_id {
+        batch.put_cf(applied, cluster_id_key(to), codec::encode_record(&id)?);
     }
     let ledger = codec::encode_record(&survivor.ledger)?;
     batch.put_cf(applied, ledger_key(to), ledger);
@@ -203,6 +207,7 @@ fn apply_unapplied(
                 | Command::UpdateNamespace { .. }
                 | Command::FoundNamespaces(_)
                 | Command::DeleteNamespace { .. }
+                | Command::NameCluster(_)
                 | Command::Workers { .. } => Ok(()),
                 Command::Trim { trims, .. } | Command::Release { released: trims, .. } => {
                     if !dry_run {

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     sequence::{
-        Command, Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord, SetId, Table,
-        Tombstone, apply,
+        ClusterId, Command, Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord,
+        SetId, Table, Tombstone, apply,
     },
     storage::{
         database::Database,
@@ -51,6 +51,8 @@ pub struct Survivor<'a> {
     pub namespaces_before: Namespaces,
     /// The id of the next namespace. `None` if the cluster was not founded yet.
     pub next_namespace_id: Option<NamespaceId>,
+    /// The id of the cluster, which the recovered one keeps. `None` if it had none yet.
+    pub cluster_id: Option<ClusterId>,
 }
 
 impl<'a> Survivor<'a> {
@@ -75,6 +77,7 @@ impl<'a> Survivor<'a> {
             known: Known::default(),
             namespaces_before: generation.read_namespaces()?,
             next_namespace_id: None,
+            cluster_id: None,
             last,
             db,
             set,
@@ -114,6 +117,7 @@ impl<'a> Survivor<'a> {
             Ok(())
         })?;
         self.next_namespace_id = tail.next_namespace_id()?;
+        self.cluster_id = tail.cluster_id()?;
         self.known = Known {
             tombstones: self.read_tombstones(tail.tombstones())?,
             totals: totals(&mut tail)?,

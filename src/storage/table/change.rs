@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     sequence::{
-        DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals, PartId, Place,
-        QueuedId, Remembered, RequestBook, RequestTable, SectionId, SectionRecord, Table,
-        Tombstone, WorkerRecord, WorkerTable,
+        ClusterId, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
+        PartId, Place, QueuedId, Remembered, RequestBook, RequestTable, SectionId, SectionRecord,
+        Table, Tombstone, WorkerRecord, WorkerTable,
     },
     storage::{
         codec,
@@ -117,6 +117,11 @@ impl TableChange {
     /// The changed tombstones: `None` for one that is removed.
     pub(in crate::storage) fn tombstones(&self) -> &BTreeMap<String, Option<Tombstone>> {
         self.namespaces.tombstones()
+    }
+
+    /// The id of the cluster, if this change gives it one that is not written yet.
+    pub(in crate::storage) fn new_cluster_id(&self) -> Option<ClusterId> {
+        self.namespaces.new_cluster_id()
     }
 
     /// Whether the change removes sections of namespaces, whose space is to be freed once it is written.
@@ -268,6 +273,14 @@ impl NamespaceTable for TableChange {
 
     fn put_next_namespace_id(&mut self, id: NamespaceId) {
         self.namespaces.put_next_id(id);
+    }
+
+    fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
+        self.namespaces.cluster_id()
+    }
+
+    fn put_cluster_id(&mut self, id: ClusterId) {
+        self.namespaces.put_cluster_id(id);
     }
 
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, StoreError> {

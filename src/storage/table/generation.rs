@@ -9,7 +9,7 @@ use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
 
 use super::namespaces::Namespaces;
 use crate::{
-    sequence::SetId,
+    sequence::{ClusterId, SetId},
     storage::{
         database::{Database, KeyValue},
         error::StoreError,
@@ -72,6 +72,14 @@ impl Generation {
             namespaces.put(self.db.decode(Family::Applied, &key, &value)?);
         }
         Ok(namespaces)
+    }
+
+    /// Reads the id of the cluster.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub fn read_cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
+        self.db.get(Family::Applied, &layout::cluster_id_key(&self.prefix()))
     }
 
     /// The records from one full key on, up to another one, which is not among them. They are as they were when this was

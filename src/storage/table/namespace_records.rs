@@ -1,4 +1,5 @@
-//! What a change does to namespaces: the namespaces themselves, their totals, their tombstones, the next id.
+//! What a change does to namespaces: the namespaces themselves, their totals, their tombstones, the next id. And to the
+//! id of the cluster.
 //!
 //! Invariant: the records of a namespace that is removed go in the same write, by a range, however many they are.
 
@@ -11,14 +12,14 @@ use rocksdb::WriteBatch;
 
 use super::namespaces::Namespaces;
 use crate::{
-    sequence::{Namespace, NamespaceId, NamespaceTotals, Tombstone},
+    sequence::{ClusterId, Namespace, NamespaceId, NamespaceTotals, Tombstone},
     storage::{
         codec,
         database::Database,
         error::StoreError,
         layout::{
-            Family, namespace_key, namespace_sections_range, next_namespace_key, reclaim_key,
-            tombstone_key, totals_key,
+            Family, cluster_id_key, namespace_key, namespace_sections_range, next_namespace_key,
+            reclaim_key, tombstone_key, totals_key,
         },
     },
 };
@@ -34,6 +35,7 @@ pub struct NamespaceRecords {
     /// The removed namespaces that had sections.
     with_sections: Vec<NamespaceId>,
     next_id: Option<NamespaceId>,
+    cluster_id: Option<ClusterId>,
     /// Totals that were read: as they were, and as they are now.
     totals: BTreeMap<NamespaceId, (NamespaceTotals, NamespaceTotals)>,
     tombstones: BTreeMap<String, Option<Tombstone>>,
@@ -49,6 +51,7 @@ impl NamespaceRecords {
             changed: BTreeMap::new(),
             with_sections: Vec::new(),
             next_id: None,
+            cluster_id: None,
             totals: BTreeMap::new(),
             tombstones: BTreeMap::new(),
         }
@@ -105,6 +108,27 @@ impl NamespaceRecords {
         self.next_id = Some(id);
     }
 
+    /// The id of the cluster, if it has one.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be read.
+    pub fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
+        match self.cluster_id {
+            Some(id) => Ok(Some(id)),
+            None => (self.db).get(Family::Applied, &cluster_id_key(&self.prefix)),
+        }
+    }
+
+    /// Writes the id of the cluster.
+    pub fn put_cluster_id(&mut self, id: ClusterId) {
+        self.cluster_id = Some(id);
+    }
+
+    /// The id of the cluster, if this change gives it one that is not written yet.
+    pub fn new_cluster_id(&self) -> Option<ClusterId> {
+        self.cluster_id
+    }
+
     /// The totals of a namespace, to be changed. They are read once in a change.
     ///
     /// # Errors
@@ -159,6 +183,10 @@ impl NamespaceRecords {
         }
         if let Some(id) = self.next_id.take() {
             let key = next_namespace_key(&self.prefix);
+            batch.put_cf(applied, key, codec::encode_record(&id)?);
+        }
+        if let Some(id) = self.cluster_id.take() {
+            let key = cluster_id_key(&self.prefix);
             batch.put_cf(applied, key, codec::encode_record(&id)?);
         }
         for (id, (was, now)) in std::mem::take(&mut self.totals) {

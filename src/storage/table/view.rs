@@ -8,11 +8,11 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SetOnce};
 
 use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
-    sequence::{Ledger, NamespaceId, SectionId, SectionRecord, SetId},
+    sequence::{ClusterId, Ledger, NamespaceId, SectionId, SectionRecord, SetId},
     storage::{
         blocking::BlockingExecutor,
         database::Database,
@@ -40,6 +40,8 @@ pub struct AppliedView {
     namespaces: Arc<ArcSwap<Namespaces>>,
     /// The namespaces have changed.
     namespaces_changed: Arc<Notify>,
+    /// The id of the cluster, once the table holds it.
+    cluster_id: Arc<SetOnce<ClusterId>>,
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     before_read: Arc<dyn Fn() + Send + Sync>,
@@ -60,6 +62,7 @@ impl AppliedView {
             last_generation: Arc::new(AtomicU32::new(number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
             namespaces_changed: Arc::new(Notify::new()),
+            cluster_id: Arc::new(SetOnce::new_with(generation.read_cluster_id()?)),
             recent_records: Arc::new(RecentRecords::new(store.recent_records_bytes())),
             blocking: store.blocking(),
             before_read: store.before_read(),
@@ -120,6 +123,23 @@ impl AppliedView {
     pub(in crate::storage) fn show_namespaces(&self, namespaces: Arc<Namespaces>) {
         self.namespaces.store(namespaces);
         self.namespaces_changed.notify_waiters();
+    }
+
+    /// Shows the id of the cluster to readers from now on.
+    pub(in crate::storage) fn show_cluster_id(&self, id: Option<ClusterId>) {
+        // An id never changes: one that is there already is the same.
+        let shown = id.map(|id| self.cluster_id.set(id));
+        debug_assert!(shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id);
+    }
+
+    /// The id of the cluster; `None` if this node does not know it yet.
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.cluster_id.get().copied()
+    }
+
+    /// Waits until this node knows the id of the cluster.
+    pub async fn until_named(&self) -> ClusterId {
+        *self.cluster_id.wait().await
     }
 
     /// Shows the records of `generation` to readers from now on.
@@ -234,6 +254,14 @@ impl AppliedView {
 
 #[cfg(test)]
 impl AppliedView {
+    /// Removes the id of the cluster from the table: as a release without ids left it.
+    pub(crate) fn remove_cluster_id(&self) {
+        let key = crate::storage::layout::cluster_id_key(&self.generation().prefix());
+        let mut batch = rocksdb::WriteBatch::default();
+        batch.delete_cf(self.db.family(Family::Applied).expect("a family"), key);
+        self.db.write(batch, true).expect("written");
+    }
+
     /// Damages a section's record, so that reading it fails.
     pub(crate) fn damage(&self, id: &SectionId) {
         let key = section_key(&self.generation().prefix(), id);
