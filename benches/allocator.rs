@@ -40,6 +40,7 @@ impl Bench {
         let dir = TempDir::new().expect("a temporary directory");
         let config = Config {
             data_dir: dir.path().to_owned(),
+            dev: true,
             listen: ([127, 0, 0, 1], 0).into(),
             peer_listen: ([127, 0, 0, 1], 0).into(),
             metrics_listen: None,

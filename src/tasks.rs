@@ -38,9 +38,6 @@ pub enum Fault {
         /// The panic's message.
         message: String,
     },
-    /// The node's configuration cannot found a cluster. The text says why.
-    #[error("{0}")]
-    Founding(String),
     /// Another reason, which the text says.
     #[error("{0}")]
     CannotGoOn(String),

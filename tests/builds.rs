@@ -89,6 +89,7 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     for id in 1..=3 {
         start(&mut cluster, &others, id).await;
     }
+    cluster.found().await;
     let runs = |id: u64, version: &str| format!("node {id} runs ratchet {version} (c0ffee)");
     for (id, version) in [(1, "9.9.1"), (2, "9.9.2"), (3, "9.9.3")] {
         log.wait(&runs(id, version), 2).await;

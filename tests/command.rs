@@ -106,7 +106,8 @@ fn a_configuration_that_cannot_work_does_not_start() {
     let says = ["lease_ms is 280", "(300)", "(50)"];
     failed(&start(&["--lease-ms", "280"]), 78, &says);
     failed(&start(&["--node-id", "0"]), 78, &["node_id is 0"]);
-    failed(&start(&["--peers", "2=127.0.0.1:5"]), 78, &["not this one (node_id 1)"]);
+    failed(&start(&["--peers", "1=127.0.0.1:0"]), 78, &["127.0.0.1:0"]);
+    failed(&start(&["--dev", "--peers", "1=127.0.0.1:5"]), 78, &["--dev", "ratchet found"]);
     failed(&start(&["--listen", "0.0.0.0:7600"]), 78, &["0.0.0.0:7600", "advertise"]);
     failed(&start(&["--log", "=,="]), 78, &["\"=,=\""]);
     let file = dir.path().join("ratchet.toml");
@@ -151,7 +152,6 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
 /// A voter that forgot its votes could elect a second leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_directory_was_wiped_is_refused_and_says_what_to_do() {
-    // The founding node, which asks the others by itself, and one that does not.
     for wiped in [1, 2] {
         let mut cluster = Processes::start(3, &[]).await;
         cluster.kill(wiped);
@@ -160,7 +160,7 @@ async fn a_node_whose_directory_was_wiped_is_refused_and_says_what_to_do() {
         let refused = cluster.running.remove(&wiped).unwrap().ended().await;
         assert_eq!(refused.code(), Some(74));
         let log = std::fs::read_to_string(cluster.log(wiped)).unwrap();
-        assert!(log.contains("--join"), "{log}");
+        assert!(log.contains(&format!("ratchet node remove {wiped}")), "{log}");
         // The cluster goes on with two of three.
         cluster.client(3).next_at_last(1).await;
     }

@@ -164,7 +164,7 @@ fn node_with_files(files: u32, dir: &TempDir, [listen, peer_listen]: [SocketAddr
         .args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_ratchet"))
         .args(["start", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
-        .args(["--log-keep-bytes", "1000"])
+        .args(["--dev", "--log-keep-bytes", "1000"])
         .args(["--listen", &listen.to_string()])
         .args(["--peer-listen", &peer_listen.to_string()])
         .arg("--data-dir")

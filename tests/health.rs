@@ -103,6 +103,7 @@ async fn a_node_that_stops_is_not_ready_before_it_hands_over() {
     let mut seams = cluster.seams(1);
     seams.storage = disk.under(&seams.storage);
     cluster.start_node_with(1, seams).await;
+    cluster.found().await;
     cluster.client(1).next_at_last(1).await;
     let mut probe = Probe::of(&cluster, 1);
     probe.until(true).await;

@@ -263,7 +263,6 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     let mut cluster = start(3, |_| {}).await;
     let fourth = cluster.configure(4);
     unhurried(fourth);
-    fourth.join = true;
     cluster.start_node(4).await;
     let asked = other_than(cluster.leader().await);
     let peer_address = cluster.configs[&4].peer_listen.to_string();

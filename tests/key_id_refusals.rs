@@ -131,6 +131,7 @@ async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
         let seams = cluster.seams_with(transport);
         cluster.start_node_with(id, seams).await;
     }
+    cluster.found().await;
     let leader = cluster.leader().await;
     let client = rust_client::client_of(&cluster, &[leader]);
     create_with_format(&client, "chat", "rongcloud").await;

@@ -18,6 +18,7 @@ mod drop_in;
 mod export;
 mod failover;
 mod floors;
+mod founding;
 mod gapless;
 mod handover;
 mod health;

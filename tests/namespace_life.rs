@@ -265,8 +265,8 @@ async fn the_first_namespaces_are_the_founders_choice_and_do_not_come_back() {
     };
     let mut without = Cluster::configured(1, |config| config.no_default_namespaces = true);
     without.start_node(1).await;
+    without.found().await;
     let mut client = without.client(1);
-    without.leader().await;
     assert!(names(&mut client).await.is_empty());
     create(&mut client, book()).await;
     client.next_at_last(7).await;

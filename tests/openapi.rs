@@ -50,7 +50,7 @@ async fn what_is_described_is_what_is_answered() {
     let address = cluster.nodes[&1].addresses().http.expect("a port");
     let (is_true, printed) = check(format!("http://{address}/openapi.json")).await;
     assert!(is_true, "{printed}");
-    let tested = printed.contains("Tested: 25");
+    let tested = printed.contains("Tested: 26");
     assert!(tested, "every operation is asked for: {printed}");
     let next = "POST /v1/namespaces/book/keys/42:next";
     let page = http(address, next, "", "").await;

@@ -154,7 +154,7 @@ async fn the_messages_of_a_stranger_are_refused_while_a_leader_is_heard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hello_tells_nobody_which_directory_a_member_has() {
     let mut cluster = Cluster::start(1, |_| {}).await;
-    cluster.configure(2).join = true;
+    cluster.configure(2);
     cluster.start_node(2).await;
     let transport = GrpcTransport::default();
     let ask = |to: u64, to_incarnation: u64| {

@@ -169,6 +169,7 @@ async fn a_refused_caller_is_told_when_to_try_again_and_is_served_once_there_is_
     drop(all);
     cluster.start_node(1).await;
     cluster.start_node(3).await;
+    cluster.found().await;
     cluster.client(2).next_at_last(1).await;
 }
 

@@ -115,9 +115,29 @@ pub async fn running(servers: &[String]) -> Result<Target, Error> {
     Ok(Target::new("ratchet", servers.collect(), leader))
 }
 
-/// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.
+/// Founds a cluster whose nodes were just started, once they listen.
+async fn found_cluster(servers: &[String]) -> Result<(), Error> {
+    let until = Instant::now() + PATIENCE;
+    let client = client(&servers[..servers.len().min(1)], PATIENCE)?;
+    loop {
+        match client.found().await {
+            Ok(_) => return Ok(()),
+            // An older build founds by itself.
+            Err(error) if error.code() == Some(Code::Unimplemented) => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(error.into()),
+            // That a process listens is no event, so ask again and again.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Waits until the cluster has a leader, founds it first if it was just started, creates the namespace, and returns the
+/// leader's id.
 async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u64, Error> {
     let client = client(servers, PATIENCE)?;
+    if options.is_some() {
+        found_cluster(servers).await?;
+    }
     // This waits until there is a leader.
     client.next("book", u64::MAX).await?;
     let created = client.create_namespace(api::CreateNamespaceRequest {

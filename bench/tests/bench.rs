@@ -108,7 +108,7 @@ async fn a_running_cluster_is_measured_and_still_runs_afterwards() {
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [listen, peer_listen] = ports.map(|port| port.local_addr().unwrap().to_string());
     let started = Command::new(node())
-        .args(["start", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
+        .args(["start", "--dev", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
         .args(["--listen", &listen])
         .args(["--peer-listen", &peer_listen, "--data-dir"])
         .arg(dir.path().join("data"))

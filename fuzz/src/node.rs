@@ -44,6 +44,7 @@ impl FuzzedNode {
         let dir = TempDir::new().expect("a temporary directory");
         let config = Config {
             data_dir: dir.path().join("data"),
+            dev: true,
             http_listen: Some(([127, 0, 0, 1], 0).into()),
             leaf_tags: table("order", "book:1"),
             tinyid_types: table("test", "book:2"),

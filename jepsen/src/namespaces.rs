@@ -1,15 +1,15 @@
-//! Creates the namespaces, and so waits until the cluster has started.
+//! Founds the cluster and creates the namespaces, and so waits until the cluster has started.
 
 use std::{io, time::Duration};
 
 use tonic::{Code, Status};
 
 use crate::{
-    client::Client,
+    client::{Client, bounded},
     cluster::Product,
     history::Action,
     ids, invoices,
-    proto::CreateNamespaceRequest,
+    proto::{CreateNamespaceRequest, FoundRequest},
     slow_reader,
     target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
@@ -18,10 +18,21 @@ use crate::{
 const START_MAX: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Creates all namespaces through one node, those of ids if they are asked for.
+/// Has one node found the cluster, and asks again until it has. `last_error` is why it has not yet.
+pub async fn found(client: &mut Client, product: Product, last_error: &mut String) {
+    // The other product is a cluster from the start.
+    while product == Product::Ratchet
+        && let Err(status) = client.admin().found(bounded(FoundRequest {})).await
+    {
+        *last_error = status.to_string();
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+}
+
+/// Has one node found the cluster and create all namespaces, those of ids if they are asked for.
 ///
 /// # Errors
-/// The node did not create them within 30 s. The text names its last error.
+/// The node did not do so within 30 s. The text names its last error.
 pub async fn create(
     client: &mut Client, product: Product, step: u64, with_ids: bool,
 ) -> io::Result<()> {
@@ -35,6 +46,7 @@ pub async fn create(
     });
     let mut last_error = String::new();
     let creating = async {
+        found(client, product, &mut last_error).await;
         let others = [slow_reader::namespace(), invoices::namespace()];
         let ids = ids::namespaces().filter(|_| with_ids);
         for namespace in namespaces.into_iter().chain(others).chain(ids) {

@@ -136,7 +136,13 @@ struct Observed {
 async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Observed> {
     let mut faults: Vec<Fault> = Vec::new();
     if options.nemesis == Nemesis::DiskNames && options.cluster.faulty_disks {
+        // The cut comes while the cluster is founded. Nobody waits for that: it goes on after the cut.
+        let (mut client, product) = (injector.cluster.client(1), options.cluster.product);
+        let founding = tokio::spawn(async move {
+            namespaces::found(&mut client, product, &mut String::new()).await;
+        });
         faults.push(injector.cut_power_at_first_start().await?);
+        founding.abort();
     }
     let mut client = injector.cluster.client(1);
     let created = namespaces::create(

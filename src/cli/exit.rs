@@ -140,7 +140,6 @@ impl From<StartError> for CommandError {
             StartError::Listen { .. } => (LISTEN, "LISTEN"),
             StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
             StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
-            StartError::Stopped(Fault::Founding(_)) => (CONFIG, "CONFIGURATION"),
             StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
@@ -163,6 +162,5 @@ mod tests {
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);
-        assert_eq!(stopped(Fault::Founding("x".into())), 78);
     }
 }

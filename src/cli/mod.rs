@@ -13,6 +13,7 @@ mod connection;
 mod date;
 mod exit;
 mod export;
+mod found;
 mod gaps;
 mod id;
 mod import;
@@ -46,8 +47,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    /// Run a node: by itself a cluster of one in ./ratchet-data, with --peers a member of a larger one
+    /// Run a node. Without data it waits until `ratchet found` makes it and its --peers a cluster, or `ratchet node add`
+    /// adds it to one; with --dev it is a cluster of one at once
     Start(Box<start::Start>),
+    /// Found a cluster of running nodes that hold no data: the one that is asked, and those in its --peers. Once in a
+    /// cluster's life; asked again, it changes nothing
+    Found(found::Found),
     /// Take the next numbers of a key
     Next(numbers::Next),
     /// Show the last number handed out for a key
@@ -91,6 +96,7 @@ enum Subcommands {
 impl Subcommands {
     fn wants_json(&self) -> bool {
         match self {
+            Subcommands::Found(found) => found.connection.json,
             Subcommands::Next(next) => next.connection.json,
             Subcommands::Current(current) => current.connection.json,
             Subcommands::Raise(raise) => raise.connection.json,
@@ -113,6 +119,7 @@ impl Subcommands {
     async fn run(self) -> Result<(), CommandError> {
         match self {
             Subcommands::Start(start) => start.run().await,
+            Subcommands::Found(found) => found.run().await,
             Subcommands::Next(next) => next.run().await,
             Subcommands::Current(current) => current.run().await,
             Subcommands::Raise(raise) => raise.run().await,

@@ -33,7 +33,7 @@ pub struct Node {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add a node that was started with --join; it becomes a learner, or with --voter a voter
+    /// Add a running node that holds no data; it becomes a learner, or with --voter a voter
     Add {
         /// The node's id
         id: u64,

@@ -64,6 +64,7 @@ macro_rules! settings {
                 let default = Config::default();
                 Config {
                     $($name: self.$name.map_or(default.$name, |given| given.into()),)*
+                    dev: default.dev,
                 }
             }
         }

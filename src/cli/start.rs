@@ -22,6 +22,10 @@ pub struct Start {
     /// environment variables override it
     #[arg(long, env = "RATCHET_CONFIG")]
     config: Option<PathBuf>,
+    /// For trying: found a cluster of one if the data directory is empty. Neither a variable nor the file can say so,
+    /// and the directory of such a cluster is only ever started with --dev
+    #[arg(long)]
+    dev: bool,
     #[command(flatten)]
     settings: Settings,
 }
@@ -35,7 +39,7 @@ impl Start {
         let settings = self.settings.or(file);
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         log_to_stderr(settings.log.as_deref(), format)?;
-        let config = settings.config();
+        let config = Config { dev: self.dev, ..settings.config() };
         let signals = || Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         let signals = signals().map_err(|e: std::io::Error| {
             CommandError::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))

@@ -4,7 +4,8 @@
 //! than the margin for drift.
 
 use std::{
-    collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration,
+    collections::BTreeMap, env, ffi::OsString, net::SocketAddr, ops::RangeInclusive, path::PathBuf,
+    time::Duration,
 };
 
 pub use crate::allocator::FenceKind;
@@ -28,11 +29,14 @@ macro_rules! config {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Config {
             $($(#[$($help)*])* pub $name: $type,)*
+            /// A cluster of one founds itself, for trying. No setting: one that stays in a file or in the environment would
+            /// found another cluster when the data is lost.
+            pub dev: bool,
         }
 
         impl Default for Config {
             fn default() -> Self {
-                Config { $($name: $default,)* }
+                Config { $($name: $default,)* dev: false }
             }
         }
 
@@ -57,6 +61,23 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
+/// Where a node keeps its data unless it is told. Never in the working directory: from another one, the data would seem lost.
+/// Empty if no place is known.
+fn default_data_dir() -> PathBuf {
+    let is_root = rustix::process::geteuid().is_root();
+    data_dir_of(is_root, env::var_os("XDG_DATA_HOME"), env::var_os("HOME"))
+}
+
+fn data_dir_of(is_root: bool, data_home: Option<OsString>, home: Option<OsString>) -> PathBuf {
+    if is_root {
+        return "/var/lib/ratchet".into();
+    }
+    let absolute =
+        |place: Option<OsString>| place.map(PathBuf::from).filter(|place| place.is_absolute());
+    let data_home = absolute(data_home).or_else(|| Some(absolute(home)?.join(".local/share")));
+    data_home.map(|place| place.join("ratchet")).unwrap_or_default()
+}
+
 /// Why a configuration cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -69,6 +90,7 @@ impl Config {
     /// [`ConfigError`] if the node could not work so. It names the settings, their values and what to change.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_name()?;
+        self.check_data_dir()?;
         self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
@@ -91,6 +113,17 @@ impl Config {
                 self.cluster
             ))
         })
+    }
+
+    fn check_data_dir(&self) -> Result<(), ConfigError> {
+        match self.data_dir.as_os_str().is_empty() {
+            false => Ok(()),
+            true => Err(error(
+                "data_dir is not set, and there is neither XDG_DATA_HOME nor HOME to derive it from: set data_dir to the \
+                 directory where this node keeps its data"
+                    .to_owned(),
+            )),
+        }
     }
 
     fn check_times(&self) -> Result<(), ConfigError> {
@@ -165,20 +198,12 @@ impl Config {
         if self.peers.is_empty() {
             return Ok(());
         }
-        if self.join {
+        if self.dev {
             return Err(error(
-                "join and peers exclude each other: peers found a cluster, a node that joins is \
-                 added to a running one with: ratchet node add"
+                "--dev is for a cluster of one, and peers names others: leave one of them out, and found a cluster of several \
+                 nodes with: ratchet found"
                     .to_owned(),
             ));
-        }
-        if !self.peers.contains_key(&self.node_id) {
-            let ids: Vec<String> = self.peers.keys().map(u64::to_string).collect();
-            return Err(error(format!(
-                "peers names the nodes {}, not this one (node_id {}); add it",
-                ids.join(", "),
-                self.node_id
-            )));
         }
         let mut seen = BTreeMap::new();
         for (id, address) in &self.peers {
@@ -302,17 +327,30 @@ mod tests {
     }
 
     #[test]
-    fn peers_must_name_this_node_once_and_do_not_go_with_join() {
+    fn peers_name_each_node_and_address_once_and_do_not_go_with_dev() {
         let peers = |text: &[(u64, &str)]| -> BTreeMap<u64, String> {
             text.iter().map(|(id, a)| (*id, (*a).to_owned())).collect()
         };
-        assert!(refused(|c| c.peers = peers(&[(2, "a:1"), (3, "b:1")])).contains("nodes 2, 3"));
         assert!(
             refused(|c| c.peers = peers(&[(1, "a:1"), (3, "a:1")])).contains("node 1 and node 3")
         );
         assert!(refused(|c| c.peers = peers(&[(1, "a:0")])).contains("\"a:0\""));
-        let joining = refused(|c| (c.peers, c.join) = (peers(&[(1, "a:1")]), true));
-        assert!(joining.contains("join and peers"));
+        let trying = refused(|c| (c.peers, c.dev) = (peers(&[(1, "a:1")]), true));
+        assert!(trying.contains("ratchet found"), "{trying}");
+    }
+
+    #[test]
+    fn the_data_directory_does_not_depend_on_the_working_directory() {
+        let of = |data_home: &str, home: &str| {
+            let given = |text: &str| Some(OsString::from(text)).filter(|text| !text.is_empty());
+            data_dir_of(false, given(data_home), given(home))
+        };
+        assert_eq!(of("/data", "/home/a"), PathBuf::from("/data/ratchet"));
+        assert_eq!(of("", "/home/a"), PathBuf::from("/home/a/.local/share/ratchet"));
+        assert_eq!(of("data", "/home/a"), PathBuf::from("/home/a/.local/share/ratchet"));
+        assert_eq!(data_dir_of(true, None, None), PathBuf::from("/var/lib/ratchet"));
+        assert_eq!(of("", "home"), PathBuf::new());
+        assert!(refused(|c| c.data_dir = of("", "")).contains("data_dir is not set"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
     awaited_answer::AwaitedAnswer,
     current_handover::CurrentHandover,
     dates::Dates,
+    founding_claim::FoundingClaim,
     held_inheritance::HeldInheritance,
     id_sources::IdSources,
     ids_time::IdsTime,
@@ -79,6 +80,10 @@ pub struct NodeContext {
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
     pub(super) introductions: Introductions,
+    /// Who may make this node a member, while it holds no data.
+    pub(super) founding_claim: FoundingClaim,
+    /// Held while the cluster is founded.
+    pub(super) founding_turn: tokio::sync::Mutex<()>,
     pub(super) activity: Activity,
     /// A permit for each export that may begin.
     pub(super) exports: Arc<Semaphore>,
@@ -128,6 +133,8 @@ impl NodeContext {
             inheritance: HeldInheritance::default(),
             leaving: CancellationToken::new(),
             introductions: Introductions::default(),
+            founding_claim: FoundingClaim::default(),
+            founding_turn: tokio::sync::Mutex::default(),
             activity: Activity::default(),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             scrape_lock: Arc::default(),

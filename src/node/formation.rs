@@ -1,65 +1,186 @@
-//! Formation: a fresh node founds its cluster, or waits for the founding node.
+//! Formation: a node without data waits until it is told to found a cluster, or is added to one.
 //!
-//! Invariant: a cluster is founded once. The founding node is the one with the smallest id in `peers`. It founds
-//! the cluster only after every other node has said that it belongs to none. It records which data directory
-//! each of them has, so that a node whose directory is wiped later is not taken for the same node.
+//! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
+//! that an operator asks founds it after every other node of `peers` has said that it belongs to none, and
+//! [`FoundingClaim`](super::founding_claim) lets one of them do so at a time. The founder records which data directory each
+//! of them has, so that a node whose directory is wiped later is not taken for the same node.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
-use super::NodeContext;
-use crate::{sequence::NodeId, storage::Member, tasks::Fault};
+use super::{NodeContext, administer::ANSWER_MARGIN, hello::Purpose};
+use crate::{
+    proto::{peer::Founder, v1},
+    sequence::{ClusterId, NodeId},
+    storage::Member,
+};
 
 /// How soon a node that does not listen yet is greeted again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Founds the cluster if this node is the founding one. Returns when nothing is left to do.
+/// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
 pub async fn form(context: Arc<NodeContext>) {
-    let config = &context.config;
-    if context.group.is_formed() || config.join {
+    if context.group.is_formed() {
         return;
     }
-    let founder = config.peers.keys().next().copied().unwrap_or(config.node_id);
-    if founder != config.node_id {
-        tracing::info!(founder, "waiting for the founding node");
-        return;
+    if !context.config.dev {
+        return tracing::warn!(
+            node = context.config.node_id,
+            "this node waits: {}",
+            context.what_it_waits_for()
+        );
     }
-    let mut members = BTreeMap::from([(config.node_id, context.as_member())]);
-    for (&id, address) in config.peers.iter().filter(|(id, _)| **id != config.node_id) {
-        match context.meet(id, address).await {
-            Ok(member) => members.insert(id, member),
-            Err(status) => {
-                let why = status.message().to_owned();
-                return context.group.tasks().fail(match status.code() {
-                    // This node may have lost its data, and founded a cluster before.
-                    Code::AlreadyExists => Fault::CannotGoOn(why),
-                    _ => Fault::Founding(why),
-                });
-            }
-        };
-    }
-    match context.group.found(members).await {
-        Ok(()) => tracing::info!(cluster = config.cluster, "cluster founded"),
-        Err(error) => context.fail(error.to_string()),
+    // It has no `peers`, so nobody is met, and nothing is waited for.
+    if let Err(status) = context.found_with_peers(Instant::now() + RETRY).await {
+        context.fail(format!("the cluster of --dev is not founded: {}", status.message()));
     }
 }
 
 impl NodeContext {
-    /// Waits until the fresh node `id` listens at `address`.
-    async fn meet(&self, id: NodeId, address: &str) -> Result<Member, Status> {
-        let mut told = None;
+    /// What a node without data waits for, and how an operator goes on.
+    pub(super) fn what_it_waits_for(&self) -> String {
+        format!(
+            "it holds no data and belongs to no cluster. If this cluster is new, found it, once: ratchet found --server \
+             {}. To add the node to a running cluster: ratchet node add {id} {}. If the node had data, do neither: look for \
+             its data directory, here {}",
+            self.client_address,
+            self.peer_address,
+            self.group.store().dir().display(),
+            id = self.config.node_id,
+        )
+    }
+
+    /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
+    /// even if the caller does not wait for it. Tells who founded it if this node belongs to a cluster already.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if a node of `peers` does not answer before `deadline`, ALREADY_EXISTS if one belongs to a cluster,
+    /// FAILED_PRECONDITION if one refuses: nothing is founded then. DEADLINE_EXCEEDED if it is founded, but has no leader
+    /// yet.
+    pub async fn found(self: &Arc<Self>, deadline: Instant) -> Result<v1::FoundResponse, Status> {
+        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let context = self.clone();
+        let founding = async move {
+            tokio::select! {
+                biased;
+                // What is stored must not be held for longer than the node runs.
+                () = context.leaving.cancelled() => Err(Status::unavailable("the node stops")),
+                founded = context.found_once(latest) => founded,
+            }
+        };
+        let founding = tokio::spawn(self.group.tasks().watched("founding", founding));
+        founding.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+    }
+
+    async fn found_once(&self, latest: Instant) -> Result<v1::FoundResponse, Status> {
+        let another = || Status::unavailable("another request to found the cluster is under way");
+        let turn = timeout_at(latest, self.founding_turn.lock()).await;
+        let _one_at_a_time = turn.map_err(|_| another())?;
+        let founded = match self.group.is_formed() {
+            true => false,
+            false => self.found_with_peers(latest).await?,
+        };
+        let named = timeout_at(latest, self.group.view().until_named()).await;
+        let id = named.map_err(|_| self.no_leader_yet())?;
+        Ok(self.founded(id, founded))
+    }
+
+    fn founded(&self, id: ClusterId, founded: bool) -> v1::FoundResponse {
+        let members = self.group.members().into_iter();
+        v1::FoundResponse {
+            cluster: self.config.cluster.clone(),
+            cluster_id: id.to_string(),
+            founded,
+            voters: members.filter(|(_, (_, voter))| *voter).map(|(id, _)| id).collect(),
+        }
+    }
+
+    fn no_leader_yet(&self) -> Status {
+        Status::deadline_exceeded(format!(
+            "node {} belongs to a cluster {:?} that no leader has answered for yet: a majority of its voters must run; see \
+             ratchet status, and ask again",
+            self.config.node_id, self.config.cluster
+        ))
+    }
+
+    /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
+    async fn found_with_peers(&self, latest: Instant) -> Result<bool, Status> {
+        let peers = &self.config.peers;
+        if !peers.is_empty() && !peers.contains_key(&self.config.node_id) {
+            let ids: Vec<String> = peers.keys().map(u64::to_string).collect();
+            return Err(Status::failed_precondition(format!(
+                "peers names the nodes {}, not this one (node_id {}), so it founds nothing: ask one of them, or correct its \
+                 peers; to add it to a running cluster: ratchet node add {}",
+                ids.join(", "),
+                self.config.node_id,
+                self.config.node_id,
+            )));
+        }
+        self.founding_claim.begin()?;
+        let members = match self.meet_peers(latest).await {
+            Ok(members) if self.founding_claim.decide() => members,
+            Ok(_) => return Ok(false),
+            Err(status) if self.founding_claim.give_up() => {
+                // Another founder has met this node. If it founds the cluster, that is as good.
+                let named = timeout_at(latest, self.group.view().until_named()).await;
+                return named.map(|_| false).map_err(|_| status);
+            }
+            Err(status) => return Err(status),
+        };
+        match self.group.found(members).await {
+            Ok(()) => {
+                tracing::info!(cluster = self.config.cluster, "cluster founded");
+                Ok(true)
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                Err(Status::internal(error.to_string()))
+            }
+        }
+    }
+
+    /// Meets each node of `peers`. Returns all members, this node among them.
+    async fn meet_peers(&self, latest: Instant) -> Result<BTreeMap<NodeId, Member>, Status> {
+        let mut members = BTreeMap::from([(self.config.node_id, self.as_member())]);
+        for (&id, address) in self.config.peers.iter().filter(|(id, _)| **id != self.config.node_id)
+        {
+            let mut why = Status::unavailable(format!("node {id} at {address}: no answer yet"));
+            let met = timeout_at(latest, self.meet(id, address, &mut why)).await;
+            match met {
+                Ok(met) => drop(members.insert(id, met?)),
+                Err(_) => {
+                    return Err(Status::unavailable(format!(
+                        "nothing is founded: all nodes of peers must run, and {}; ask again when they do",
+                        why.message()
+                    )));
+                }
+            }
+        }
+        Ok(members)
+    }
+
+    /// Waits until the fresh node `id` listens at `address`. `why` is the reason of the last attempt.
+    async fn meet(&self, id: NodeId, address: &str, why: &mut Status) -> Result<Member, Status> {
         loop {
-            match self.introduce(id, address).await {
+            match self.introduce(id, address, Purpose::Found).await {
                 Err(status) if status.code() == Code::Unavailable => {
-                    if told.as_deref() != Some(status.message()) {
+                    if status.message() != why.message() {
                         tracing::info!("waiting for {}", status.message());
-                        told = Some(status.message().to_owned());
                     }
+                    *why = status;
                 }
                 answer => return answer,
             }
             tokio::time::sleep(RETRY).await;
         }
+    }
+
+    /// The founding members, as this node's `peers` names them.
+    pub(super) fn founders(&self) -> Vec<Founder> {
+        let founder =
+            |(id, address): (&NodeId, &String)| Founder { id: *id, address: address.clone() };
+        self.config.peers.iter().map(founder).collect()
     }
 }

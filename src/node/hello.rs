@@ -2,7 +2,7 @@
 //!
 //! A node is greeted before it counts as a member, and a member that comes back greets its peers.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use tonic::{Code, Status};
@@ -21,6 +21,15 @@ use crate::{
 
 /// How long a greeting may take.
 pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
+
+/// What a fresh node is greeted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To found a cluster with it.
+    Found,
+    /// To add it to the cluster that this node leads.
+    Add,
+}
 
 impl HelloRequest {
     /// A greeting of the node with this configuration to node `to`.
@@ -104,6 +113,9 @@ impl NodeContext {
             self.check_acknowledged(request.from, acknowledged)?;
         }
         let formed = self.group.is_formed();
+        if !formed {
+            self.be_claimed(request)?;
+        }
         let told =
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
         self.note_claim(request.from, &told);
@@ -119,21 +131,57 @@ impl NodeContext {
         })
     }
 
+    /// Lets this fresh node be met by a founder, or by the leader that is about to add it.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's, or as [`FoundingClaim`] says.
+    ///
+    /// [`FoundingClaim`]: super::founding_claim::FoundingClaim
+    fn be_claimed(&self, request: &HelloRequest) -> Result<(), Status> {
+        let me = self.config.node_id;
+        if request.adds {
+            return self.founding_claim.add(request.from, me);
+        }
+        if request.founders.is_empty() {
+            return Ok(());
+        }
+        let named = request.founders.iter();
+        let theirs: BTreeMap<_, _> = named.map(|one| (one.id, one.address.clone())).collect();
+        if theirs != self.config.peers {
+            return Err(Status::failed_precondition(format!(
+                "peers is {} on node {} and {} on node {me}; give all founding nodes the same peers",
+                written(&theirs),
+                request.from,
+                written(&self.config.peers),
+            )));
+        }
+        self.founding_claim.meet(request.from, me)
+    }
+
     /// Asks who listens at `address`, expecting a fresh node `id`.
     ///
     /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or has other timings,
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings or refuses,
     /// ALREADY_EXISTS if it belongs to a cluster.
-    pub async fn introduce(&self, id: NodeId, address: &str) -> Result<Member, Status> {
-        let hello = self.ask_who(id, address, 0).await?;
+    pub(super) async fn introduce(
+        &self, id: NodeId, address: &str, purpose: Purpose,
+    ) -> Result<Member, Status> {
+        let founders = match purpose {
+            Purpose::Found => self.founders(),
+            Purpose::Add => Vec::new(),
+        };
+        let adds = purpose == Purpose::Add;
+        let request = HelloRequest { founders, adds, ..self.greeting_to(id) };
+        let hello = self.ask_who(id, address, request).await?;
         if hello.formed || hello.incarnation == 0 {
             return Err(Status::already_exists(format!(
                 "node {id} at {address} belongs to a cluster already; {}",
-                match self.group.is_formed() {
-                    true => "start it with an empty data_dir and an id that was never used, or \
+                match purpose {
+                    Purpose::Add =>
+                        "start it with an empty data_dir and an id that was never used, or \
                          correct the address"
-                        .to_owned(),
-                    false => format!(
+                            .to_owned(),
+                    Purpose::Found => format!(
                         "if this node here lost its data directory, {}; if that node's directory is \
                          left over from another cluster, empty it",
                         replacing(self.config.node_id)
@@ -154,7 +202,8 @@ impl NodeContext {
     /// # Errors
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Status> {
-        let hello = self.ask_who(id, address, known.incarnation).await?;
+        let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
+        let hello = self.ask_who(id, address, request).await?;
         Ok(Member {
             peer_address: address.to_owned(),
             client_address: hello.client_address,
@@ -162,13 +211,12 @@ impl NodeContext {
         })
     }
 
-    /// Greets node `id` at `address`. `incarnation` names the directory that it must have; 0 for a fresh node.
+    /// Greets node `id` at `address`.
     async fn ask_who(
-        &self, id: NodeId, address: &str, incarnation: u64,
+        &self, id: NodeId, address: &str, request: HelloRequest,
     ) -> Result<HelloResponse, Status> {
         check_address("peer_address", address)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        let request = HelloRequest { to_incarnation: incarnation, ..self.greeting_to(id) };
         let about = |why: &str| format!("node {id} at {address}: {why}");
         self.transport.hello(address, request, HELLO_TIMEOUT).await.map_err(|status| {
             match status.code() {
@@ -205,4 +253,13 @@ impl NodeContext {
 /// A cluster's id as a greeting carries it. Empty if it is not known.
 fn id_bytes(id: Option<ClusterId>) -> Bytes {
     id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
+}
+
+/// `peers` as they are given on a command line.
+fn written(peers: &BTreeMap<NodeId, String>) -> String {
+    let each: Vec<String> = peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
+    match each.is_empty() {
+        true => "not set".to_owned(),
+        false => each.join(","),
+    }
 }

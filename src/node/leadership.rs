@@ -34,7 +34,7 @@ impl NodeContext {
                     self.allocator.store(None);
                     self.leadership_changes.send_modify(|n| *n += 1);
                     if let Some((lift, inheritance)) = self.take_chunks(lease).await {
-                        self.found(lease).await;
+                        self.create_first_namespaces(lease).await;
                         self.name_cluster(lease).await;
                         self.open(lease, lift, inheritance);
                     }
@@ -158,9 +158,9 @@ impl NodeContext {
         None
     }
 
-    /// Founds a fresh cluster: creates the namespaces that it comes with, unless none are wanted. One entry does it, so
-    /// that a later leader, whatever it is set to, does not do it again.
-    async fn found(&self, lease: &TermLease) {
+    /// Creates the namespaces that a fresh cluster comes with, unless none are wanted. One entry does it, so that a later
+    /// leader, whatever it is set to, does not do it again.
+    async fn create_first_namespaces(&self, lease: &TermLease) {
         match self.group.view().is_founded().await {
             Ok(true) => return,
             Ok(false) => {}
@@ -174,16 +174,13 @@ impl NodeContext {
             false => NamespaceConfig::fresh_cluster().to_vec(),
         };
         let names: Vec<_> = namespaces.iter().map(|one| one.name.clone()).collect();
-        let Some(founded) = (self.propose_in(lease, Command::FoundNamespaces(namespaces))).await
-        else {
-            return;
-        };
-        match founded {
-            Ok(_) => tracing::info!(?names, "the cluster is founded"),
-            Err(error) => {
-                // This term must end: it would answer that the namespaces do not exist. The next term's leader founds
-                // the cluster.
-                tracing::info!(%error, "the cluster is not founded yet");
+        match self.propose_in(lease, Command::FoundNamespaces(namespaces)).await {
+            None => {}
+            Some(Ok(_)) => tracing::info!(?names, "the first namespaces are created"),
+            Some(Err(error)) => {
+                // This term must end: it would answer that the namespaces do not exist. The next term's leader creates
+                // them.
+                tracing::info!(%error, "the first namespaces are not created yet");
                 lease.void();
             }
         }

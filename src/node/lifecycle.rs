@@ -58,6 +58,7 @@ impl Node {
             recent_records_bytes: (config.recent_records_mb << 20) as usize,
             tasks: tasks.clone(),
             metrics: metrics.clone(),
+            dev: config.dev,
             ..seams.storage.clone()
         };
         let store = options
@@ -198,7 +199,7 @@ mod tests {
     };
 
     async fn start(dir: &std::path::Path) -> Node {
-        let config = Config { data_dir: dir.to_owned(), ..Config::default() };
+        let config = Config { data_dir: dir.to_owned(), dev: true, ..Config::default() };
         // A cluster of one has nobody to be reached by.
         let addresses = Addresses {
             client: config.listen,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{NodeContext, administer::ANSWER_MARGIN, error::proposal_failed};
+use super::{NodeContext, administer::ANSWER_MARGIN, error::proposal_failed, hello::Purpose};
 use crate::proto::ongoing;
 use crate::{
     clock,
@@ -32,7 +32,7 @@ impl NodeContext {
                  ratchet node update {id} takes in another address"
             )));
         }
-        let member = self.introduce(id, &peer_address).await?;
+        let member = self.introduce(id, &peer_address, Purpose::Add).await?;
         let change = MembershipChange::Add(id, member);
         self.change(term, change, None, deadline).await
     }

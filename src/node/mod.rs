@@ -23,6 +23,7 @@ mod floors;
 mod formation;
 mod formats;
 mod forward;
+mod founding_claim;
 mod free_workers;
 mod gaps;
 mod give_back;

@@ -48,7 +48,7 @@ impl NodeContext {
             None if self.group.is_formed() => {
                 not(format!("no leader is known in term {}", leadership.term))
             }
-            None => not("it belongs to no cluster yet".to_owned()),
+            None => not(self.what_it_waits_for()),
         }
     }
 

@@ -23,8 +23,9 @@ macro_rules! for_each_setting {
             "RATCHET_CLUSTER" [] => cluster: String as String = "ratchet".to_owned();
             /// This node's id, at least 1, never reused [default: 1]
             "RATCHET_NODE_ID" [] => node_id: NodeId as NodeId = 1, 1..=u64::MAX;
-            /// Where the node keeps its data [default: ./ratchet-data]
-            "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = "./ratchet-data".into();
+            /// Where the node keeps its data [default: /var/lib/ratchet for root, else $XDG_DATA_HOME/ratchet or
+            /// ~/.local/share/ratchet]
+            "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = default_data_dir();
             /// Where to listen for clients [default: 127.0.0.1:7600]
             "RATCHET_LISTEN" [] => listen: SocketAddr as SocketAddr = loopback(7600);
             /// Where to listen for peers [default: 127.0.0.1:7601]
@@ -46,12 +47,9 @@ macro_rules! for_each_setting {
             /// Where peers reach this node, "host:port" [default: as in --peers, or the address of
             /// --peer-listen]
             "RATCHET_PEER_ADVERTISE" [] => peer_advertise: Option<String> as String = None;
-            /// The founding voters and their peer addresses, this node among them:
-            /// "1=host:port,2=host:port,..."; without any, the node founds a cluster of one
+            /// The founding voters and their peer addresses, the same on all of them: "1=host:port,2=host:port,...";
+            /// ratchet found makes them a cluster
             "RATCHET_PEERS" [] => peers: BTreeMap<NodeId, String> as Peers = BTreeMap::new();
-            /// Wait to be added to a running cluster (ratchet node add) instead of founding one
-            "RATCHET_JOIN" [num_args = 0..=1, default_missing_value = "true"] =>
-                join: bool as bool = false;
             /// Found the cluster without the namespaces book and uid; give it to all founding nodes
             "RATCHET_NO_DEFAULT_NAMESPACES" [num_args = 0..=1, default_missing_value = "true"] =>
                 no_default_namespaces: bool as bool = false;

@@ -1,11 +1,12 @@
 //! `ratchet.v1.Admin`: namespaces, members, status and leadership. Each method passes its request to the
-//! node, which has the leader carry it out.
+//! node, which has the leader carry it out, but for `Found`: the asked node does that.
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::administer::administer;
+use super::{administer::administer, deadline::budget_of};
 use crate::{
     node::NodeContext,
     proto::{
@@ -26,11 +27,19 @@ impl AdminService {
     }
 }
 
-/// Defines the methods. Each wraps its request, passes it on, and unwraps the one kind of reply that fits.
+/// Defines the methods. Each but `found` wraps its request, passes it on, and unwraps the one kind of reply that fits.
 macro_rules! methods {
     ($($name:ident: $request:ident => $wrap:ident, $reply:ident($answer:ident);)*) => {
         #[tonic::async_trait]
         impl Admin for AdminService {
+            async fn found(
+                &self,
+                request: Request<v1::FoundRequest>,
+            ) -> Result<Response<v1::FoundResponse>, Status> {
+                let deadline = Instant::now() + budget_of(&request, &self.context.config);
+                self.context.found(deadline).await.map(Response::new)
+            }
+
             $(async fn $name(
                 &self,
                 request: Request<v1::$request>,

@@ -102,6 +102,7 @@ fn api() -> Router<Arc<NodeContext>> {
         .route("/v1/namespaces/{namespace}/keys/{key}/explanation", read(keys::explain))
         .route("/v1/namespaces/{namespace}/keys/{key}", read(numbers::current).post(floors::of_key))
         .route("/v1/status", read(status::status))
+        .route("/v1/cluster:found", post(members::found))
         .route("/v1/members", post(members::add))
         .route(
             "/v1/members/{id}",

@@ -14,7 +14,7 @@ pub fn replacing(node: NodeId) -> String {
 
 /// The text of [`replacing`] where the node's id is not known.
 pub(super) const REPLACE: &str = "replace the node: ratchet node remove ID; start it with an empty \
-    data_dir, a node_id that was never used, and --join; then ratchet node add it (docs/replace.md)";
+    data_dir and a node_id that was never used; then ratchet node add it (docs/replace.md)";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]

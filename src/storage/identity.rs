@@ -46,6 +46,9 @@ pub struct Marker {
     /// Whose the directory is.
     #[serde(flatten)]
     pub identity: Identity,
+    /// The directory belongs to a cluster of one that founds itself.
+    #[serde(default)]
+    pub dev: bool,
 }
 
 /// The fields of the marker that every format has.
@@ -114,22 +117,41 @@ pub fn check_owner(
     )))
 }
 
+/// Checks that the directory is of a cluster that founds itself if and only if the node is started as one.
+///
+/// # Errors
+/// [`StoreError::Refused`] if it is not.
+pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError> {
+    let dir = dir.display();
+    match (found, wanted) {
+        (false, true) => Err(StoreError::Refused(format!(
+            "data directory {dir} belongs to a node that was started without --dev. With it, another cluster would be founded \
+             if the directory were lost, and its numbers would begin at 1. Start without --dev, or choose another data_dir"
+        ))),
+        (true, false) => Err(StoreError::Refused(format!(
+            "data directory {dir} belongs to a cluster for trying, of ratchet start --dev. Start it with --dev, or choose \
+             another data_dir"
+        ))),
+        (true, true) | (false, false) => Ok(()),
+    }
+}
+
 /// Compares the marker with the database's record. Creates both in a new directory, and completes a
-/// creation that was cut short.
+/// creation that was cut short. A marker that is written says `dev`.
 ///
 /// # Errors
 /// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
 /// if the disk fails.
 pub fn reconcile(
-    db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId,
+    db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId, dev: bool,
 ) -> Result<Identity, StoreError> {
     let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
     let dir = db.dir();
     match (marker, record) {
-        (Some(Marker { format, identity }), Some(record)) if identity == record => {
+        (Some(Marker { format, identity, .. }), Some(record)) if identity == record => {
             check_owner(dir, &record, cluster, node)?;
             if format.release != db.newest_release() {
-                write_marker(db, &record)?;
+                write_marker(db, &record, dev)?;
             }
             Ok(record)
         }
@@ -148,7 +170,7 @@ pub fn reconcile(
                 return Err(part_missing(dir, "the marker NODE"));
             }
             // The creation was cut short after its first step, the record.
-            write_marker(db, &record)?;
+            write_marker(db, &record, dev)?;
             Ok(record)
         }
         (None, None) => {
@@ -161,7 +183,7 @@ pub fn reconcile(
                 codec::encode_record(&identity)?,
             );
             db.write(batch, true)?;
-            write_marker(db, &identity)?;
+            write_marker(db, &identity, dev)?;
             Ok(identity)
         }
     }
@@ -195,11 +217,12 @@ fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Io`] if a file cannot be written, renamed or synced.
-pub fn write_marker(db: &Database, identity: &Identity) -> Result<(), StoreError> {
+pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<(), StoreError> {
     let dir = db.dir();
     let marker = Marker {
         format: Format { format_version: FORMAT_VERSION, release: db.newest_release().to_owned() },
         identity: identity.clone(),
+        dev,
     };
     let text = serde_json::to_string_pretty(&marker)
         .map_err(|e| StoreError::invalid(format!("the marker cannot be written: {e}")))?;

@@ -28,6 +28,8 @@ pub struct StoreOptions {
     pub block_cache_bytes: usize,
     /// How much memory the records of sections take that a new leader needs, in bytes.
     pub recent_records_bytes: usize,
+    /// The node founds a cluster of one by itself. A directory is opened only as it was created: with this, or without.
+    pub dev: bool,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,
     /// The metrics of the node that the store belongs to.
@@ -46,6 +48,7 @@ impl StoreOptions {
             unsynced: UnsyncedWrites::default(),
             block_cache_bytes: 64 << 20,
             recent_records_bytes: 64 << 20,
+            dev: false,
             tasks: Tasks::default(),
             metrics: Metrics::new(),
         }

@@ -76,11 +76,11 @@ pub fn recover(
         pending.recovery.completed_only = true;
         return match dry_run {
             true => Ok(pending.recovery),
-            false => finish(&db, pending),
+            false => finish(&db, pending, marker.dev),
         };
     }
-    let (cluster, node) = (marker.identity.cluster.clone(), marker.identity.node);
-    let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
+    let (cluster, node, dev) = (marker.identity.cluster.clone(), marker.identity.node, marker.dev);
+    let identity = identity::reconcile(&db, Some(marker), &cluster, node, dev)?;
     let now_ms = BootClock.wall_ms();
     let survivor = Survivor::read(&db, set, identity, now_ms)?;
     survivor.check_founded()?;
@@ -90,12 +90,12 @@ pub fn recover(
         return Ok(recovery);
     }
     let pending = switch::switch(&survivor, recovery)?;
-    finish(&db, pending)
+    finish(&db, pending, dev)
 }
 
 /// Does what follows the switch. It may be done a second time.
-fn finish(db: &Database, pending: Pending) -> Result<Recovery, StoreError> {
-    identity::write_marker(db, &pending.identity)?;
+fn finish(db: &Database, pending: Pending, dev: bool) -> Result<Recovery, StoreError> {
+    identity::write_marker(db, &pending.identity, dev)?;
     let mut batch = WriteBatch::default();
     batch.delete_cf(db.family(Family::HardState)?, RECOVERY_KEY);
     db.write(batch, true)?;

@@ -53,7 +53,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
-    /// or cluster, lost a part, holds other files, or its recovery was cut short;
+    /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut short;
     /// [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read;
     /// [`StoreError::Io`] or [`StoreError::Database`] if the disk fails.
     pub fn open(
@@ -65,6 +65,7 @@ impl Store {
         let marker = identity::read_marker(dir)?;
         if let Some(marker) = &marker {
             identity::check_owner(dir, &marker.identity, cluster, node)?;
+            identity::check_dev(dir, marker.dev, options.dev)?;
             if !Database::path(dir).join("CURRENT").exists() {
                 return Err(identity::part_missing(dir, "the database"));
             }
@@ -73,7 +74,7 @@ impl Store {
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         recovery_record::check_complete(&db)?;
-        let identity = identity::reconcile(&db, marker, cluster, node)?;
+        let identity = identity::reconcile(&db, marker, cluster, node, options.dev)?;
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
         let before_read = options.before_read.clone();

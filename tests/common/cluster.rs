@@ -14,9 +14,10 @@ use ratchet::{
     storage::StoreOptions,
 };
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::{
-    Client, eventually, free_ports, in_time,
+    Client, PATIENCE, eventually, free_ports, in_time,
     links::{LinkedTransport, Links},
     own_ip, until,
 };
@@ -31,7 +32,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// `n` founding nodes, configured by `change`, started, and answering.
+    /// `n` founding nodes, configured by `change`, started, founded, and answering.
     pub async fn start(n: u64, change: impl Fn(&mut Config)) -> Cluster {
         let mut cluster = Cluster::configured(n, change);
         for id in 1..=n {
@@ -41,8 +42,16 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until every configured node hands out numbers.
+    /// Founds the cluster, unless it is founded. Its nodes must run.
+    pub async fn found(&self) {
+        let (_, node) = self.nodes.iter().next().expect("a running node");
+        let founded = node.context().found(Instant::now() + PATIENCE).await;
+        founded.expect("the cluster is founded");
+    }
+
+    /// Founds the cluster, unless it is founded, and waits until every configured node hands out numbers.
     pub async fn all_answer(&self) {
+        self.found().await;
         for id in self.configs.keys() {
             self.client(*id).next_at_last(u64::MAX).await;
         }
@@ -130,7 +139,6 @@ impl Cluster {
     /// Configures and starts a further node, which waits to be added; answers its peer address.
     pub async fn start_joining(&mut self, id: u64, change: impl FnOnce(&mut Config)) -> String {
         let config = self.configure(id);
-        config.join = true;
         change(config);
         let peer_address = config.peer_listen.to_string();
         self.start_node(id).await;

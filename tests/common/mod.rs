@@ -22,9 +22,9 @@ use std::{
 };
 
 use ratchet::proto::v1::{
-    AddNodeRequest, CurrentRequest, Key, MembershipResponse, NextManyRequest, NextRequest,
-    NextResponse, NodeRequest, StatusRequest, StatusResponse, TransferLeadershipRequest,
-    TransferLeadershipResponse, admin_client::AdminClient, key::Kind,
+    AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
+    NextManyRequest, NextRequest, NextResponse, NodeRequest, StatusRequest, StatusResponse,
+    TransferLeadershipRequest, TransferLeadershipResponse, admin_client::AdminClient, key::Kind,
     sequencer_client::SequencerClient,
 };
 use tokio::{
@@ -219,6 +219,12 @@ impl Client {
     pub async fn status(&mut self) -> Result<StatusResponse, Status> {
         let request = self.request(StatusRequest {});
         self.admin.status(request).await.map(|r| r.into_inner())
+    }
+
+    /// Has the node found its cluster.
+    pub async fn found(&mut self) -> Result<FoundResponse, Status> {
+        let request = self.request(FoundRequest {});
+        self.admin.found(request).await.map(|answer| answer.into_inner())
     }
 
     /// Has leadership transferred to `to`, or to any voter.

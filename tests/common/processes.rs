@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::{Client, free_ports, in_time, own_ip};
+use super::{Client, eventually, free_ports, in_time, own_ip};
 
 /// A process that is killed when it is dropped.
 pub struct Process(pub Child);
@@ -62,7 +62,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts `n` founding nodes, each with `flags` as well, and waits until all answer.
+    /// Starts `n` founding nodes, each with `flags` as well, founds their cluster, and waits until all answer.
     pub async fn start(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
@@ -81,10 +81,17 @@ impl Processes {
         for id in 1..=n {
             cluster.spawn(id);
         }
+        cluster.found().await;
         for id in 1..=n {
             cluster.client(id).next_at_last(u64::MAX).await;
         }
         cluster
+    }
+
+    /// Founds the cluster once its nodes listen.
+    async fn found(&self) {
+        let mut client = self.client(1);
+        eventually("the cluster is founded", async || client.found().await.ok()).await;
     }
 
     /// Starts one node.

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -10,7 +13,7 @@ use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
     metrics::{Metrics, TermStart},
-    node::{Addresses, Config, Node, Seams},
+    node::{Addresses, Config, Node, NodeContext, Seams},
     server::PeerService,
 };
 use tokio_util::sync::CancellationToken;
@@ -23,6 +26,10 @@ use crate::{
     transport::{SimTransport, peer_address},
 };
 
+/// How long a founder is waited for, and after how long it is asked again.
+const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
+const FOUNDING_PAUSE: Duration = Duration::from_millis(50);
+
 /// What all hosts of a run share.
 pub struct World {
     pub network: Network,
@@ -30,6 +37,8 @@ pub struct World {
     /// The configuration of every node, except for its id and addresses.
     pub config: Config,
     pub founders: u64,
+    /// A founder has said that the cluster is founded.
+    is_founded: AtomicBool,
     state: Mutex<BTreeMap<Host, Machine>>,
 }
 
@@ -57,7 +66,8 @@ pub enum Condition {
 
 impl World {
     pub fn new(network: Network, trace: Arc<Trace>, config: Config, founders: u64) -> Arc<World> {
-        Arc::new(World { network, trace, config, founders, state: Mutex::default() })
+        let (is_founded, state) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(World { network, trace, config, founders, is_founded, state })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, BTreeMap<Host, Machine>> {
@@ -135,7 +145,6 @@ impl World {
             metrics_listen: None,
             http_listen: None,
             resp_listen: None,
-            join: !founding,
             peers: match founding {
                 true => (1..=self.founders).map(address).collect(),
                 false => BTreeMap::new(),
@@ -187,6 +196,9 @@ impl World {
         let mut messages = self.network.open(id);
         self.trace.event(clock::now(), "start", format!("node {id} is up"));
         tokio::spawn(self.clone().watch_leadership(id, doors.clone()));
+        if id <= self.founders {
+            tokio::spawn(self.clone().found(id, doors.shared.clone()));
+        }
         let told_to_stop = self.with(id, |machine| machine.told_to_stop.clone());
         let mut delivering = std::pin::pin!(self.network.deliver(id, &mut messages, &doors));
         tokio::select! {
@@ -200,6 +212,24 @@ impl World {
             biased;
             () = node.stop() => "it was told to stop".to_owned(),
             () = &mut delivering => "its inbox is gone".to_owned(),
+        }
+    }
+
+    /// Has a founder found the cluster, again and again until one of them has. All are asked at the same time.
+    async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
+        while !self.is_founded.load(Relaxed) {
+            match context.found(tokio::time::Instant::now() + FOUNDING_PATIENCE).await {
+                Ok(answer) => {
+                    self.is_founded.store(true, Relaxed);
+                    let text = format!("node {id} says so, founded: {}", answer.founded);
+                    self.trace.event(clock::now(), "founded", text);
+                }
+                Err(status) => {
+                    let text = format!("node {id}: {}", self.legible(&status));
+                    self.trace.event(clock::now(), "not founded", text);
+                    tokio::time::sleep(FOUNDING_PAUSE).await;
+                }
+            }
         }
     }
 

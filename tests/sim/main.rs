@@ -138,6 +138,7 @@ fn many_seeds() {
         seeds as f64 * 60.0 / seconds
     );
     for kind in [
+        "founded",
         "answer",
         "leader",
         "crash",

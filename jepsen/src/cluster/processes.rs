@@ -152,12 +152,8 @@ impl Cluster {
             Fence::Lease => "lease",
             Fence::Quorum => "quorum",
         };
-        let membership = if node.is_founder {
-            format!("--peers={}", self.founders())
-        } else {
-            "--join".to_owned()
-        };
-        vec![
+        let peers = node.is_founder.then(|| format!("--peers={}", self.founders()));
+        let mut arguments = vec![
             "start".to_owned(),
             "--cluster=jepsen".to_owned(),
             format!("--node-id={id}"),
@@ -169,8 +165,9 @@ impl Cluster {
             format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),
             format!("--log-keep-bytes={}", self.config.log_keep_bytes),
-            membership,
-        ]
+        ];
+        arguments.extend(peers);
+        arguments
     }
 
     /// A node's whole command line: its network namespace, its environment, the program, its arguments.

@@ -89,6 +89,7 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
     json!({
         "cluster": status.cluster,
         "cluster_id": Some(&status.cluster_id).filter(|id| !id.is_empty()),
+        "waits": status.waits,
         "set": status.set,
         "node": status.node,
         "leader": status.leader,
@@ -131,6 +132,7 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
         status.node,
         match (status.serving, status.leader) {
             (true, _) => "",
+            _ if status.waits => ": it holds no data, and waits to be founded or added",
             (false, None) => ": no leader is known",
             (false, Some(_)) => ": no leader answers",
         }

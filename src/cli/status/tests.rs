@@ -21,6 +21,7 @@ fn node(id: u64, role: v1::Role) -> v1::NodeStatus {
 
 fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
     v1::StatusResponse {
+        waits: false,
         cluster: "c".into(),
         cluster_id: "f47ac10b-58cc-4372-a567-0e02b2c3d479".into(),
         set: 1,
@@ -101,6 +102,10 @@ fn the_verdict_names_the_missing_voters_or_the_missing_leader() {
     let nobody = v1::StatusResponse { leader: None, ..elsewhere };
     let text = says(&nobody);
     assert!(text.contains("exit: 5") && text.contains("node 2 knows no leader"), "{text}");
+    let fresh = v1::StatusResponse { waits: true, nodes: vec![], ..nobody };
+    let text = says(&fresh);
+    assert!(text.contains("exit: 5") && text.contains("with ratchet found"), "{text}");
+    assert!(to_text(&fresh).contains("node 2 sees it: it holds no data"), "{}", to_text(&fresh));
 }
 
 #[test]

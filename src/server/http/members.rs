@@ -74,6 +74,30 @@ pub struct Members {
     learners: Vec<u64>,
 }
 
+/// A cluster that is founded.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Founded {
+    /// Its name.
+    cluster: String,
+    /// Its id, a UUID that never changes.
+    cluster_id: String,
+    /// False if it was founded before.
+    founded: bool,
+    /// The ids of those who vote.
+    voters: Vec<u64>,
+}
+
+impl From<v1::FoundResponse> for Founded {
+    fn from(done: v1::FoundResponse) -> Self {
+        Founded {
+            cluster: done.cluster,
+            cluster_id: done.cluster_id,
+            founded: done.founded,
+            voters: done.voters,
+        }
+    }
+}
+
 /// The node that leads.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Leader {
@@ -83,7 +107,16 @@ pub struct Leader {
     term: u64,
 }
 
-/// Adds a node that was started with `--join`. It becomes a learner.
+/// Founds a cluster of the asked node and the others in its setting `peers`, which hold no data yet. Asked again, it changes
+/// nothing.
+#[utoipa::path(post, path = "/v1/cluster:found", tag = "cluster", params(Timeout),
+    responses((status = 200, body = Founded), Problems))]
+pub async fn found(State(context): Node, due: Due) -> Result<Json<Founded>, Problem> {
+    let founding = async { context.found(due.deadline).await.map(|done| Json(done.into())) };
+    Problem::of(&context, founding).await
+}
+
+/// Adds a running node that holds no data. It becomes a learner.
 #[utoipa::path(post, path = "/v1/members", tag = "cluster", params(Timeout),
     request_body = Added, responses((status = 200, body = Members), Problems))]
 pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Members>, Problem> {

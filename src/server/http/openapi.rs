@@ -43,6 +43,7 @@ use super::{
         gaps::gaps,
         export::export,
         status::status,
+        members::found,
         members::add,
         members::promote,
         members::update,
@@ -54,7 +55,7 @@ use super::{
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
         (name = "ids", description = "Ids with a shape, made of fields such as a time, a worker and a counter"),
         (name = "namespaces", description = "Families of sequences with one configuration"),
-        (name = "cluster", description = "The members of the cluster, and which one leads"),
+        (name = "cluster", description = "The founding of the cluster, its members, and which one leads"),
     )
 )]
 pub struct Api;

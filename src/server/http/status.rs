@@ -25,6 +25,9 @@ pub struct ClusterStatus {
     cluster: String,
     /// The cluster's id, a UUID that never changes; null if the node belongs to no cluster, or does not know it yet.
     cluster_id: Option<String>,
+    /// Whether the node whose view this is holds no data and belongs to no cluster: it waits until one is founded, or it is
+    /// added to one.
+    waits: bool,
     /// The node whose view this is: the leader, or the asked node if it knows none.
     node: u64,
     /// The node that leads; null if none is known.
@@ -97,6 +100,7 @@ impl From<v1::StatusResponse> for ClusterStatus {
         ClusterStatus {
             cluster: status.cluster,
             cluster_id: Some(status.cluster_id).filter(|id| !id.is_empty()),
+            waits: status.waits,
             node: status.node,
             leader: status.leader,
             term: status.term,

@@ -1,0 +1,241 @@
+//! A cluster is founded once, by a command to running nodes. A node whose data is gone waits, and founds nothing.
+
+use std::fs;
+
+use crate::common::{
+    Client, PATIENCE,
+    cluster::Cluster,
+    eventually, free_ports, http, http_get, own_ip,
+    processes::{Process, ratchet, run},
+    unhurried, with_http, with_metrics,
+};
+use ratchet::proto::v1::FoundRequest;
+use serde_json::Value;
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+/// Asks a node to found the cluster.
+async fn found(cluster: &Cluster, id: u64) -> Result<bool, Status> {
+    let mut client = cluster.client(id);
+    let mut request = tonic::Request::new(FoundRequest {});
+    request.set_timeout(PATIENCE);
+    let answer = client.admin.found(request).await?.into_inner();
+    let voters: Vec<u64> = cluster.configs[&id].peers.keys().copied().collect();
+    assert_eq!(answer.voters, voters);
+    let known = cluster.nodes[&id].context().cluster_id().expect("it has an id");
+    assert_eq!(answer.cluster_id, known.to_string());
+    Ok(answer.founded)
+}
+
+/// Three nodes that wait.
+async fn waiting() -> Cluster {
+    let mut cluster = Cluster::configured(3, |config| {
+        with_metrics(config);
+        with_http(config);
+        unhurried(config);
+    });
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_the_cluster() {
+    let cluster = waiting().await;
+    for id in 1..=3 {
+        let addresses = cluster.nodes[&id].addresses();
+        let page = http_get(addresses.metrics.expect("a port"), "/readyz").await;
+        assert_eq!(page.status, 503, "{}", page.body);
+        for part in ["ratchet found --server", "ratchet node add"] {
+            assert!(page.body.contains(part), "{part:?} is not in {}", page.body);
+        }
+        let alive = http_get(addresses.metrics.expect("a port"), "/livez").await;
+        assert_eq!(alive.status, 200, "a restart would not help");
+        let status = cluster.client(id).status().await.expect("a status");
+        assert!(status.waits && status.cluster_id.is_empty(), "{status:?}");
+        let status = http_get(addresses.http.expect("a port"), "/v1/status").await;
+        assert!(status.body.contains("\"waits\":true"), "{}", status.body);
+        let none = cluster.client(id).next(1).await.expect_err("no numbers");
+        assert!(none.message().contains("not founded yet"), "{none}");
+    }
+    let server = cluster.address(2).to_string();
+    let ask = |command: &'static str| {
+        let server = server.clone();
+        let asking =
+            tokio::task::spawn_blocking(move || run(&[command, "--server", &server, "--json"]));
+        async move { asking.await.expect("no panic") }
+    };
+    let status = ask("status").await;
+    assert_eq!(status.status.code(), Some(5));
+    let text = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(text.contains("with ratchet found"), "{text}");
+    let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
+    let first = ask("found").await;
+    assert!(first.status.success(), "{first:?}");
+    let first = json(&first.stdout);
+    assert_eq!((&first["founded"], &first["cluster"]), (&true.into(), &"test".into()));
+    assert_eq!(first["voters"], serde_json::json!([1, 2, 3]));
+    cluster.client(3).next_at_last(1).await;
+    // Again, in each way, and by way of each node.
+    let again = ask("found").await;
+    assert!(again.status.success(), "{again:?}");
+    let again = json(&again.stdout);
+    assert_eq!((&again["founded"], &again["cluster_id"]), (&false.into(), &first["cluster_id"]));
+    for id in 1..=3 {
+        assert!(!found(&cluster, id).await.expect("an answer"), "node {id}");
+    }
+    let page =
+        http(cluster.nodes[&1].addresses().http.expect("a port"), "POST /v1/cluster:found", "", "");
+    let page = page.await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_eq!(json(page.body.as_bytes())["cluster_id"], first["cluster_id"]);
+    let status = cluster.client(1).status().await.expect("a status");
+    assert!(!status.waits, "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_nodes_are_asked_at_once_one_cluster_is_founded() {
+    let cluster = waiting().await;
+    let asked = futures::future::join_all((1..=3).map(|id| found(&cluster, id))).await;
+    // One that gave way may say that another belongs to a cluster already: the first one asked again says that all do.
+    let founders = asked.iter().filter(|answer| matches!(answer, Ok(true))).count();
+    assert_eq!(founders, 1, "{asked:?}");
+    let id = cluster.nodes[&1].context().cluster_id();
+    for node in 1..=3 {
+        assert!(!found(&cluster, node).await.expect("an answer"));
+        assert_eq!(cluster.nodes[&node].context().cluster_id(), id);
+        cluster.client(node).next_at_last(1).await;
+    }
+}
+
+/// As the pods of a StatefulSet: they start one by one, and the command may come first.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_founder_waits_for_nodes_that_start_later_in_any_order() {
+    for order in [[1, 2, 3], [3, 2, 1]] {
+        let mut cluster = Cluster::configured(3, unhurried);
+        cluster.start_node(order[0]).await;
+        let context = cluster.nodes[&order[0]].context().clone();
+        let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+        for id in &order[1..] {
+            assert!(!founding.is_finished(), "not all nodes run yet");
+            cluster.start_node(*id).await;
+        }
+        let founded = founding.await.expect("no panic").expect("it is founded");
+        assert_eq!((founded.founded, founded.voters), (true, vec![1, 2, 3]));
+        cluster.client(order[2]).next_at_last(1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_founded_while_a_node_is_missing_or_says_otherwise() {
+    let mut cluster = Cluster::configured(3, unhurried);
+    cluster.configs.get_mut(&3).expect("a node").peers.remove(&2);
+    for id in [1, 2] {
+        cluster.start_node(id).await;
+    }
+    let context = cluster.nodes[&1].context().clone();
+    let soon = Instant::now() + std::time::Duration::from_millis(500);
+    let missing = context.found(soon).await.expect_err("node 3 does not run");
+    assert_eq!(missing.code(), Code::Unavailable, "{missing}");
+    let part = format!("node 3 at {}", cluster.configs[&3].peer_listen);
+    assert!(missing.message().contains(&part), "{missing}");
+    cluster.start_node(3).await;
+    let stranger = cluster.start_joining(4, |config| {
+        config.peers = [(1, "127.0.0.1:1".to_owned())].into();
+    });
+    stranger.await;
+    let stranger = found(&cluster, 4).await.expect_err("it is no founder");
+    assert_eq!(stranger.code(), Code::FailedPrecondition, "{stranger}");
+    assert!(stranger.message().contains("not this one (node_id 4)"), "{stranger}");
+    let other = found(&cluster, 1).await.expect_err("other peers");
+    assert_eq!(other.code(), Code::FailedPrecondition, "{other}");
+    assert!(other.message().contains("the same peers"), "{other}");
+    for id in 1..=3 {
+        assert!(!cluster.nodes[&id].context().group.is_formed(), "node {id}");
+    }
+}
+
+/// The data of a whole cluster is gone, or not mounted. Its nodes must not begin at 1 again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_whose_data_is_gone_waits_and_a_node_whose_data_is_gone_cannot_found_another() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let before = cluster.nodes[&1].context().cluster_id();
+    for id in 1..=3 {
+        cluster.crash(id).await;
+        fs::rename(cluster.data_dir(id), cluster.data_dir(id).with_extension("away")).unwrap();
+    }
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    for id in 1..=3 {
+        let status = cluster.client(id).status().await.expect("a status");
+        assert!(status.waits && status.leader.is_none(), "{status:?}");
+    }
+    // The volumes of two nodes are mounted again.
+    for id in 1..=3 {
+        cluster.crash(id).await;
+    }
+    cluster.start_node(1).await;
+    for id in [2, 3] {
+        fs::remove_dir_all(cluster.data_dir(id)).unwrap();
+        fs::rename(cluster.data_dir(id).with_extension("away"), cluster.data_dir(id)).unwrap();
+    }
+    let context = cluster.nodes[&1].context().clone();
+    // Not on the ports of members yet: they would stop the node, since they know it with another directory.
+    let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+    for id in [2, 3] {
+        cluster.start_node(id).await;
+    }
+    let refused = founding.await.expect("no panic").expect_err("they belong to a cluster");
+    // Whichever comes first: the answer of a member, or the end of the node.
+    assert!(matches!(refused.code(), Code::AlreadyExists | Code::Unavailable), "{refused}");
+    cluster.client(2).next_at_last(1).await;
+    assert_eq!(cluster.nodes[&2].context().cluster_id(), before);
+    let fault = crate::common::in_time("the end of node 1", cluster.nodes[&1].failed()).await;
+    assert!(fault.to_string().contains("another data directory"), "{fault}");
+}
+
+/// A node of one, for trying, as a process.
+fn dev_node(dir: &std::path::Path, more: &[&str]) -> (Process, Client) {
+    let [listen, peer_listen] = free_ports(own_ip());
+    let mut command = ratchet();
+    command
+        .args(["start", "--metrics-listen=off", "--http-listen=off", "--resp-listen=off"])
+        .args(["--listen", &listen.to_string()])
+        .args(["--peer-listen", &peer_listen.to_string()])
+        .arg("--data-dir")
+        .arg(dir)
+        .args(more)
+        .stderr(fs::File::create(dir.with_extension("log")).expect("a log"));
+    (Process(command.spawn().expect("the node starts")), Client::new(listen))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not_mixed_up() {
+    let root = tempfile::tempdir().unwrap();
+    let (tried, waits) = (root.path().join("tried"), root.path().join("waits"));
+    let (node, mut client) = dev_node(&tried, &["--dev"]);
+    let first = client.next_at_last(7).await;
+    drop(node);
+    let (node, mut client) = dev_node(&tried, &["--dev"]);
+    assert!(client.next_at_last(7).await > first, "the data was kept");
+    drop(node);
+    let log = |dir: &std::path::Path| fs::read_to_string(dir.with_extension("log")).unwrap();
+    let (node, _) = dev_node(&tried, &[]);
+    assert_eq!(node.ended().await.code(), Some(74));
+    assert!(log(&tried).contains("Start it with --dev"), "{}", log(&tried));
+    // Without the flag it waits, whatever a variable says, and is never founded by the flag afterwards.
+    let (node, mut client) = dev_node(&waits, &[]);
+    let status = eventually("a status", async || client.status().await.ok());
+    assert!(status.await.waits);
+    assert!(log(&waits).contains("ratchet found --server"), "{}", log(&waits));
+    drop(node);
+    let (node, _) = dev_node(&waits, &["--dev"]);
+    assert_eq!(node.ended().await.code(), Some(74));
+    assert!(log(&waits).contains("Start without --dev"), "{}", log(&waits));
+    // Its data is lost: only --dev founds again by itself.
+    fs::remove_dir_all(&tried).unwrap();
+    let (_node, mut client) = dev_node(&tried, &["--dev"]);
+    assert_eq!(client.next_at_last(7).await, 1);
+}
