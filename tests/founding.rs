@@ -239,3 +239,29 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     let (_node, mut client) = dev_node(&tried, &["--dev"]);
     assert_eq!(client.next_at_last(7).await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_on_loopback_and_members_on_a_network_are_not_mixed() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let elsewhere = |config: &mut ratchet::node::Config| {
+        config.advertise = Some("ten.example:7600".to_owned());
+    };
+    let peer_address = cluster.start_joining(2, elsewhere).await;
+    let mut client = cluster.client(1);
+    let refused = client.add_node(2, peer_address).await.expect_err("refused");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in ["node 1 tells clients", "ten.example:7600", "listen and advertise"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+    let status = client.status().await.expect("a status");
+    assert_eq!(status.nodes.len(), 1, "nobody was added");
+    // Nor are they founded together.
+    let mut cluster = Cluster::configured(2, |_| {});
+    elsewhere(cluster.configs.get_mut(&2).expect("a node"));
+    for id in [1, 2] {
+        cluster.start_node(id).await;
+    }
+    let refused = found(&cluster, 2).await.expect_err("refused");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert!(!cluster.nodes[&1].context().group.is_formed());
+}

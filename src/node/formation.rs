@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
-use super::{NodeContext, administer::ANSWER_MARGIN, hello::Purpose};
+use super::{NodeContext, administer::ANSWER_MARGIN, hello::Purpose, reach::check_reach};
 use crate::{
     proto::{peer::Founder, v1},
     sequence::{ClusterId, NodeId},
@@ -119,7 +119,9 @@ impl NodeContext {
             )));
         }
         self.founding_claim.begin()?;
-        let members = match self.meet_peers(latest).await {
+        let met = self.meet_peers(latest).await;
+        let met = met.and_then(|members| check_reach(&members).map(|()| members));
+        let members = match met {
             Ok(members) if self.founding_claim.decide() => members,
             Ok(_) => return Ok(false),
             Err(status) if self.founding_claim.give_up() => {

@@ -5,12 +5,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{NodeContext, administer::ANSWER_MARGIN, error::proposal_failed, hello::Purpose};
-use crate::proto::ongoing;
+use super::{
+    NodeContext, administer::ANSWER_MARGIN, error::proposal_failed, hello::Purpose,
+    reach::check_reach,
+};
 use crate::{
     clock,
     consensus::MembershipChange,
-    proto::{peer::administer_reply::Reply, v1},
+    proto::{ongoing, peer::administer_reply::Reply, v1},
     sequence::NodeId,
     storage::Member,
 };
@@ -33,6 +35,8 @@ impl NodeContext {
             )));
         }
         let member = self.introduce(id, &peer_address, Purpose::Add).await?;
+        let known = self.group.members().into_iter().map(|(id, (known, _))| (id, known));
+        check_reach(&known.chain([(id, member.clone())]).collect())?;
         let change = MembershipChange::Add(id, member);
         self.change(term, change, None, deadline).await
     }

@@ -51,6 +51,7 @@ mod members;
 mod memory_receiver;
 mod memory_stream;
 mod namespaces;
+mod reach;
 mod readiness;
 mod recent_activity;
 mod recent_records;
