@@ -19,6 +19,7 @@ mod export;
 mod failover;
 mod floors;
 mod founding;
+mod full_disk;
 mod gapless;
 mod handover;
 mod health;

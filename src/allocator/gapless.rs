@@ -27,7 +27,10 @@ use crate::{
     consensus::{Group, ProposeError, TermLease},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, MessagePart, Outcome, PartTaken, Remembering, SectionId, Taken, Used},
+    sequence::{
+        Command, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, Taken, Used,
+    },
+    storage::LowDisk,
 };
 
 /// An entry lets no further call in once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and
@@ -235,8 +238,11 @@ impl Taker {
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
-        let command =
-            Command::Take { remembering, parts: parts.clone(), now_ms: self.clock.wall_ms() };
+        let low = self.group.view().free_space().low();
+        let no_room =
+            low.map(|LowDisk { free_mb, reserve_mb }| NoRoom { free_mb, reserve_mb });
+        let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
+        let command = Command::Take { remembering, parts: parts_sent, no_room, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
         self.metrics.take_seconds.observe(took, 1);
@@ -302,6 +308,9 @@ impl Taker {
         let taken = match taken {
             Taken::Range(range) => Ok(range),
             Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
+            Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
+                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb }))
+            }
             Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
         };
         Delivery::new(taken, count, self.metrics.clone())

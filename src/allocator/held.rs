@@ -7,6 +7,7 @@ use std::{ops::Deref, sync::Arc};
 use crate::{
     metrics::{Metrics, SkipCause},
     sequence::Range,
+    storage::LowDisk,
 };
 
 /// Numbers, or why there are none.
@@ -30,6 +31,8 @@ pub enum Shortage {
         /// How large the memory may be, in megabytes (2^20 bytes).
         max_mb: u64,
     },
+    /// The key's section is new, and the leader's disk is low.
+    LowDisk(LowDisk),
 }
 
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the

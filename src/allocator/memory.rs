@@ -34,7 +34,7 @@ use self::round::Round;
 use super::{
     gate::Gate,
     holding::Holding,
-    pending::{Answer, Waiters},
+    pending::{Answer, Served, Waiters},
     refill::BumpSize,
     section::StepChange,
     shard::{SectionPlace, Shard},
@@ -273,7 +273,7 @@ impl Memory {
             }
             Bumped::NoNamespace => shard.drop_waiters(place.section),
         };
-        self.serve_at(place, id, namespace, |shard| {
+        self.serve_at(place, id, namespace, |shard, _| {
             take_in(shard);
             true
         })
@@ -291,10 +291,10 @@ impl Memory {
     }
 
     /// Lets `take_in` change the section at `place`, and then, if it says so, serves the calls that waited for it, with the
-    /// namespace as it is now. True if a bump must be asked for.
+    /// namespace as it is now. It may answer some of them itself. True if a bump must be asked for.
     fn serve_at(
         &self, place: Place, id: &SectionId, namespace: &Namespace,
-        take_in: impl FnOnce(&mut Shard) -> bool,
+        take_in: impl FnOnce(&mut Shard, &mut Vec<Served>) -> bool,
     ) -> bool {
         let mut served = Vec::new();
         let again = {
@@ -304,7 +304,8 @@ impl Memory {
                 return false;
             }
             let hasher = self.shards.hasher();
-            take_in(&mut shard) && shard.serve(hasher, place.section, namespace, &mut served)
+            take_in(&mut shard, &mut served)
+                && shard.serve(hasher, place.section, namespace, &mut served)
         };
         // The callers are woken after the lock is released.
         for one in served {

@@ -3,7 +3,7 @@
 use super::{held::Shortage, raised::NotRaised};
 use crate::{
     sequence::{LostBy, OwnedKey},
-    storage::StoreError,
+    storage::{LowDisk, StoreError},
 };
 
 /// Why a term handed out nothing.
@@ -31,6 +31,9 @@ pub enum NextError {
         /// How large the memory may be, in megabytes (2^20 bytes).
         max_mb: u64,
     },
+    /// The key's section is new, and the leader's disk is low. Nothing was taken of it.
+    #[error("{0}")]
+    LowDisk(LowDisk),
     /// A floor is to be raised above the namespace's `max`.
     #[error("the floor is above the namespace's max")]
     AboveMax,
@@ -73,6 +76,7 @@ impl NextError {
             | NextError::IdsFull { .. }
             | NextError::OverQuota { .. }
             | NextError::MemoryFull { .. }
+            | NextError::LowDisk(_)
             | NextError::AboveMax
             | NextError::Store(_) => LostBy::Fence,
         }
@@ -85,6 +89,7 @@ impl From<Shortage> for NextError {
             Shortage::Exhausted { left } => NextError::Exhausted { left },
             Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
             Shortage::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
+            Shortage::LowDisk(low) => NextError::LowDisk(low),
         }
     }
 }
@@ -95,6 +100,7 @@ impl From<NotRaised> for NextError {
             NotRaised::AboveMax => NextError::AboveMax,
             NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
             NotRaised::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
+            NotRaised::LowDisk(low) => NextError::LowDisk(low),
         }
     }
 }

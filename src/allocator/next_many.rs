@@ -1,6 +1,7 @@
 //! The answer to a message that asks for numbers of many keys. Pure.
 
 use super::held::{Shortage, Taken};
+use crate::storage::LowDisk;
 
 /// The answer to a message that asks for numbers of many keys.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub struct NextMany {
     /// How many keys at the end got none because the term was closed before their turn. Gapless keys alone: others are taken
     /// again by the next leader, and what they had got is skipped.
     pub too_late: usize,
+    /// The places of the keys that got none because their sections are new and the leader's disk is low.
+    pub low_disk: Vec<(usize, LowDisk)>,
 }
 
 /// Keys for which the memory has no room.
@@ -31,7 +34,7 @@ pub struct MemoryFull {
 impl NextMany {
     /// How many of the keys got none.
     pub(super) fn refused(&self) -> usize {
-        let others = self.over_quota.len() + self.memory_full.places.len();
+        let others = self.over_quota.len() + self.memory_full.places.len() + self.low_disk.len();
         self.exhausted.len() + others + self.too_late
     }
 
@@ -59,6 +62,7 @@ impl NextMany {
                 self.memory_full.places.push(place);
                 self.memory_full.max_mb = max_mb;
             }
+            Shortage::LowDisk(low) => self.low_disk.push((place, low)),
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::{
         Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
         SectionKey,
     },
+    storage::LowDisk,
 };
 
 /// Room for this many expanded sections is not given back.
@@ -166,6 +167,13 @@ impl<K: StoredKey> OwnKeys<K> {
     pub fn drop_waiters(&mut self, number: u32) {
         if let Some(queued) = self.expanded.get_mut(&number) {
             (self.first_waiters).watch(queued, QueuedSection::drop_waiters);
+        }
+    }
+
+    /// As [`QueuedSection::refuse`], for the section in slot number `number`.
+    pub fn refuse(&mut self, number: u32, low: LowDisk, served: &mut Vec<Served>) {
+        if let Some(queued) = self.expanded.get_mut(&number) {
+            (self.first_waiters).watch(queued, |queued| queued.refuse(low, served));
         }
     }
 

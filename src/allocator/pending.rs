@@ -9,11 +9,11 @@ use std::{collections::VecDeque, sync::Arc, task::Waker};
 use tokio::sync::oneshot;
 
 use super::{
-    held::{Delivery, Taken},
+    held::{Delivery, Shortage, Taken},
     raised::{Floor, FloorOf, NotRaised, Raised},
     refill::BumpSize,
 };
-use crate::{metrics::Metrics, sequence::OwnedKey};
+use crate::{metrics::Metrics, sequence::OwnedKey, storage::LowDisk};
 
 /// The answer to a call for numbers of a key.
 #[derive(Debug)]
@@ -95,6 +95,18 @@ impl Waiter {
         match &self.want {
             Want::Numbers { reply, .. } => reply.is_closed(),
             Want::Floor { reply, .. } => reply.is_closed(),
+        }
+    }
+
+    /// The call without what it waited for, because the leader's disk is low.
+    pub fn refuse(self, low: LowDisk) -> Served {
+        match self.want {
+            Want::Numbers { count, reply } => {
+                Served::Numbers { count, taken: Err(Shortage::LowDisk(low)), reply }
+            }
+            Want::Floor { reply, .. } => {
+                Served::Floor { raised: Err(NotRaised::LowDisk(low)), reply }
+            }
         }
     }
 

@@ -13,7 +13,10 @@ use super::{
     refill::BumpSize,
     section::{Section, Take},
 };
-use crate::sequence::{Key, Namespace, NamespaceConfig, OwnedKey};
+use crate::{
+    sequence::{Key, Namespace, NamespaceConfig, OwnedKey},
+    storage::LowDisk,
+};
 
 /// A section and its pending bump.
 #[derive(Debug)]
@@ -203,6 +206,13 @@ impl QueuedSection {
     /// Ends the pending bump and drops the calls that wait for it: their namespace is gone.
     pub fn drop_waiters(&mut self) {
         self.pending.end();
+    }
+
+    /// Ends the pending bump and refuses the calls that waited for it, which it adds to `served`: the section is new, and
+    /// the leader's disk is low.
+    pub fn refuse(&mut self, low: LowDisk, served: &mut Vec<Served>) {
+        let waiters = self.pending.end().into_iter();
+        served.extend(waiters.map(|waiter| waiter.refuse(low)));
     }
 
     /// How many calls wait while the term has nothing of the section.

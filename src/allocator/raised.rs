@@ -1,6 +1,6 @@
 //! What a call that raises a floor asks for, and its answer. Pure.
 
-use crate::sequence::Key;
+use crate::{sequence::Key, storage::LowDisk};
 
 /// What is raised.
 #[derive(Debug, Clone, Copy)]
@@ -73,4 +73,6 @@ pub enum NotRaised {
         /// How large the memory may be, in megabytes (2^20 bytes).
         max_mb: u64,
     },
+    /// The key's section is new, and the leader's disk is low.
+    LowDisk(LowDisk),
 }

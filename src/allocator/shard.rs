@@ -33,6 +33,7 @@ use crate::{
     sequence::{
         Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
     },
+    storage::LowDisk,
 };
 
 /// A part of the memory.
@@ -320,6 +321,16 @@ impl Shard {
             SectionPlace::Id(number) => self.ids.drop_waiters(number),
             SectionPlace::Name(number) => self.names.drop_waiters(number),
             SectionPlace::Shared(number) => self.shared.drop_waiters(number),
+        }
+    }
+
+    /// Refuses the calls that wait for the section at `place`, and adds them to `served`: it is new, and the leader's disk
+    /// is low.
+    pub fn refuse(&mut self, place: SectionPlace, low: LowDisk, served: &mut Vec<Served>) {
+        match place {
+            SectionPlace::Id(number) => self.ids.refuse(number, low, served),
+            SectionPlace::Name(number) => self.names.refuse(number, low, served),
+            SectionPlace::Shared(number) => self.shared.refuse(number, low, served),
         }
     }
 

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId},
+    storage::LowDisk,
 };
 
 /// Keys and the sections that they share.
@@ -204,6 +205,14 @@ impl SharedKeys {
     pub fn drop_waiters(&mut self, number: u32) {
         if let Some(section) = self.sections.get_mut(number) {
             (self.first_waiters).watch(&mut section.queued, QueuedSection::drop_waiters);
+        }
+    }
+
+    /// As [`QueuedSection::refuse`], for section number `number`.
+    pub fn refuse(&mut self, number: u32, low: LowDisk, served: &mut Vec<Served>) {
+        if let Some(section) = self.sections.get_mut(number) {
+            let refuse = |queued: &mut QueuedSection| queued.refuse(low, served);
+            (self.first_waiters).watch(&mut section.queued, refuse);
         }
     }
 

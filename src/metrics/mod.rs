@@ -250,6 +250,10 @@ metrics! {
         disk_free_bytes: Gauge,
         /// Size of the disk of the data directory.
         disk_size_bytes: Gauge,
+        /// How much of that disk should stay free (disk_reserve_mb).
+        disk_reserve_bytes: Gauge,
+        /// 1 while less is free: as leader this node refuses new keys and namespaces.
+        disk_low: Gauge,
 
         /// Snapshots that could not be sent to a reachable peer, or could not be taken in.
         snapshot_failures: Counter,

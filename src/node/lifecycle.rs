@@ -55,6 +55,7 @@ impl Node {
         let tasks = Tasks::default();
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,
+            disk_reserve_bytes: config.disk_reserve_mb << 20,
             recent_records_bytes: (config.recent_records_mb << 20) as usize,
             tasks: tasks.clone(),
             metrics: metrics.clone(),
@@ -90,6 +91,8 @@ impl Node {
         let bounding = consensus::log_limit::watch(context.group.clone());
         node.run("bounding the log", until_stopped(bounding.boxed()));
         node.run("following the leadership", until_stopped(following.boxed()));
+        let measuring = context.clone().follow_free_space();
+        node.run("measuring the disk", until_stopped(measuring.boxed()));
         let filling = context.clone().fill_recent_records();
         node.run("filling the recent records", until_stopped(filling.boxed()));
         let stopping = context.clone().stop_with_group();

@@ -115,6 +115,7 @@ impl NodeContext {
                 metrics.table_bytes.set(whole(space.table_bytes));
                 metrics.disk_free_bytes.set(whole(space.disk_free_bytes));
                 metrics.disk_size_bytes.set(whole(space.disk_size_bytes));
+                self.show_reserve();
             }
             Err(error) => tracing::warn!(%error, "reading figures for the metrics failed"),
         }

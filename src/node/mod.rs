@@ -24,6 +24,7 @@ mod formation;
 mod formats;
 mod forward;
 mod founding_claim;
+mod free_space;
 mod free_workers;
 mod gaps;
 mod give_back;

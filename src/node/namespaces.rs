@@ -11,6 +11,7 @@ use super::{
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Failure, Origin},
     refusals::{another_reply, check_namespace, no_namespace},
+    refused_keys::low_disk,
 };
 use crate::{
     proto::{
@@ -58,6 +59,9 @@ impl NodeContext {
         check_section_size(create.section_size).map_err(invalid)?;
         check_description(Some(&create.description)).map_err(invalid)?;
         let config = namespace_config(create, self.ids_time.now_ms())?;
+        if let Some(low) = self.low_disk() {
+            return Err(low_disk(low));
+        }
         self.change_namespace(term, Command::create_namespace(config)).await
     }
 

@@ -3,11 +3,11 @@
 use tonic::Status;
 
 use super::request::{Exhausted, ManyRanges, RefusedKeys};
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::NextMany as Taken,
-    proto::busy,
+    proto::{busy, refused, v1::Reason},
     sequence::{Namespace, NamespaceConfig},
+    storage::LowDisk,
 };
 
 /// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
@@ -51,6 +51,10 @@ pub fn many_ranges(
         let late = taken.firsts.len() - taken.too_late..taken.firsts.len();
         let places = late.map(|place| at(place) as u32).collect();
         refused.push(RefusedKeys { places, why: too_late() });
+    }
+    if let Some((_, low)) = taken.low_disk.first() {
+        let places = taken.low_disk.iter().map(|(place, _)| at(*place) as u32);
+        refused.push(RefusedKeys { places: places.collect(), why: low_disk(*low) });
     }
     let mut firsts = taken.firsts;
     if firsts.len() < keys {
@@ -118,6 +122,21 @@ fn too_late() -> Status {
         format!(
             "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
              {NEXT_LEADER_RETRY_AFTER_MS} ms"
+        ),
+    )
+}
+
+/// How soon to ask again for what the leader's disk has no room for: somebody has to make room.
+const DISK_RETRY_AFTER_MS: u64 = 5_000;
+
+/// Why a key that never got a number gets none now, and no namespace is created.
+pub fn low_disk(low: LowDisk) -> Status {
+    busy(
+        Reason::DiskReserve,
+        DISK_RETRY_AFTER_MS,
+        format!(
+            "the disk of the leader is nearly full: {low}. Keys that have numbers go on; new keys and namespaces are refused \
+             until a quarter more than the reserve is free: make room on the disks of all nodes"
         ),
     )
 }

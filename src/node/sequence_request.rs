@@ -9,7 +9,7 @@ use super::{
     Config,
     leader_search::Attempt,
     refused_keys::{
-        check_count_of, end_of, many_ranges, memory_full, over_quota, within_count_max,
+        check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota, within_count_max,
     },
     request::{Answered, Current, ManyRanges, Next, NextMany},
     request_memory::RequestMemory,
@@ -352,6 +352,7 @@ pub(super) fn failed<A>(
         ),
         NextError::OverQuota { .. } => over_quota(namespace),
         NextError::MemoryFull { max_mb } => memory_full(max_mb),
+        NextError::LowDisk(low) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.
         NextError::AboveMax => Status::out_of_range(format!(
             "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \

@@ -95,6 +95,10 @@ macro_rules! for_each_setting {
             /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
             /// further gets a snapshot [default: 268435456]
             "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1..=1 << 40;
+            /// How much of the disk of data_dir stays free, in MB (2^20 bytes), on a small disk a twentieth of it; while less
+            /// is free, this node as leader refuses new keys and namespaces; 0: it never does [default: 512]
+            "RATCHET_DISK_RESERVE_MB" [] =>
+                disk_reserve_mb: u64 as u64 = 512, 0..=1 << 20;
             /// How much memory caches what is read of the database, and holds what is not in its files yet, in MB (2^20
             /// bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;

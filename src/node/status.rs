@@ -35,6 +35,7 @@ impl NodeContext {
             term: now.term,
             serving,
             memory: self.leader_memory(),
+            disk: Some(self.disk_space()),
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -57,6 +58,16 @@ impl NodeContext {
 }
 
 impl NodeContext {
+    /// The free space of this node's disk, as it was measured last.
+    fn disk_space(&self) -> v1::DiskSpace {
+        let free_space = self.group.store().free_space();
+        v1::DiskSpace {
+            free_bytes: free_space.free_bytes(),
+            reserve_bytes: free_space.reserve_bytes(),
+            low: free_space.low().is_some(),
+        }
+    }
+
     /// What this node has in memory as leader. `None` if it does not lead, or its term is closed: looking could block.
     fn leader_memory(&self) -> Option<v1::LeaderMemory> {
         let term = self.allocator.load_full().filter(|term| !term.is_over())?;

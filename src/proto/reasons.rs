@@ -86,6 +86,7 @@ fn code_of(reason: Reason) -> Code {
         Reason::KeysMaxReached
         | Reason::Busy
         | Reason::MemoryFull
+        | Reason::DiskReserve
         | Reason::RequestIdsFull
         | Reason::WorkersHeld
         | Reason::IdsUsedUp => Code::ResourceExhausted,

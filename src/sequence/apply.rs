@@ -15,7 +15,7 @@ use super::{
     progression::Progression,
     request_book::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
-    take::{MessagePart, PartTaken, Take, Taken, Used},
+    take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used},
     worker_leases::{self, WorkerTable},
 };
 
@@ -109,11 +109,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take { remembering, parts, now_ms } => {
+        Command::Take { remembering, parts, no_room, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
                 request_book::advance(table, remembering)?;
                 let taken = parts.iter();
-                let taken = taken.map(|part| apply_part(table, entry, remembering, part));
+                let taken = taken.map(|part| apply_part(table, entry, (remembering, *no_room), part));
                 taken.collect::<Result<_, _>>().map(Outcome::Took)
             })
         }
@@ -229,7 +229,8 @@ fn over_quota<T: Table>(
 }
 
 fn apply_part<T: Table>(
-    table: &mut T, entry: &mut Entry, remembering: &Remembering, part: &MessagePart,
+    table: &mut T, entry: &mut Entry, (remembering, no_room): (&Remembering, Option<NoRoom>),
+    part: &MessagePart,
 ) -> Result<PartTaken, T::Error> {
     let namespace = table.namespace(part.namespace);
     let Some(namespace) = namespace.filter(|namespace| namespace.config.gapless) else {
@@ -250,7 +251,11 @@ fn apply_part<T: Table>(
     let mut taken = Vec::with_capacity(part.takes.len());
     for take in &part.takes {
         let section = SectionId { namespace: part.namespace, key: take.section.clone() };
-        taken.push(apply_take(table, entry, &section, take.count, progression, quota)?);
+        let before = table.gapless_section(&section, entry.lift)?;
+        taken.push(match no_room.filter(|_| !before.exists()) {
+            Some(no_room) => Taken::NoRoom(no_room),
+            None => apply_take(table, entry, (&section, &before), take.count, (progression, quota))?,
+        });
     }
     // Whoever got nothing may ask again once more is there.
     let took = taken.iter().any(|taken| matches!(taken, Taken::Range(_)));
@@ -275,11 +280,10 @@ fn again(before: Remembered, takes: &[Take]) -> PartTaken {
 }
 
 fn apply_take<T: Table>(
-    table: &mut T, entry: &mut Entry, section: &SectionId, count: u64, progression: Progression,
-    quota: (Option<u64>, u64),
+    table: &mut T, entry: &mut Entry, (section, before): (&SectionId, &SectionRecord), count: u64,
+    (progression, quota): (Progression, (Option<u64>, u64)),
 ) -> Result<Taken, T::Error> {
-    let before = table.gapless_section(section, entry.lift)?;
-    if let Some(keys_max) = over_quota(table, section, &before, quota)? {
+    if let Some(keys_max) = over_quota(table, section, before, quota)? {
         return Ok(Taken::OverQuota { keys_max });
     }
     let (record, range) = match before.take(progression, entry.lift, count) {
@@ -287,7 +291,7 @@ fn apply_take<T: Table>(
         Err(left) => return Ok(Taken::Exhausted { left }),
     };
     debug_assert!(range.first > before.max_seq, "{range:?} above {before:?}");
-    write_section(table, entry, section, (&before, record), progression)?;
+    write_section(table, entry, section, (before, record), progression)?;
     Ok(Taken::Range(range))
 }
 

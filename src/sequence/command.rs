@@ -14,7 +14,7 @@ use super::{
     namespace_change::NamespaceChange,
     request_book::Remembering,
     section::{Chunk, Raise},
-    take::{MessagePart, PartTaken},
+    take::{MessagePart, NoRoom, PartTaken},
     tombstone::Tombstone,
     workers::{WorkerAnswer, WorkerAsk},
 };
@@ -87,6 +87,9 @@ pub enum Command {
         remembering: Remembering,
         /// Which numbers, in the order in which they are taken.
         parts: Vec<MessagePart>,
+        /// Why keys without a record take nothing, if they do not. The proposer decides it, so that every replica comes to
+        /// the same.
+        no_room: Option<NoRoom>,
         /// As in a bump.
         now_ms: u64,
     },

@@ -51,7 +51,7 @@ pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
 pub use section::{Chunk, Exhausted, Raise, SectionBooks, SectionRecord};
-pub use take::{MessagePart, PartTaken, Take, Taken, Used};
+pub use take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used};
 pub use tombstone::{NamespaceTotals, Tombstone};
 pub use worker_leases::WorkerTable;
 pub use workers::{

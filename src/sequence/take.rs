@@ -59,6 +59,15 @@ pub struct Used {
     pub first: Take,
 }
 
+/// The leader's disk is low, so that keys without a record take nothing. In megabytes (2^20 bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoRoom {
+    /// How much is free.
+    pub free_mb: u32,
+    /// How much should be.
+    pub reserve_mb: u32,
+}
+
 /// The answer to one take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Taken {
@@ -69,6 +78,8 @@ pub enum Taken {
         /// How many are left.
         left: u64,
     },
+    /// The key is new, and there is no room for it.
+    NoRoom(NoRoom),
     /// The key is new, and the namespace has as many keys as it may have.
     OverQuota {
         /// The namespace's `keys_max` when the take was applied.

@@ -42,17 +42,25 @@ async fn metrics(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
 
 /// Fails once the node has a fault that stops it.
 async fn livez(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
-    probe(context.fault().map_or(Ok(()), Err))
+    probe(context.fault().map_or(Ok(None), Err))
 }
 
-/// Fails while this node cannot answer requests, so that they go to another one.
+/// Fails while this node cannot answer requests, so that they go to another one. A low disk is told and fails nothing: keys in
+/// use go on, and the other nodes may be no better.
 async fn readyz(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
-    probe(context.readiness())
+    let remark = context.low_disk().map(|low| {
+        format!(
+            "the disk is nearly full: {low}; as leader this node refuses new keys and namespaces"
+        )
+    });
+    probe(context.readiness().map(|()| remark))
 }
 
-fn probe(outcome: Result<(), impl std::fmt::Display>) -> impl IntoResponse {
+/// The answer to a probe: that all is well, with a remark if there is one, or why not.
+fn probe(outcome: Result<Option<String>, impl std::fmt::Display>) -> impl IntoResponse {
     match outcome {
-        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Ok(None) => (StatusCode::OK, "ok\n".to_owned()),
+        Ok(Some(remark)) => (StatusCode::OK, format!("ok, but {remark}\n")),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }

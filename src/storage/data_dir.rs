@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::error::StoreError;
+use super::{error::StoreError, free_space::SPARE};
 
 const LOCK: &str = "LOCK";
 /// Where earlier releases kept snapshots.
@@ -64,7 +64,7 @@ pub fn remove_old_snapshots(dir: &Path) {
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
-    const KNOWN: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", OLD_SNAPSHOTS, "lost+found"];
+    const KNOWN: [&str; 7] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, OLD_SNAPSHOTS, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {

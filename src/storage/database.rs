@@ -7,6 +7,7 @@ use std::{
     fs::File,
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rocksdb::{
@@ -21,6 +22,7 @@ use super::{
     codec::{self, CodecError},
     directories::Directories,
     error::StoreError,
+    free_space::FreeSpace,
     layout::Family,
     options::{StoreOptions, UnsyncedWrites},
     release,
@@ -43,6 +45,7 @@ pub struct Database {
     pub(super) db: rocksdb::DB,
     dir: PathBuf,
     directories: Directories,
+    free_space: Arc<FreeSpace>,
     newest_release: String,
     _lock: File,
 }
@@ -52,7 +55,7 @@ impl Database {
     /// the directory. `lock` is held as long as the database is open.
     ///
     /// # Errors
-    /// [`StoreError::Database`] if RocksDB cannot open it.
+    /// [`StoreError::Database`] if RocksDB cannot open it; [`StoreError::Io`] if the disk cannot be measured.
     pub fn open(
         dir: &Path, lock: File, newest_release: String, how: &StoreOptions,
     ) -> Result<Self, StoreError> {
@@ -84,12 +87,17 @@ impl Database {
             cache.clone(),
         );
         options.set_write_buffer_manager(&buffers);
+        let measure = how.measure_disk.clone();
+        let free_space = Arc::new(FreeSpace::new(dir, how.disk_reserve_bytes, measure));
+        free_space.make_room_to_open()?;
         let families = Family::ALL.map(|family| descriptor(family, &cache));
         let path = Self::path(dir);
         let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)
             .map_err(|error| failed(dir, &error))?;
+        free_space.measure()?;
         Ok(Database {
             db,
+            free_space,
             dir: dir.to_owned(),
             directories: Directories::new(how.directory_synced.clone()),
             newest_release,
@@ -105,6 +113,11 @@ impl Database {
     /// The data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The free space of the disk.
+    pub fn free_space(&self) -> &Arc<FreeSpace> {
+        &self.free_space
     }
 
     /// Creates directories and renames files durably.

@@ -23,7 +23,7 @@
 //! - `directories`: creates directories and renames files so that a power cut does not lose them.
 //! - `options`: what a store is given from outside, with the seams for tests.
 //! - `blocking`: where blocking work runs.
-//! - `free_space`: refuses what would leave too little free space for the log.
+//! - `free_space`: measures the disk, and keeps a reserve of it.
 //! - `raft_types`: openraft's types as this product uses them, on the runtime of `raft_runtime`.
 //! - `layout`: the column families and the keys in them.
 //! - `codec`: how values become bytes.
@@ -58,6 +58,7 @@ pub use applied::AppliedTable;
 pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
 pub use export::{CEILINGS_HELD, Ceilings, CeilingsPart};
+pub use free_space::{DiskSpace, FreeSpace, LowDisk};
 pub use identity::Identity;
 pub use log::{LogReader, LogStore};
 pub use options::{StoreOptions, UnsyncedWrites};

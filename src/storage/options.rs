@@ -4,7 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use super::blocking::BlockingExecutor;
+use super::{
+    blocking::BlockingExecutor,
+    free_space::{MeasureDisk, measure_disk},
+};
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
 /// What a store is given from outside.
@@ -19,6 +22,10 @@ pub struct StoreOptions {
     /// Called after each sync of a directory, but for the database's own, which RocksDB syncs. A
     /// simulated power cut loses the names in directories that were not synced.
     pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
+    /// Measures the disk. A test fills it, and makes room.
+    pub measure_disk: MeasureDisk,
+    /// How much of the disk stays free, in bytes; on a small disk a twentieth of it.
+    pub disk_reserve_bytes: u64,
     /// Where blocking work runs.
     pub blocking: BlockingExecutor,
     /// Where writes are kept until they are synced.
@@ -44,6 +51,8 @@ impl StoreOptions {
             before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
             before_read: Arc::new(|| {}),
             directory_synced: Arc::new(|_| {}),
+            measure_disk: measure_disk(),
+            disk_reserve_bytes: 0,
             blocking: BlockingExecutor::default(),
             unsynced: UnsyncedWrites::default(),
             block_cache_bytes: 64 << 20,

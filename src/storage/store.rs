@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use rocksdb::WriteBatch;
-use rustix::fs::statvfs;
 
 use super::{
     blocking::BlockingExecutor,
@@ -11,6 +10,7 @@ use super::{
     database::Database,
     directories::Directories,
     error::StoreError,
+    free_space::FreeSpace,
     identity::{self, Identity},
     layout::{Family, promise_key, vote_key},
     options::StoreOptions,
@@ -120,19 +120,22 @@ impl Store {
         &self.metrics
     }
 
+    /// The free space of the disk.
+    pub fn free_space(&self) -> &Arc<FreeSpace> {
+        self.db.free_space()
+    }
+
     /// Measures how much of the disk the store uses, and how much is left. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Io`] or [`StoreError::Database`] if the file system or the database does not tell.
     pub fn disk_usage(&self) -> Result<DiskUsage, StoreError> {
-        let dir = self.dir();
-        let disk = statvfs(dir)
-            .map_err(|e| StoreError::io("cannot measure the disk of", dir)(e.into()))?;
+        let disk = self.free_space().measure()?;
         Ok(DiskUsage {
             log_bytes: self.db.family_bytes(Family::Log)?,
             table_bytes: self.db.family_bytes(Family::Applied)?,
-            disk_free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
-            disk_size_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+            disk_free_bytes: disk.free_bytes,
+            disk_size_bytes: disk.size_bytes,
         })
     }
 

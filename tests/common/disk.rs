@@ -1,11 +1,17 @@
-//! A disk under a real node, whose fsyncs fail or hang on demand, and whose reads hang on demand.
+//! A disk under a real node, whose fsyncs fail or hang on demand, whose reads hang on demand, and which fills up on demand.
 
 use std::{
     future::ready,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use ratchet::storage::StoreOptions;
+use ratchet::storage::{DiskSpace, StoreOptions};
+
+/// The size of a disk, and how much of it is free at first.
+const SIZE_BYTES: u64 = 1 << 40;
 
 /// What an fsync does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,20 +24,31 @@ pub enum Fsync {
 
 /// The disk of one node.
 #[derive(Clone)]
-pub struct Disk(Arc<(Mutex<Fsync>, Condvar)>);
+pub struct Disk {
+    fsync: Arc<(Mutex<Fsync>, Condvar)>,
+    free_bytes: Arc<AtomicU64>,
+}
 
 impl Default for Disk {
     fn default() -> Self {
-        Disk(Arc::new((Mutex::new(Fsync::Succeeds), Condvar::new())))
+        Disk {
+            fsync: Arc::new((Mutex::new(Fsync::Succeeds), Condvar::new())),
+            free_bytes: Arc::new(SIZE_BYTES.into()),
+        }
     }
 }
 
 impl Disk {
     /// What every fsync does from now on; those that hang go on.
     pub fn set(&self, fsync: Fsync) {
-        let (state, changed) = &*self.0;
+        let (state, changed) = &*self.fsync;
         *state.lock().unwrap() = fsync;
         changed.notify_all();
+    }
+
+    /// So many megabytes are free from now on.
+    pub fn set_free_mb(&self, megabytes: u64) {
+        self.free_bytes.store(megabytes << 20, Ordering::SeqCst);
     }
 
     /// Every fsync hangs until the answer is dropped, and fails from then on.
@@ -47,15 +64,19 @@ impl Disk {
 
     /// `options` of a store on this disk.
     pub fn under(&self, options: &StoreOptions) -> StoreOptions {
-        let disk = self.clone();
+        let (disk, free_bytes) = (self.clone(), self.free_bytes.clone());
         StoreOptions {
+            measure_disk: Arc::new(move |_| {
+                let free_bytes = free_bytes.load(Ordering::SeqCst);
+                Ok(DiskSpace { free_bytes, size_bytes: SIZE_BYTES })
+            }),
             before_sync: Arc::new(move || Box::pin(ready(disk.sync()))),
             ..options.clone()
         }
     }
 
     fn sync(&self) -> Result<(), String> {
-        let (state, changed) = &*self.0;
+        let (state, changed) = &*self.fsync;
         let state = state.lock().unwrap();
         let state = changed.wait_while(state, |fsync| *fsync == Fsync::Hangs);
         match *state.unwrap() {

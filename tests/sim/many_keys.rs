@@ -88,6 +88,7 @@ fn simulate(seed: u64, keys: u32, trace: &Arc<Trace>) -> Result<usize, String> {
         // Little of the log is kept, so that a node that was down gets a snapshot.
         log_keep_bytes: 64 << 10,
         recent_records_mb: [0, 64][rng.random_range(0..2)],
+        disk_reserve_mb: 0,
         ..Config::default()
     };
     let world = World::new(network, trace.clone(), config, FOUNDERS);

@@ -56,8 +56,13 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     };
     let network = Network::new(rng.random(), usual, trace.clone());
     let founders = [3, 3, 3, 5][rng.random_range(0..4)];
-    let mut config =
-        Config { cluster: "sim".to_owned(), shutdown_timeout_ms: 1_000, ..Config::default() };
+    let mut config = Config {
+        cluster: "sim".to_owned(),
+        shutdown_timeout_ms: 1_000,
+        // The disk of the machine that simulates is none of the simulation's.
+        disk_reserve_mb: 0,
+        ..Config::default()
+    };
     if rng.random_bool(0.5) {
         config.log_keep_bytes = rng.random_range(1..6_000);
     }

@@ -23,14 +23,14 @@ impl Memory {
     }
 
     /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
-    /// now. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
+    /// now. If it is a new section and the leader's disk is low, they are refused. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
     /// the record is read again.
     pub fn record_read(
         &self, place: Place, (id, let_goes): &(SectionId, Option<u64>), record: SectionRecord,
         namespace: &Namespace,
     ) -> Option<Need> {
         let mut read_again = false;
-        let bump = self.serve_at(place, id, namespace, |shard| {
+        let bump = self.serve_at(place, id, namespace, |shard, served| {
             let config = &namespace.config;
             // As in `take_first`.
             if shard.has_chunk(place.section, config) || self.is_abandoned() {
@@ -41,10 +41,15 @@ impl Memory {
                 return false;
             }
             read_again = let_goes.is_some_and(|noted| noted != shard.let_goes());
-            if !read_again {
-                self.first_touch(shard, place.section, record, config, Source::disk);
+            if read_again {
+                return false;
             }
-            !read_again
+            if let Some(low) = self.view.free_space().low().filter(|_| !record.exists()) {
+                shard.refuse(place.section, low, served);
+                return false;
+            }
+            self.first_touch(shard, place.section, record, config, Source::disk);
+            true
         });
         match bump {
             true => Some(Need::Bump),

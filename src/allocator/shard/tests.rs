@@ -215,6 +215,7 @@ fn show_taken(taken: Taken) -> String {
         Ok(range) => show(range),
         Err(Shortage::Exhausted { left }) => format!("exhausted, {left} left"),
         Err(Shortage::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
+        Err(Shortage::LowDisk(low)) => low.to_string(),
         Err(Shortage::MemoryFull { max_mb }) => format!("no room in {max_mb} MB"),
     }
 }

@@ -100,6 +100,11 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
             "bytes": memory.bytes,
             "bytes_max": memory.bytes_max,
         })),
+        "disk": status.disk.map(|disk| json!({
+            "free_bytes": disk.free_bytes,
+            "reserve_bytes": disk.reserve_bytes,
+            "low": disk.low,
+        })),
         "nodes": nodes,
     })
 }
@@ -138,7 +143,19 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
         }
     );
     let memory = status.memory.map(|memory| memory_of(&memory));
-    format!("{asked}\n{}{}", output::table(&rows), memory.unwrap_or_default())
+    let disk = status.disk.filter(|disk| disk.low).map(|disk| low_disk(status.node, &disk));
+    let (memory, disk) = (memory.unwrap_or_default(), disk.unwrap_or_default());
+    format!("{asked}\n{}{memory}{disk}", output::table(&rows))
+}
+
+/// That the disk of the node that answered is low, as a further line.
+fn low_disk(node: u64, disk: &v1::DiskSpace) -> String {
+    let mb = |bytes: u64| bytes >> 20;
+    format!(
+        "\nthe disk of node {node} is nearly full: {} MB are free, the reserve is {} MB; new keys and namespaces are refused",
+        mb(disk.free_bytes.unwrap_or_default()),
+        mb(disk.reserve_bytes)
+    )
 }
 
 /// What the leader has in memory, as a further line.

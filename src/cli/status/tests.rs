@@ -30,6 +30,7 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         term: 3,
         serving: true,
         memory: Some(v1::LeaderMemory { keys: 1_234, bytes: 3 << 20, bytes_max: 2_048 << 20 }),
+        disk: None,
         nodes,
     }
 }

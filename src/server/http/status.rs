@@ -38,6 +38,8 @@ pub struct ClusterStatus {
     serving: bool,
     /// What the leader has in memory; null if no leader answers.
     memory: Option<LeaderMemory>,
+    /// The disk of that node.
+    disk: Option<DiskSpace>,
     /// The members.
     nodes: Vec<NodeStatus>,
 }
@@ -51,6 +53,17 @@ struct LeaderMemory {
     bytes: u64,
     /// How many bytes they may take.
     bytes_max: u64,
+}
+
+/// The disk of a node, as it was measured last.
+#[derive(Debug, Serialize, ToSchema)]
+struct DiskSpace {
+    /// How many bytes are free; null if the file system does not tell.
+    free_bytes: Option<u64>,
+    /// How many should be.
+    reserve_bytes: u64,
+    /// Whether fewer are: the leader refuses new keys and namespaces.
+    low: bool,
 }
 
 /// A member.
@@ -109,6 +122,11 @@ impl From<v1::StatusResponse> for ClusterStatus {
                 keys: memory.keys,
                 bytes: memory.bytes,
                 bytes_max: memory.bytes_max,
+            }),
+            disk: status.disk.map(|disk| DiskSpace {
+                free_bytes: disk.free_bytes,
+                reserve_bytes: disk.reserve_bytes,
+                low: disk.low,
             }),
             nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
         }

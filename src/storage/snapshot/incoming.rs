@@ -10,7 +10,6 @@ use super::format::Decoder;
 use crate::storage::{
     database::Database,
     error::StoreError,
-    free_space,
     layout::Family,
     raft_types::SnapshotMeta,
     table::{AppliedView, Generation},
@@ -69,7 +68,7 @@ impl IncomingSnapshot {
     /// [`StoreError::DiskNearlyFull`], or [`StoreError::Io`] if the free space cannot be read.
     pub fn create(view: &AppliedView) -> Result<Self, StoreError> {
         let db = view.db().clone();
-        free_space::check(db.dir(), 0)?;
+        db.free_space().check(0)?;
         let records = view.fresh_generation();
         Ok(IncomingSnapshot {
             db,
@@ -101,7 +100,7 @@ impl IncomingSnapshot {
         if self.bytes >= self.next_space_check_at {
             self.next_space_check_at = self.bytes + SPACE_CHECK_BYTES;
             // RocksDB writes all of the snapshot a second time when it compacts it.
-            free_space::check(self.db.dir(), self.bytes)?;
+            self.db.free_space().check(self.bytes)?;
         }
         Ok(())
     }

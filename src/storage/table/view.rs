@@ -17,6 +17,7 @@ use crate::{
         blocking::BlockingExecutor,
         database::Database,
         error::StoreError,
+        free_space::FreeSpace,
         layout::{Family, generation_prefix, ledger_key, next_namespace_key, section_key},
         store::Store,
     },
@@ -74,6 +75,11 @@ impl AppliedView {
     /// The database that holds the table.
     pub(in crate::storage) fn db(&self) -> &Arc<Database> {
         &self.db
+    }
+
+    /// The free space of the disk that holds the table.
+    pub fn free_space(&self) -> &FreeSpace {
+        self.db.free_space()
     }
 
     /// The generation that readers are shown.

@@ -30,7 +30,7 @@ const BYTES_MAX: u64 = 300;
 fn took(table: &mut Memory, term: u64, elapsed_ms: u64, parts: Vec<MessagePart>) -> Vec<PartTaken> {
     let remembering =
         Remembering { elapsed_ms, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
-    match run(table, term, Command::Take { remembering, parts, now_ms: 0 }) {
+    match run(table, term, Command::Take { remembering, parts, no_room: None, now_ms: 0 }) {
         Outcome::Took(taken) => taken,
         other => panic!("{other:?}"),
     }
@@ -72,7 +72,7 @@ fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     run(&mut table, 2, Command::Lift);
     let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 1 };
     let parts = vec![message(None, vec![take(7, 1)])];
-    let refused = run(&mut table, 1, Command::Take { remembering, parts, now_ms: 0 });
+    let refused = run(&mut table, 1, Command::Take { remembering, parts, no_room: None, now_ms: 0 });
     assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
     assert!(table.sections.is_empty());
 }
@@ -138,4 +138,23 @@ fn each_lifetime_is_kept_however_long_the_ids_before_it_live() {
     assert_eq!(took(&mut table, 1, 1_000, again), [repeated(1, 1), taken(3, 3)]);
     assert_eq!(took(&mut table, 1, 999, vec![with("long", 2_000)]), [repeated(1, 1)]);
     assert_eq!(took(&mut table, 1, 1, vec![with("long", 2_000)]), [taken(4, 4)]);
+}
+
+#[test]
+fn without_room_keys_with_a_record_go_on_and_a_retry_is_answered_as_the_first_try() {
+    let mut table = with_invoices();
+    assert_eq!(took(&mut table, 1, 0, vec![message(None, vec![take(7, 1)])]), [taken(1, 1)]);
+    let no_room = NoRoom { free_mb: 1, reserve_mb: 2 };
+    let both = || message(Some("a"), vec![take(7, 1), take(8, 1)]);
+    let remembering =
+        Remembering { elapsed_ms: 0, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
+    let parts = vec![both(), message(Some("b"), vec![take(8, 1)])];
+    let command = Command::Take { remembering, parts, no_room: Some(no_room), now_ms: 0 };
+    let first = vec![range(2, 2), Taken::NoRoom(no_room)];
+    let nothing = PartTaken::Taken(vec![Taken::NoRoom(no_room)]);
+    let took_some = Outcome::Took(vec![PartTaken::Taken(first.clone()), nothing]);
+    assert_eq!(run(&mut table, 1, command), took_some);
+    // Once there is room, what took nothing may try again.
+    let again = took(&mut table, 1, 0, vec![both(), message(Some("b"), vec![take(8, 1)])]);
+    assert_eq!(again, [PartTaken::Repeated(first), taken(1, 1)]);
 }
