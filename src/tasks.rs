@@ -88,12 +88,13 @@ impl Tasks {
 
     /// Stops the node. The first fault is the one that is reported.
     pub fn fail(&self, fault: Fault) {
-        tracing::error!(%fault, "the node must stop");
+        // First: logging may wait for whoever reads the log.
         self.failed.send_if_modified(|failed| {
             let first = failed.is_none();
-            failed.get_or_insert(fault);
+            failed.get_or_insert_with(|| fault.clone());
             first
         });
+        tracing::error!(%fault, "the node must stop");
     }
 
     /// Watches for the fault that stops the node.
@@ -111,6 +112,15 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::{Event, Subscriber};
+    use tracing_subscriber::{
+        Layer, Registry,
+        layer::{Context, SubscriberExt},
+    };
+
     use super::*;
 
     #[tokio::test]
@@ -133,6 +143,26 @@ mod tests {
         });
         let fault = tasks.failed().wait_for(Option::is_some).await.unwrap();
         assert!(matches!(fault, Some(Fault::Panic { task: "child", .. })));
+    }
+
+    /// Notes for each event whether the fault is known by then.
+    struct FaultKnown(Tasks, Arc<Mutex<Vec<bool>>>);
+
+    impl<S: Subscriber> Layer<S> for FaultKnown {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            let is_known = self.0.failed().borrow().is_some();
+            self.1.lock().push(is_known);
+        }
+    }
+
+    #[test]
+    fn a_fault_is_known_before_it_is_logged() {
+        let (tasks, known) = (Tasks::default(), Arc::default());
+        let layer = FaultKnown(tasks.clone(), Arc::clone(&known));
+        tracing::subscriber::with_default(Registry::default().with(layer), || {
+            tasks.fail(Fault::CannotGoOn("why".into()));
+        });
+        assert_eq!(*known.lock(), [true]);
     }
 
     #[tokio::test]

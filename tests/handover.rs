@@ -11,6 +11,7 @@ use crate::common::{
 };
 use futures::FutureExt;
 use ratchet::proto::v1::NextManyRequest;
+use rustix::process::Signal;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_under_load_leave_no_gap() {
@@ -43,6 +44,16 @@ async fn transfers_under_load_leave_no_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_hands_over_and_leaves_no_gap() {
+    assert_hands_over_without_a_gap(Signal::TERM).await;
+}
+
+/// A terminal that is closed, or a supervisor that reloads what it supervises, sends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_hands_over_as_sigterm_does() {
+    assert_hands_over_without_a_gap(Signal::HUP).await;
+}
+
+async fn assert_hands_over_without_a_gap(signal: Signal) {
     let mut cluster = Processes::start(3, &[]).await;
     let leader = cluster.leader().await;
     let others = others(leader);
@@ -50,7 +61,7 @@ async fn sigterm_hands_over_and_leaves_no_gap() {
     let load = Load::start(&addresses, 16, 4, Duration::from_secs(5));
     load.answers(500).await;
     let started = Instant::now();
-    let status = cluster.terminate(leader).await;
+    let status = cluster.stop_by(signal, leader).await;
     assert!(status.success(), "{status}");
     load.answers(500).await;
     let history = load.finish().await;
@@ -59,7 +70,7 @@ async fn sigterm_hands_over_and_leaves_no_gap() {
     for key in 0..4 {
         history.assert_without_gap(key, 1);
     }
-    println!("SIGTERM: longest silence {:?}", history.longest_silence(started, None));
+    println!("{signal:?}: longest silence {:?}", history.longest_silence(started, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

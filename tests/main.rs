@@ -52,6 +52,7 @@ mod slow_reads;
 mod snapshot;
 mod snapshot_scale;
 mod snapshot_transfer;
+mod stalled_log;
 mod status;
 mod status_page;
 mod stream;

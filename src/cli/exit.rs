@@ -1,6 +1,12 @@
 //! Exit codes: which error ends the command with which one.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use ratchet_client::{Code, Error};
 use serde_json::json;
@@ -25,6 +31,9 @@ Exit codes:
   74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
       fit it, or the node had to stop; the message says which
   78  start: the configuration is not valid";
+
+/// How long the last words of a process wait for their reader.
+const PRINT_MAX: Duration = Duration::from_secs(2);
 
 const OTHER: u8 = 1;
 const NOT_FOUND: u8 = 3;
@@ -89,20 +98,30 @@ impl CommandError {
         CommandError { exit: CONFIG, code: "CONFIGURATION".to_owned(), message: message.into() }
     }
 
-    /// Prints the error to standard error and returns its exit code.
-    pub fn report(&self, json: bool) -> ExitCode {
-        self.print(json);
-        ExitCode::from(self.exit)
+    /// Prints the error to standard error and returns its exit code. A reader that stalls is not waited for long: whoever
+    /// started the process waits for its end.
+    pub fn report(self, json: bool) -> ExitCode {
+        let exit = ExitCode::from(self.exit);
+        let (done, printed) = mpsc::channel();
+        let printing = move || {
+            self.print(json);
+            // Whoever waited may have given up.
+            let _ = done.send(());
+        };
+        if thread::Builder::new().spawn(printing).is_ok() {
+            // It is printed, or cannot be.
+            let _ = printed.recv_timeout(PRINT_MAX);
+        }
+        exit
     }
 
-    /// Prints the error to standard error.
+    /// Prints the error to standard error. If that is closed, nobody is there to be told.
     pub fn print(&self, json: bool) {
-        if json {
-            let error = json!({"error": {"code": self.code, "message": self.message}});
-            eprintln!("{error}");
-        } else {
-            eprintln!("error: {}", self.message);
-        }
+        let text = match json {
+            true => json!({"error": {"code": self.code, "message": self.message}}).to_string(),
+            false => format!("error: {}", self.message),
+        };
+        let _ = writeln!(io::stderr(), "{text}");
     }
 }
 

@@ -18,6 +18,7 @@ mod gaps;
 mod id;
 mod import;
 mod keys;
+mod log;
 mod namespace;
 mod node;
 mod numbers;

@@ -1,14 +1,14 @@
-//! `ratchet start`: runs a node until SIGTERM, SIGINT or a fault.
+//! `ratchet start`: runs a node until SIGTERM, SIGINT, SIGHUP or a fault.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{fs, future::pending, io, path::PathBuf};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use super::{
     exit::CommandError,
-    settings::{LOG_FILTER, LogFormat, Settings, read_file},
+    log::log_to_stderr,
+    settings::{LogFormat, Settings, read_file},
 };
 use crate::{
     node::{Config, Seams, StartError},
@@ -38,59 +38,90 @@ impl Start {
         };
         let settings = self.settings.or(file);
         let format = settings.log_format.unwrap_or(LogFormat::Human);
-        log_to_stderr(settings.log.as_deref(), format)?;
+        let log = log_to_stderr(settings.log.as_deref(), format)?;
         let config = Config { dev: self.dev, ..settings.config() };
-        let signals = || Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
-        let signals = signals().map_err(|e: std::io::Error| {
-            CommandError::other(format!("cannot listen for SIGTERM and SIGINT: {e}"))
+        let signals = Signals::listen().map_err(|error| {
+            CommandError::other(format!("cannot listen for SIGTERM, SIGINT and SIGHUP: {error}"))
         })?;
-        Ok(serve(config, signals).await?)
+        let served = serve(config, signals).await;
+        log.flush();
+        Ok(served?)
     }
+}
+
+/// The signals that stop a node.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// `None` if whoever started the node has it ignore that signal, as `nohup` does.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        let status = fs::read_to_string("/proc/self/status")?;
+        let hangup = (!ignores_hangup(&status)).then(|| signal(SignalKind::hangup()));
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: hangup.transpose()?,
+        })
+    }
+
+    /// Waits for one of them; answers its name.
+    async fn recv(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = hangup => "SIGHUP",
+        }
+    }
+}
+
+/// Whether a process ignores SIGHUP, by its file `status` in /proc. The lowest bit of the mask is that of signal 1.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Runs a node until a signal stops it or it fails.
 ///
 /// # Errors
 /// [`StartError`] if the node cannot start, or if a fault stopped it.
-async fn serve(
-    config: Config, (mut terminate, mut interrupt): (Signal, Signal),
-) -> Result<(), StartError> {
+async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     let starting = server::start(config, Seams::default());
     let node = tokio::select! {
         node = starting => node?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        _ = signals.recv() => return Ok(()),
     };
     tokio::select! {
         fault = node.failed() => {
             node.halt().await;
             return Err(fault.into());
         }
-        _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        name = signals.recv() => tracing::info!("{name}: stopping"),
     }
     node.stop().await;
     Ok(())
 }
 
-/// Starts logging to standard error.
-///
-/// # Errors
-/// If the filter is malformed, or logging is set up already.
-fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<(), CommandError> {
-    let filter = filter.unwrap_or(LOG_FILTER);
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        CommandError::config(format!(
-            "log is {filter:?}: {error}; it takes a filter such as \"info\" or \"ratchet=debug,warn\""
-        ))
-    })?;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    let set = match format {
-        LogFormat::Human => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().try_init(),
-    };
-    set.map_err(|error| CommandError::other(format!("cannot set up logging: {error}")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_of_ignored_signals_says_whether_sighup_is_among_them() {
+        let status =
+            |mask: &str| format!("Name:\tratchet\nSigIgn:\t{mask}\nSigCgt:\t0000000000000001\n");
+        assert!(ignores_hangup(&status("0000000000001001")));
+        assert!(!ignores_hangup(&status("0000000000001000")));
+        assert!(!ignores_hangup("Name:\tratchet\n"));
+    }
 }

@@ -30,6 +30,8 @@ metrics! {
         open_fds: Gauge,
         /// Limit on open file descriptors.
         max_fds: Gauge,
+        /// Lines of the log that were dropped: standard error did not take them.
+        log_lines_dropped: Counter,
     }
 }
 

@@ -214,11 +214,12 @@ impl WriterTask {
     /// Ends all writing for good: records why, and tells those who wait.
     fn give_up(&self, writes: Vec<Write>, error: &StoreError) {
         let why = format!("{error}. Nothing is written any more: this node must stop");
-        tracing::error!("{why}");
         let why = self.health.failure.get_or_init(|| why);
         for write in writes {
             refuse(write, why);
         }
+        // Last: logging may wait for whoever reads the log.
+        tracing::error!("{why}");
     }
 }
 

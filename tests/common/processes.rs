@@ -135,7 +135,7 @@ impl Processes {
         self.places.values().map(|place| place.listen).collect()
     }
 
-    fn signal(&self, id: u64, signal: Signal) {
+    pub fn signal(&self, id: u64, signal: Signal) {
         let pid = Pid::from_child(&self.running[&id].0);
         kill_process(pid, signal).expect("a running node");
     }
@@ -159,7 +159,12 @@ impl Processes {
 
     /// SIGTERM, and waits until it is gone.
     pub async fn terminate(&mut self, id: u64) -> ExitStatus {
-        self.signal(id, Signal::TERM);
+        self.stop_by(Signal::TERM, id).await
+    }
+
+    /// Sends a signal that stops the node, and waits until it is gone.
+    pub async fn stop_by(&mut self, signal: Signal, id: u64) -> ExitStatus {
+        self.signal(id, signal);
         let process = self.running.remove(&id).expect("a running node");
         process.ended().await
     }
