@@ -1,6 +1,13 @@
 //! A node says that it is ready exactly while it can serve requests.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::common::{
     channel,
@@ -9,6 +16,10 @@ use crate::common::{
     eventually, http_get, in_time, other_than, with_metrics,
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream};
+use ratchet::{
+    clock::{BootClock, Clock, Instant},
+    node::Seams,
+};
 use tonic::transport::Channel;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -94,6 +105,47 @@ async fn a_watcher_is_told_of_each_change_of_readiness() {
     assert_eq!(next().await, ServingStatus::NotServing);
     cluster.mend();
     assert_eq!(next().await, ServingStatus::Serving);
+}
+
+/// Counts how often it is read.
+#[derive(Default)]
+struct CountingClock(AtomicU64);
+
+impl Clock for CountingClock {
+    fn now(&self) -> Instant {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        BootClock.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        BootClock.wall_ms()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_watchers_cost_no_more_than_one() {
+    const WATCHERS: u64 = 200;
+    let clock = Arc::new(CountingClock::default());
+    let mut cluster = Cluster::configured(1, with_metrics);
+    let seams = Seams { clock: clock.clone(), ..cluster.seams(1) };
+    cluster.start_node_with(1, seams).await;
+    cluster.client(1).next_at_last(1).await;
+    let health = Probe::of(&cluster, 1).health;
+    let mut watching = Vec::new();
+    for _ in 0..WATCHERS {
+        let told = health.clone().watch(HealthCheckRequest::default()).await.unwrap();
+        let mut told = told.into_inner();
+        let first = in_time("the first word", told.message()).await.unwrap().unwrap();
+        assert_eq!(first.status(), ServingStatus::Serving);
+        watching.push(told);
+    }
+    // The readiness is worked out from the clock, once in each heartbeat interval.
+    let before = clock.0.load(Ordering::Relaxed);
+    let intervals = 10;
+    let heartbeat = Duration::from_millis(cluster.configs[&1].heartbeat_ms);
+    tokio::time::sleep(heartbeat * intervals).await;
+    let reads = clock.0.load(Ordering::Relaxed) - before;
+    assert!(reads < WATCHERS, "{reads} reads of the clock in {intervals} intervals");
 }
 
 #[tokio::test(flavor = "multi_thread")]

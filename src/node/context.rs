@@ -79,6 +79,8 @@ pub struct NodeContext {
     pub(super) key_times: KeyTimes,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
+    /// Whether this node was ready when that was last worked out.
+    pub(super) is_ready: ordered_watch::Sender<bool>,
     pub(super) introductions: Introductions,
     /// Who may make this node a member, while it holds no data.
     pub(super) founding_claim: FoundingClaim,
@@ -132,6 +134,7 @@ impl NodeContext {
             awaited_answer: AwaitedAnswer::default(),
             inheritance: HeldInheritance::default(),
             leaving: CancellationToken::new(),
+            is_ready: ordered_watch::Sender::default(),
             introductions: Introductions::default(),
             founding_claim: FoundingClaim::default(),
             founding_turn: tokio::sync::Mutex::default(),

@@ -1,10 +1,12 @@
 //! Readiness: whether load balancers and orchestrators should send requests to this node.
 //!
-//! Invariant: it is worked out when asked for, from this node's clock and from what it has heard. It asks nobody.
+//! Invariant: it is worked out from this node's clock and from what it has heard. It asks nobody. However many watch it, one
+//! task works it out for them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::NodeContext;
+use crate::ordered_watch;
 
 /// Why requests should go to another node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,9 +54,30 @@ impl NodeContext {
         }
     }
 
+    /// Whether this node is ready, now and from now on, while [`NodeContext::follow_readiness`] runs.
+    pub fn watch_readiness(&self) -> ordered_watch::Receiver<bool> {
+        self.note_readiness();
+        self.is_ready.subscribe()
+    }
+
+    /// Tells those who watch whether this node is ready, whenever that changes.
+    pub async fn follow_readiness(self: Arc<Self>) {
+        loop {
+            self.note_readiness();
+            self.readiness_may_change().await;
+        }
+    }
+
+    fn note_readiness(&self) {
+        self.is_ready.send_if_modified(|is_ready| {
+            let now = self.readiness().is_ok();
+            std::mem::replace(is_ready, now) != now
+        });
+    }
+
     /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not
     /// events, so this returns at least once in each heartbeat interval.
-    pub async fn readiness_may_change(&self) {
+    async fn readiness_may_change(&self) {
         let mut leadership = self.group.leadership();
         let beat = Duration::from_millis(self.config.heartbeat_ms);
         tokio::select! {

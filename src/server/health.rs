@@ -37,39 +37,30 @@ impl Health for HealthService {
         &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         check_service(&request.get_ref().service)?;
-        Ok(Response::new(answer(serving(&self.context))))
+        Ok(Response::new(answer(self.context.readiness().is_ok())))
     }
 
     async fn watch(
         &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
-        let context = self.context.clone();
-        // The state is the status that was sent last: only a change is sent.
-        let said = stream::unfold(None, move |last| {
-            let context = context.clone();
-            async move {
-                let mut now = serving(&context);
-                while last == Some(now) {
-                    context.readiness_may_change().await;
-                    now = serving(&context);
-                }
-                Some((Ok(answer(now)), Some(now)))
-            }
+        let ready = self.context.watch_readiness();
+        // The state is what was said last: only a change is said.
+        let said = stream::unfold((ready, None), |(mut ready, last)| async move {
+            let fits = |now: &bool| Some(*now) != last;
+            let now = ready.wait_for(fits).await.ok()?;
+            Some((Ok(answer(now)), (ready, Some(now))))
         });
         let stop = self.stop.clone().cancelled_owned();
         Ok(Response::new(said.take_until(stop).boxed()))
     }
 }
 
-fn serving(context: &NodeContext) -> ServingStatus {
-    match context.readiness() {
-        Ok(()) => ServingStatus::Serving,
-        Err(_) => ServingStatus::NotServing,
-    }
-}
-
-fn answer(status: ServingStatus) -> HealthCheckResponse {
+fn answer(is_ready: bool) -> HealthCheckResponse {
+    let status = match is_ready {
+        true => ServingStatus::Serving,
+        false => ServingStatus::NotServing,
+    };
     HealthCheckResponse { status: status.into() }
 }
 

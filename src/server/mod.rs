@@ -117,6 +117,13 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
             () = observing => {}
         }
     });
+    let (stop, following) = (node.stopping(), node.context().clone().follow_readiness());
+    node.run("readiness", async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = following => {}
+        }
+    });
     node.run("peer port", server.clone().serve_peers(listeners.peer));
     node.run("client port", server.clone().serve_clients(listeners.client));
     if let Some(listener) = listeners.http {
