@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use crate::common::{
-    cluster::Cluster, disk::Disk, eventually, id, other_than, power::Names, until,
+    cluster::Cluster,
+    disk::Disk,
+    eventually, http_get, id,
+    openmetrics::{parse, value},
+    other_than,
+    power::Names,
+    unhurried, until, with_metrics,
 };
 use ratchet::{
     consensus::Group,
@@ -14,6 +20,42 @@ use ratchet::{
 /// A log so short that it is purged within these tests.
 fn short_log(config: &mut Config) {
     config.log_keep_bytes = 1_000;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_faster_one_arrives() {
+    // A megabyte a second, and all but nothing is held meanwhile.
+    let slow = |config: &mut Config| {
+        unhurried(config);
+        short_log(config);
+        with_metrics(config);
+        (config.snapshot_mb_per_second, config.log_hold_times) = (1, 1);
+    };
+    let mut cluster = Cluster::start(1, slow).await;
+    let mut client = cluster.client(1);
+    // Some two megabytes.
+    for first in (0..60_000).step_by(10_000) {
+        client.next_of_each((first..first + 10_000).collect()).await.unwrap();
+    }
+    let metrics = cluster.nodes[&1].addresses().metrics.expect("a metrics port");
+    let in_vain = async || {
+        let page = http_get(metrics, "/metrics").await;
+        value(&parse(&page.body), "ratchet_snapshots_in_vain_total")
+    };
+    assert_eq!(in_vain().await, 0.0);
+    let peer_address = cluster.start_joining(2, slow).await;
+    client.add_node(2, peer_address).await.expect("the node is added");
+    let mut key = 100_000;
+    eventually("a snapshot is sent in vain", async || {
+        for _ in 0..100 {
+            key += 1;
+            client.next(key).await.unwrap();
+        }
+        (in_vain().await > 0.0).then_some(())
+    })
+    .await;
+    // Once nothing is logged, the next one suffices.
+    applied_all(&cluster, 2, 1).await;
 }
 
 /// Waits until the log is purged by more than 100 entries; answers up to where.

@@ -7,7 +7,7 @@
 //! While a peer is sent a snapshot, the entries that it needs next are kept. Otherwise, if more were
 //! logged during the sending than is kept, the peer would need another snapshot afterwards, for ever.
 //!
-//! Invariant: at least `log_keep_bytes` of applied entries stay. A purge near the entry that is being
+//! Invariant: at least `log_keep_bytes` of applied entries stay, and some entries. A purge near the entry that is being
 //! applied is of no use, and has made openraft panic (openraft issue 2116).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -21,9 +21,9 @@ use crate::{
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// How long to wait after the log could not be read.
 const RETRY: Duration = Duration::from_secs(10);
-/// For a peer that is sent a snapshot, at most so many times `log_keep_bytes` of the log are kept: a peer
-/// that takes the snapshot slowly must not fill this node's disk.
-const HELD_KEEPS_MAX: u64 = 8;
+/// So many applied entries stay, however small `log_keep_bytes` is. A peer that lags by fewer gets no snapshot, which would
+/// purge its log while it applies what came before.
+const ENTRIES_KEPT_MIN: u64 = 16;
 /// The log is purged in pieces of `log_keep_bytes` divided by this.
 const PIECES_PER_KEEP: u64 = 16;
 
@@ -62,13 +62,17 @@ pub async fn watch(group: Arc<Group>) {
         let Some(up_to) = sizes.purgeable(sizes.keep_bytes) else {
             continue;
         };
-        let held = up_to.min(group.network.purgeable_max());
-        let at_least = sizes.purgeable(sizes.keep_bytes.saturating_mul(HELD_KEEPS_MAX));
+        let holds = group.network.log_holds();
+        let held = up_to.min(holds.purgeable_max());
+        let hold_bytes = sizes.keep_bytes.saturating_mul(group.config().log_hold_times);
+        let at_least = sizes.purgeable(hold_bytes);
         let up_to = held.max(at_least.unwrap_or(0));
+        let up_to = up_to.min(applied.index.saturating_sub(ENTRIES_KEPT_MIN));
         let purged = seen.purged.map_or(0, |purged| purged.index);
         if purged >= up_to {
             continue;
         }
+        tell_of_vain_snapshots(&group, holds.purged(up_to), hold_bytes).await;
         // The last snapshot may cover less by now: the log may grow by more than is kept between two checks.
         let covered = seen.snapshot.map_or(0, |snapshot| snapshot.index);
         let trigger = group.raft.trigger();
@@ -84,6 +88,27 @@ pub async fn watch(group: Arc<Group>) {
             return;
         }
     }
+}
+
+/// Says that `peers` are sent snapshots in vain: `hold_bytes` were logged meanwhile.
+async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
+    if peers == 0 {
+        return;
+    }
+    group.network.metrics().snapshots_in_vain.inc_by(peers as u64);
+    let store = group.store().clone();
+    let measured = store.blocking().run(move || store.disk_usage()).await;
+    let table_bytes = measured.ok().and_then(Result::ok).map_or(0, |usage| usage.table_bytes);
+    let rate = group.config().snapshot_bytes_per_second;
+    tracing::error!(
+        peers,
+        table_bytes,
+        at_least_seconds = table_bytes / rate,
+        "more than {hold_bytes} bytes were logged while a snapshot was being sent, so that its receiver needs another one: \
+         raise snapshot_mb_per_second (now {}), or log_hold_times (now {}) if the disk has room for a longer log",
+        rate >> 20,
+        group.config().log_hold_times
+    );
 }
 
 /// Counts the entries up to `last`, where blocking is allowed. Returns the sizes as far as they could be

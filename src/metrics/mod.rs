@@ -257,6 +257,9 @@ metrics! {
 
         /// Snapshots that could not be sent to a reachable peer, or could not be taken in.
         snapshot_failures: Counter,
+        /// Snapshots that were sent in vain: more was logged meanwhile than is kept for their receivers (log_hold_times), which
+        /// need another one.
+        snapshots_in_vain: Counter,
         /// Time from the start of the last snapshot that this node sent until the peer had installed
         /// it.
         snapshot_seconds: Seconds,

@@ -314,6 +314,11 @@ mod tests {
         assert!(refused(|c| c.heartbeat_ms = 101).contains("heartbeat_ms is 101"));
         assert!(refused(|c| c.election_timeout_ms = 60_001).contains("60001"));
         assert!(refused(|c| c.count_max = 0).contains("count_max is 0"));
+        // A peer that lags by an entry or two would get a snapshot (openraft issue 2116).
+        assert!(
+            refused(|c| c.log_keep_bytes = 1)
+                .contains("log_keep_bytes is 1; it must lie between 1000")
+        );
         assert!(refused(|c| c.block_cache_mb = 0).contains("block_cache_mb is 0"));
         assert!(refused(|c| c.node_id = 0).contains("node_id is 0"));
         assert!(refused(|c| c.cluster = "a b".into()).contains("\"a b\""));

@@ -189,6 +189,8 @@ fn group_config(config: &Config) -> GroupConfig {
             config.lease_ms
         },
         log_keep_bytes: config.log_keep_bytes,
+        log_hold_times: config.log_hold_times,
+        snapshot_bytes_per_second: config.snapshot_mb_per_second << 20,
     }
 }
 

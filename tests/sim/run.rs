@@ -64,7 +64,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         ..Config::default()
     };
     if rng.random_bool(0.5) {
-        config.log_keep_bytes = rng.random_range(1..6_000);
+        config.log_keep_bytes = rng.random_range(1_000..6_000);
     }
     if rng.random_bool(0.5) {
         // As long as the margin allows.

@@ -27,6 +27,11 @@ pub struct GroupConfig {
     pub lease_ms: u64,
     /// How many bytes of the applied log are kept for followers that lag.
     pub log_keep_bytes: u64,
+    /// How many times as much is kept, at most, for a peer that is sent a snapshot: one that takes it slowly must not fill
+    /// this node's disk.
+    pub log_hold_times: u64,
+    /// How fast a snapshot is sent, at most.
+    pub snapshot_bytes_per_second: u64,
 }
 
 impl GroupConfig {

@@ -53,7 +53,13 @@ impl Group {
             incarnation: store.identity().incarnation,
             election_timeout_ms: config.election_timeout_ms,
         });
-        let network = Network::new(sender, transport, lease.clone(), metrics);
+        let network = Network::new(
+            sender,
+            transport,
+            lease.clone(),
+            metrics,
+            config.snapshot_bytes_per_second,
+        );
         let log = LogStore::open(&store, config.set)?;
         let machine = StateMachine::open(&store, config.set)?;
         let view = machine.view();

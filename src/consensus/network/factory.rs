@@ -27,14 +27,15 @@ pub struct Network {
     acknowledged: Arc<AcknowledgedIndexes>,
     log_holds: Arc<LogHolds>,
     candidacy: Arc<Candidacy>,
+    snapshot_bytes_per_second: u64,
 }
 
 impl Network {
     /// A network for the node `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
-    /// in `metrics`.
+    /// in `metrics`. Snapshots are sent with `snapshot_bytes_per_second`.
     pub fn new(
         sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
-        metrics: Arc<Metrics>,
+        metrics: Arc<Metrics>, snapshot_bytes_per_second: u64,
     ) -> Self {
         Network {
             sender,
@@ -45,6 +46,7 @@ impl Network {
             acknowledged: Arc::default(),
             log_holds: Arc::default(),
             candidacy: Arc::default(),
+            snapshot_bytes_per_second,
         }
     }
 
@@ -70,9 +72,9 @@ impl Network {
         &self.metrics
     }
 
-    /// Up to where the log may be purged without harm to a peer that is sent a snapshot.
-    pub fn purgeable_max(&self) -> u64 {
-        self.log_holds.purgeable_max()
+    /// What is kept of the log for peers that are sent snapshots.
+    pub fn log_holds(&self) -> &LogHolds {
+        &self.log_holds
     }
 
     /// The way to the peer `target`, which is `member`.
@@ -94,6 +96,7 @@ impl Network {
             self.metrics.clone(),
             self.acknowledged.clone(),
             self.log_holds.clone(),
+            self.snapshot_bytes_per_second,
         );
         Peer {
             client,

@@ -125,7 +125,7 @@ impl Leader {
             election_timeout_ms: 300,
         });
         Leader {
-            network: Network::new(sender, held.clone(), lease.clone(), Metrics::new()),
+            network: Network::new(sender, held.clone(), lease.clone(), Metrics::new(), 8 << 20),
             clock,
             held,
             lease,

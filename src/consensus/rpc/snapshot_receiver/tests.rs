@@ -50,6 +50,8 @@ async fn follower(dir: &Path) -> Arc<Group> {
         election_timeout_ms: 60_000,
         lease_ms: 200,
         log_keep_bytes: 1 << 20,
+        log_hold_times: 8,
+        snapshot_bytes_per_second: 8 << 20,
     };
     let transport = Arc::new(GrpcTransport::default());
     let clock = Arc::new(BootClock);
