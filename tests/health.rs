@@ -15,11 +15,11 @@ use crate::common::{
     disk::{Disk, Fsync},
     eventually, http_get, in_time, other_than, with_metrics,
 };
-use tokio::{io::AsyncWriteExt, net::TcpStream};
 use ratchet::{
     clock::{BootClock, Clock, Instant},
     node::Seams,
 };
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::transport::Channel;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,

@@ -239,8 +239,7 @@ impl Taker {
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
         let low = self.group.view().free_space().low();
-        let no_room =
-            low.map(|LowDisk { free_mb, reserve_mb }| NoRoom { free_mb, reserve_mb });
+        let no_room = low.map(|LowDisk { free_mb, reserve_mb }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let command = Command::Take { remembering, parts: parts_sent, no_room, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;

@@ -3,10 +3,7 @@
 //! A call is inside the term's gate while it waits. If its caller goes, its entry may still be under way when the gate
 //! is empty: it is applied before the term's last entry, or refused after it. Either way nothing is left to hand over.
 
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     gapless::{Call, Given, NotTaken, Refused},

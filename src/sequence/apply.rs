@@ -113,7 +113,8 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             write_sections(table, term, *now_ms, |table, entry| {
                 request_book::advance(table, remembering)?;
                 let taken = parts.iter();
-                let taken = taken.map(|part| apply_part(table, entry, (remembering, *no_room), part));
+                let taken =
+                    taken.map(|part| apply_part(table, entry, (remembering, *no_room), part));
                 taken.collect::<Result<_, _>>().map(Outcome::Took)
             })
         }
@@ -254,7 +255,9 @@ fn apply_part<T: Table>(
         let before = table.gapless_section(&section, entry.lift)?;
         taken.push(match no_room.filter(|_| !before.exists()) {
             Some(no_room) => Taken::NoRoom(no_room),
-            None => apply_take(table, entry, (&section, &before), take.count, (progression, quota))?,
+            None => {
+                apply_take(table, entry, (&section, &before), take.count, (progression, quota))?
+            }
         });
     }
     // Whoever got nothing may ask again once more is there.

@@ -6,8 +6,8 @@ mod gapless;
 use super::*;
 use crate::sequence::{
     Bequest, Chunk, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
-    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise, RequestId,
-    SectionKey,
+    NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
+    RequestId, SectionKey,
     memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
 };
 

@@ -72,7 +72,8 @@ fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     run(&mut table, 2, Command::Lift);
     let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 1 };
     let parts = vec![message(None, vec![take(7, 1)])];
-    let refused = run(&mut table, 1, Command::Take { remembering, parts, no_room: None, now_ms: 0 });
+    let refused =
+        run(&mut table, 1, Command::Take { remembering, parts, no_room: None, now_ms: 0 });
     assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
     assert!(table.sections.is_empty());
 }
