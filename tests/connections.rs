@@ -76,7 +76,11 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
-    let cluster = Cluster::start(1, |config| config.client_connections_max = 4).await;
+    let cluster = Cluster::start(1, |config| {
+        config.client_connections_max = 4;
+        config.client_share_percent = 100;
+    })
+    .await;
     let address = cluster.address(1);
     let metrics = &cluster.nodes[&1].context().metrics;
     let mut client = cluster.client(1);

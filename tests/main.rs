@@ -47,6 +47,7 @@ mod refusals;
 mod request_memory;
 mod resp;
 mod route;
+mod shares;
 mod skips;
 mod slow_reads;
 mod snapshot;

@@ -14,7 +14,7 @@ use ratchet::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 use tonic::Code;
 use tonic_reflection::pb::v1::{
@@ -217,12 +217,14 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
 async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let mut held = Vec::new();
-    for _ in 0..3 * LIMIT_MB {
+    // As much as the windows allow, of messages of 1 MiB.
+    for _ in 0..150 {
         let mut stream = http2::greeted(cluster.address(2)).await;
-        let mut says = http2::call(1, "/ratchet.v1.Sequencer/Next");
-        says.extend(http2::data(1, &[0, 0, 0x0f, 0xff, 0xff]));
-        for _ in 0..60 {
-            says.extend(http2::data(1, &[0; 16_000]));
+        let mut says = Vec::new();
+        for call in [1, 3] {
+            says.extend(http2::call(call, "/ratchet.v1.Sequencer/Next"));
+            says.extend(http2::data(call, &[0, 0, 0x0f, 0xff, 0xff]));
+            says.extend(http2::data(call, &[0; 15_000]).repeat(4));
         }
         // The node hangs up on those that it refuses.
         let _ = stream.write_all(&says).await;
@@ -237,8 +239,17 @@ async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
 
 /// Calls over one connection whose answers nobody reads: it opens no window.
 async fn unread(cluster: &Cluster, path: &str, message: &impl Message, calls: u32) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    unread_over(socket, cluster, path, message, calls).await
+}
+
+/// As [`unread`], over this socket.
+async fn unread_over(
+    socket: TcpSocket, cluster: &Cluster, path: &str, message: &impl Message, calls: u32,
+) -> TcpStream {
     let initial_window_size = 4;
-    let mut stream = http2::greeted_with(cluster.address(1), &[(initial_window_size, 0)]).await;
+    let stream = socket.connect(cluster.address(1)).await.expect("a connection");
+    let mut stream = http2::greet(stream, &[(initial_window_size, 0)]).await;
     let message = message.encode_to_vec();
     let length = (message.len() as u32).to_be_bytes();
     let body = [&[0][..], &length, &message].concat();
@@ -272,7 +283,7 @@ const LIST: &str = "/ratchet.v1.Admin/ListNamespaces";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_administration_that_nobody_reads_hold_no_more_memory_than_is_configured() {
-    let cluster = with_namespaces(|_| {}).await;
+    let cluster = with_namespaces(|config| config.client_share_percent = 100).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
     let held = unread(&cluster, LIST, &ListNamespacesRequest {}, 1_000).await;
     until("a refusal", || metrics.requests_refused.get() > 0).await;
@@ -285,6 +296,22 @@ async fn answers_of_administration_that_nobody_reads_hold_no_more_memory_than_is
     drop(held);
     until("the memory is free", || metrics.request_bytes.get() == 0).await;
     assert_eq!(list().await.expect("a list").into_inner().namespaces.len(), 102);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_one_address_leave_memory_to_others() {
+    let cluster = with_namespaces(|_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 2], 0).into()).expect("an address of this machine");
+    let list = ListNamespacesRequest {};
+    let held = unread_over(socket, &cluster, LIST, &list, 1_000).await;
+    until("a refusal", || metrics.requests_refused.get() > 0).await;
+    let bytes = metrics.request_bytes.get();
+    assert!(bytes <= (LIMIT_MB as i64 / 2 + 1) << 20, "{bytes}");
+    let listed = cluster.client(1).admin.list_namespaces(list).await;
+    listed.expect("room for another address");
+    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread")]

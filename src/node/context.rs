@@ -121,7 +121,7 @@ impl NodeContext {
                 addresses.peer,
             ),
             forwarder: Forwarder::new(sender.clone(), seams.transport.clone(), metrics.clone()),
-            request_memory: RequestMemory::new(config.memory_requests_max_mb, &metrics),
+            request_memory: RequestMemory::new(&config, &metrics),
             config,
             group,
             metrics,

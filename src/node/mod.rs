@@ -11,6 +11,7 @@ mod administer;
 mod administer_memory;
 mod awaited_answer;
 mod bequest;
+mod callers;
 pub mod config;
 mod context;
 mod current_handover;
@@ -75,6 +76,7 @@ mod wire;
 mod worker_desk;
 mod workers;
 
+pub use callers::{CallOfGuest, Caller, Callers, Guest, Shares};
 pub use config::Config;
 pub use context::NodeContext;
 pub use drop_in_row::{RowPart, asked_by, row_fields};

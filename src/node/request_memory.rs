@@ -4,18 +4,20 @@
 //! request is counted when it has to wait. If it is refused then, the numbers that it has taken (under the
 //! `quorum` fence, for some of its keys, or for the first 1 024 of many) are skipped, and counted as such.
 //!
-//! Invariant: everything counted stays within one limit for the node, for all callers and doors together.
+//! Invariant: everything counted stays within one limit for the node, for all callers and doors together, and what the
+//! callers of one address hold within their share of it (`callers.rs`).
 
 use std::sync::Arc;
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tonic::Status;
 
+use super::{
+    Config,
+    callers::{Caller, RETRY_AFTER_MS, share},
+};
 use crate::proto::v1::Reason;
 use crate::{metrics::Metrics, proto::busy};
-
-/// How soon a refused caller may try again, in milliseconds.
-const RETRY_AFTER_MS: u64 = 100;
 
 /// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
 /// since the connection that sends it holds more.
@@ -30,6 +32,7 @@ pub const COUNTED_BYTES_MIN: usize = 4_096;
 pub struct RequestMemory {
     bytes: Gauge,
     bytes_max: u64,
+    bytes_of_address_max: u64,
     refused: Counter,
 }
 
@@ -37,15 +40,19 @@ pub struct RequestMemory {
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<RequestMemory>,
+    /// Whose it is; `None` if it is a peer's, or the node's own.
+    caller: Option<Arc<Caller>>,
     bytes: i64,
 }
 
 impl RequestMemory {
-    /// A limit of `max_mb` megabytes (2^20 bytes).
-    pub fn new(max_mb: u64, metrics: &Metrics) -> Arc<RequestMemory> {
+    /// The memory that `config` allows.
+    pub fn new(config: &Config, metrics: &Metrics) -> Arc<RequestMemory> {
+        let bytes_max = config.memory_requests_max_mb << 20;
         Arc::new(RequestMemory {
             bytes: metrics.request_bytes.clone(),
-            bytes_max: max_mb << 20,
+            bytes_max,
+            bytes_of_address_max: share(bytes_max, config.client_share_percent),
             refused: metrics.requests_refused.clone(),
         })
     }
@@ -53,18 +60,26 @@ impl RequestMemory {
     /// Reserves `bytes` bytes for a request that waits.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if more than the limit would be held.
+    /// RESOURCE_EXHAUSTED if more than the limit would be held, or more than the caller's share of it.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Status> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let caller = Caller::current();
+        let own = caller.as_ref().map_or(0, |caller| caller.hold(bytes));
         let before = self.bytes.inc_by(bytes);
-        let reserved = Reservation { memory: self.clone(), bytes };
-        if before.saturating_add(bytes).unsigned_abs() <= self.bytes_max {
-            return Ok(reserved);
-        }
+        let reserved = Reservation { memory: self.clone(), caller, bytes };
+        let whose = match () {
+            () if before.saturating_add(bytes).unsigned_abs() > self.bytes_max => {
+                "waiting requests"
+            }
+            () if own.unsigned_abs() > self.bytes_of_address_max => {
+                "waiting requests of your address"
+            }
+            () => return Ok(reserved),
+        };
         drop(reserved);
         self.refused.inc();
         let why = format!(
-            "waiting requests hold as much memory as they may (memory_requests_max_mb is {}); try again \
+            "{whose} hold as much memory as they may (memory_requests_max_mb is {}); try again \
              in {RETRY_AFTER_MS} ms, or ask for fewer keys at a time",
             self.bytes_max >> 20
         );
@@ -98,14 +113,21 @@ impl Reservation {
     /// Changes it to `bytes` bytes. That is never refused: they are there already.
     pub fn resize(&mut self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.memory.bytes.inc_by(bytes - self.bytes);
-        self.bytes = bytes;
+        self.add(bytes - self.bytes);
+    }
+
+    fn add(&mut self, bytes: i64) {
+        self.memory.bytes.inc_by(bytes);
+        if let Some(caller) = &self.caller {
+            caller.hold(bytes);
+        }
+        self.bytes += bytes;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.memory.bytes.dec_by(self.bytes);
+        self.add(-self.bytes);
     }
 }
 
@@ -116,7 +138,8 @@ mod tests {
     #[test]
     fn a_reservation_beyond_the_limit_is_refused_until_another_is_dropped() {
         let metrics = Metrics::new();
-        let memory = RequestMemory::new(16, &metrics);
+        let config = Config { memory_requests_max_mb: 16, ..Config::default() };
+        let memory = RequestMemory::new(&config, &metrics);
         let first = memory.reserve(10 << 20).unwrap();
         let refused = memory.reserve(7 << 20).unwrap_err();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted);

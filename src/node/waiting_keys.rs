@@ -80,12 +80,15 @@ impl<'a> WaitingKeys<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{metrics::Metrics, node::REQUEST_KEYS_MAX};
+    use crate::{
+        metrics::Metrics,
+        node::{Config, REQUEST_KEYS_MAX},
+    };
 
     #[test]
     fn keys_that_wait_are_reserved_until_the_request_ends() {
         let metrics = Metrics::new();
-        let memory = RequestMemory::new(16, &metrics);
+        let memory = RequestMemory::new(&Config::default(), &metrics);
         let ids = Keys::Ids(vec![1; 10]);
         let mut waiting = WaitingKeys::new(&memory, &ids);
         assert!(waiting.add(0).is_ok());
@@ -103,8 +106,7 @@ mod tests {
 
     #[test]
     fn a_whole_message_of_new_keys_may_wait_by_default() {
-        let max_mb = crate::node::Config::default().memory_requests_max_mb;
-        let memory = RequestMemory::new(max_mb, &Metrics::new());
+        let memory = RequestMemory::new(&Config::default(), &Metrics::new());
         let messages = (0..8).map(|_| {
             let mut waiting = WaitingKeys::new(&memory, &Keys::Ids(vec![1]));
             waiting.add(REQUEST_KEYS_MAX).is_ok().then_some(waiting)

@@ -4,9 +4,10 @@
 //! connections of the ports for peers and probes without using them keeps no peer and no probe out.
 
 use std::{
+    future::poll_fn,
     io,
     net::SocketAddr,
-    pin::pin,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -22,6 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::places::{Place, Places, WhenFull};
+use crate::node::{Callers, Guest};
 
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
@@ -46,6 +48,8 @@ pub struct Limits {
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
+    /// What callers may hold; `None` if the port is not for clients.
+    pub callers: Option<Arc<Callers>>,
 }
 
 /// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
@@ -66,9 +70,9 @@ pub async fn accept<F>(
             accepted = listener.accept() => accepted,
         };
         let why = match accepted {
-            Ok((stream, from)) => match enter(&mut places, &limits) {
-                Some((place, slot)) => {
-                    let (port, served) = (limits.port, serve(stream, place.clone()));
+            Ok((stream, from)) => match enter(&mut places, &limits, from) {
+                Ok((place, slot)) => {
+                    let (port, served) = (limits.port, Box::pin(serve(stream, place.clone())));
                     serving.spawn(async move {
                         let _slot = slot;
                         if let Err(error) = in_place(&place, served).await {
@@ -77,7 +81,7 @@ pub async fn accept<F>(
                     });
                     continue;
                 }
-                None => refuse(&limits, from),
+                Err(why) => refuse(&limits, from, &why),
             },
             Err(error) if is_callers_fault(&error) => continue,
             Err(error) => {
@@ -95,21 +99,37 @@ pub async fn accept<F>(
     serving.wait().await;
 }
 
-/// Room for a further connection; `None` if there is none.
-fn enter(places: &mut Places, limits: &Limits) -> Option<(Arc<Place>, Slot)> {
+/// Room for a further connection.
+///
+/// # Errors
+/// A text if there is none, or `from` has its share.
+fn enter(
+    places: &mut Places, limits: &Limits, from: SocketAddr,
+) -> Result<(Arc<Place>, Slot), String> {
     let slot = Slot::take(limits);
+    let guest = match &limits.callers {
+        Some(callers) => Some(callers.connect(from.ip())?),
+        None => None,
+    };
+    let place = places.enter(guest);
     match limits.when_full {
-        WhenFull::RefuseNew => Some((places.enter()?, slot.is_free().then_some(slot)?)),
-        // The one that ends for it leaves its slot a moment later.
-        WhenFull::EndIdle | WhenFull::EndStrangers => Some((places.enter()?, slot)),
+        WhenFull::RefuseNew if !slot.is_free() => None,
+        // With the others, the one that ends for it leaves its slot a moment later.
+        WhenFull::RefuseNew | WhenFull::EndIdle | WhenFull::EndStrangers => place,
     }
+    .map(|place| (place, slot))
+    .ok_or_else(|| format!("the limit of {} connections is reached", limits.connections_max))
 }
 
-/// Serves a connection until it ends, or another one needs its place.
+/// Serves a connection until it ends, or another one needs its place. The memory that is reserved in doing so is its caller's.
 async fn in_place(
-    place: &Place, served: impl Future<Output = Result<(), String>>,
+    place: &Place, mut served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
-    let served = pin!(served);
+    let caller = place.guest().map(Guest::caller);
+    let served = poll_fn(|cx| match caller {
+        Some(caller) => caller.serve(|| served.as_mut().poll(cx)),
+        None => served.as_mut().poll(cx),
+    });
     tokio::select! {
         biased;
         () = place.is_needed() => Err("it made room for another connection".to_owned()),
@@ -118,12 +138,9 @@ async fn in_place(
 }
 
 /// Counts a refused connection. Returns the warning for the log.
-fn refuse(limits: &Limits, from: SocketAddr) -> String {
+fn refuse(limits: &Limits, from: SocketAddr, why: &str) -> String {
     limits.refused.inc();
-    format!(
-        "refused a connection from {from}: the limit of {} connections is reached",
-        limits.connections_max
-    )
+    format!("refused a connection from {from}: {why}")
 }
 
 /// True if an accept failed because of the other end; then the next accept needs no pause.

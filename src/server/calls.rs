@@ -13,7 +13,7 @@ use std::{
     io::IoSlice,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -31,8 +31,8 @@ use hyper::{
 };
 use tonic::{body::Body, codegen::Service};
 
-use super::{held::Held, unread};
-use crate::node::COUNTED_BYTES_MIN;
+use super::held::Held;
+use crate::node::{COUNTED_BYTES_MIN, CallOfGuest};
 
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -42,6 +42,11 @@ pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
 const UNSENT_BYTES_MAX: usize = 65_535;
 /// An answer's end is given to the connection once no more bytes than these are unsent.
 const UNSENT_END_BYTES_MAX: usize = COUNTED_BYTES_MIN;
+
+tokio::task_local! {
+    /// What the connection holds of the answer to the call of this task, once there is one.
+    pub static ANSWER: Arc<OnceLock<Arc<Unsent>>>;
+}
 
 /// What answers the calls of a port. It must always be ready: `poll_ready` is not called.
 pub trait Answering:
@@ -71,7 +76,7 @@ impl Calls {
     /// Counts a call as begun. It ends when the returned value is dropped.
     pub fn begin(self: &Arc<Self>) -> Call {
         self.begun.fetch_add(1, Relaxed);
-        Call(self.clone())
+        Call { calls: self.clone(), of_guest: None }
     }
 
     /// How many have begun.
@@ -103,11 +108,15 @@ impl Calls {
 }
 
 /// A call in progress. It ends when this is dropped.
-pub struct Call(Arc<Calls>);
+pub struct Call {
+    calls: Arc<Calls>,
+    /// Its place among the calls of the connection's caller.
+    pub of_guest: Option<CallOfGuest>,
+}
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Relaxed);
+        self.calls.ended.fetch_add(1, Relaxed);
     }
 }
 
@@ -119,7 +128,8 @@ pub async fn answered(
     let held = response.extensions_mut().remove::<Held>();
     Ok(response.map(|body| {
         let body = CallBody::new(body, call, held);
-        unread::watch(&body.unsent);
+        // Calls over HTTP/1 are given up with their connection, and have no task of their own.
+        let _ = ANSWER.try_with(|answer| answer.set(body.unsent.clone()));
         body
     }))
 }

@@ -22,13 +22,21 @@ use tokio_util::sync::CancellationToken;
 use super::{
     accept::{Limits, accept},
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
-    http1::{self, Times},
+    http1,
+    patient_socket::Times,
     places::Place,
     unread::ReadInTime,
 };
+use crate::node::Guest;
 
 /// How many calls of one connection may be in progress. Further ones wait at the client.
 const CALLS_MAX: u32 = 1_024;
+/// How many bytes of the headers of a call there may be.
+const HEADERS_BYTES_MAX: u32 = 8 << 10;
+/// How many bytes of one call, and of one connection, may have arrived and not be read yet. A smaller one of the connection
+/// would make HTTP/2 end it after fewer small messages that were not processed: it derives the one from the other.
+const CLIENT_WINDOWS: [u32; 2] = [64 << 10, 1 << 20];
+const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
 /// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
 /// HTTP/2 ends the connection, and with it the calls that are still wanted. The limit is high because a
 /// stalled node reads everything that arrived meanwhile at once, and much of that may be calls whose
@@ -48,6 +56,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub enum Protocol {
     /// For gRPC.
     Http2,
+    /// For gRPC between nodes.
+    PeerHttp2,
     /// For JSON, scrapers and probes.
     Http1,
 }
@@ -61,9 +71,15 @@ pub async fn serve<S: Answering>(
     let idle = limits.idle;
     let of_connection = stop.clone();
     match protocol {
-        Protocol::Http2 => {
+        Protocol::Http2 | Protocol::PeerHttp2 => {
+            let windows = match protocol {
+                Protocol::PeerHttp2 => PEER_WINDOWS,
+                Protocol::Http2 | Protocol::Http1 => CLIENT_WINDOWS,
+            };
             let serve = |stream, place: Arc<Place>| {
-                serve_http2(stream, service(&place), place, idle, of_connection.clone())
+                let http2 = http2(windows, idle, &place);
+                let (service, stop) = (service(&place), of_connection.clone());
+                serve_http2(stream, http2, service, place, idle, stop)
             };
             accept(listener, limits, stop, serve).await;
         }
@@ -77,13 +93,18 @@ pub async fn serve<S: Answering>(
     }
 }
 
-/// The settings of HTTP/2. Nothing of an answer may be unread for `patience`.
-fn http2(patience: Duration) -> Builder<ReadInTime> {
-    let mut builder = Builder::new(ReadInTime { patience });
+/// The settings of HTTP/2, with these windows of a call and of the connection. Nothing of an answer may be unread for
+/// `patience`.
+fn http2(windows: [u32; 2], patience: Duration, place: &Arc<Place>) -> Builder<ReadInTime> {
+    let [of_call, of_connection] = windows;
+    let mut builder = Builder::new(ReadInTime { patience, place: place.clone() });
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_MAX)
         .max_pending_accept_reset_streams(RESET_CALLS_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .initial_stream_window_size(of_call)
+        .initial_connection_window_size(of_connection)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     builder
@@ -94,7 +115,8 @@ fn http2(patience: Duration) -> Builder<ReadInTime> {
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: TcpStream, service: S, place: Arc<Place>, idle: Duration, stop: CancellationToken,
+    stream: TcpStream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>, idle: Duration,
+    stop: CancellationToken,
 ) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
@@ -105,12 +127,22 @@ async fn serve_http2<S: Answering>(
         }
     };
     let calls = place.calls();
-    let of_connection = calls.clone();
+    let of_connection = place.clone();
     let service = service_fn(move |request| {
-        let call = of_connection.begin();
-        answered(call, service.clone().call(request))
+        let mut call = of_connection.calls().begin();
+        let of_guest = of_connection.guest().map(Guest::begin_call).transpose();
+        let answering = of_guest.map(|of_guest| {
+            call.of_guest = of_guest;
+            service.clone().call(request)
+        });
+        answered(call, async {
+            match answering {
+                Ok(answering) => answering.await,
+                Err(status) => Ok(status.into_http()),
+            }
+        })
     });
-    let mut connection = pin!(http2(idle).serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(http2.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}

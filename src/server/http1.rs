@@ -3,7 +3,7 @@
 //!
 //! Invariant: a silent connection is closed within the limits below.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc};
 
 use hyper::{
     server::conn::http1::{Builder, Parts},
@@ -15,31 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
-    patient_socket::PatientSocket,
+    patient_socket::{PatientSocket, Times},
     places::Place,
 };
 
 /// The most bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-
-/// How long a connection waits for its other end.
-#[derive(Debug, Clone, Copy)]
-pub struct Times {
-    /// For the next request, and for an answer to be read on.
-    pub idle: Duration,
-    /// For the first byte of a new connection, and for the head of a request from its first byte on.
-    pub head: Duration,
-    /// Without a call, until it becomes a mere socket; up to twice as long.
-    pub rest_after: Duration,
-}
-
-impl Times {
-    /// With `idle`, and what is usual for the others.
-    pub fn with_idle(idle: Duration) -> Times {
-        let usual = Duration::from_secs(5);
-        Times { idle, head: usual.min(idle), rest_after: usual.min(idle) }
-    }
-}
 
 /// Serves a connection with `service` until its other end closes it, it takes longer than `times` says, or the node stops.
 ///
@@ -126,7 +107,7 @@ mod tests {
         super::places::{Places, WhenFull},
         *,
     };
-    use std::convert::Infallible;
+    use std::{convert::Infallible, time::Duration};
 
     use hyper::{Request, Response, body::Incoming};
     use tokio::{
@@ -162,7 +143,7 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::new(body)))
         });
         let mut places = Places::new(WhenFull::RefuseNew, 1);
-        let served = serve(stream, answer, places.enter().expect("room"), times, stop);
+        let served = serve(stream, answer, places.enter(None).expect("room"), times, stop);
         (client.expect("a connection"), tokio::spawn(served))
     }
 

@@ -77,7 +77,7 @@ use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
-    node::{Config, Node, NodeContext, Seams, StartError},
+    node::{Callers, Config, Node, NodeContext, Seams, Shares, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -109,6 +109,10 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
         stop: node.stopping(),
         client_connections: Arc::default(),
         client_connections_max,
+        callers: Callers::new(
+            Shares::new(&node.context().config, client_connections_max),
+            &node.context().metrics,
+        ),
     };
     let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
     node.run("activity", async move {
@@ -146,6 +150,7 @@ struct Server {
     /// How many connections clients have open, through all doors.
     client_connections: Arc<AtomicU64>,
     client_connections_max: u64,
+    callers: Arc<Callers>,
 }
 
 impl Server {
@@ -158,7 +163,8 @@ impl Server {
             }
         };
         let limits = self.client_limits("client", Door::grpc);
-        let routes = MeteredRoutes::new(routes, self.context.request_memory.clone());
+        let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
+        let routes = MeteredRoutes::new(routes, self.context.request_memory.clone(), patience);
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
@@ -222,7 +228,7 @@ impl Server {
         let group = self.context.group.clone();
         let of_connection =
             |place: &_| PeerRoutes::new(routes.clone(), group.clone(), Arc::clone(place));
-        serve(listener, of_connection, Protocol::Http2, limits, self.stop).await;
+        serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
@@ -241,6 +247,7 @@ impl Server {
     fn client_limits(&self, port: &'static str, door: Door) -> Limits {
         let metrics = &self.context.metrics;
         Limits {
+            callers: Some(self.callers.clone()),
             open: self.client_connections.clone(),
             connections: metrics.client_connections.of(door).clone(),
             refused: metrics.client_connections_refused.of(door).clone(),
@@ -254,6 +261,7 @@ impl Server {
             port,
             connections_max,
             when_full,
+            callers: None,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
             open: Arc::default(),
             connections: Gauge::default(),

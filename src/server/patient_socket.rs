@@ -23,10 +23,29 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{calls::Calls, http1::Times};
+use super::calls::Calls;
 
 /// How long a write may wait once the node stops.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a connection waits for its other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// For the next request, and for an answer to be read on.
+    pub idle: Duration,
+    /// For the first byte of a new connection, and for the head of a request from its first byte on.
+    pub head: Duration,
+    /// Without a call, until it becomes a mere socket; up to twice as long.
+    pub rest_after: Duration,
+}
+
+impl Times {
+    /// With `idle`, and what is usual for the others.
+    pub fn with_idle(idle: Duration) -> Times {
+        let usual = Duration::from_secs(5);
+        Times { idle, head: usual.min(idle), rest_after: usual.min(idle) }
+    }
+}
 
 /// A socket whose other end must read, and must end what it begins.
 pub struct PatientSocket {

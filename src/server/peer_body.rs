@@ -110,7 +110,7 @@ impl PeerBody {
         match checked {
             Ok(header) => {
                 if self.group.is_member(&header) {
-                    self.place.is_members();
+                    self.place.keep_for_member();
                 }
                 Sender::Known
             }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Calls;
+use crate::node::Guest;
 
 /// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
@@ -37,16 +38,19 @@ pub struct Place {
     calls: Arc<Calls>,
     since: Instant,
     is_members: AtomicBool,
+    /// Whose it is, if it is a client's.
+    guest: Option<Guest>,
     /// `None` if no other connection can need the place.
     needed: Option<CancellationToken>,
 }
 
 impl Place {
-    fn new(when_full: WhenFull) -> Arc<Place> {
+    fn new(when_full: WhenFull, guest: Option<Guest>) -> Arc<Place> {
         Arc::new(Place {
             calls: Arc::default(),
             since: Instant::now(),
             is_members: AtomicBool::new(false),
+            guest,
             needed: (when_full != WhenFull::RefuseNew).then(CancellationToken::new),
         })
     }
@@ -56,8 +60,13 @@ impl Place {
         &self.calls
     }
 
-    /// A member has spoken over the connection.
-    pub fn is_members(&self) {
+    /// Whose it is; `None` if it is no client's.
+    pub fn guest(&self) -> Option<&Guest> {
+        self.guest.as_ref()
+    }
+
+    /// Keeps the place: a member has spoken over the connection.
+    pub fn keep_for_member(&self) {
         self.is_members.store(true, Relaxed);
     }
 
@@ -94,8 +103,8 @@ impl Places {
 
     /// A place for a further connection; `None` if all are taken and none of them may end. With [`WhenFull::RefuseNew`] the
     /// caller counts them.
-    pub fn enter(&mut self) -> Option<Arc<Place>> {
-        let place = Place::new(self.when_full);
+    pub fn enter(&mut self, guest: Option<Guest>) -> Option<Arc<Place>> {
+        let place = Place::new(self.when_full, guest);
         if self.when_full == WhenFull::RefuseNew {
             return Some(place);
         }
@@ -131,28 +140,28 @@ mod tests {
     #[tokio::test]
     async fn a_new_connection_ends_the_oldest_one_over_which_no_member_has_spoken() {
         let mut places = Places::new(WhenFull::EndStrangers, 3);
-        let [first, second, third] = std::array::from_fn(|_| places.enter().expect("room"));
-        first.is_members();
-        let fourth = places.enter().expect("the second one's place");
+        let [first, second, third] = std::array::from_fn(|_| places.enter(None).expect("room"));
+        first.keep_for_member();
+        let fourth = places.enter(None).expect("the second one's place");
         assert_eq!([&first, &second, &third].map(|place| is_needed(place)), [false, true, false]);
-        third.is_members();
-        fourth.is_members();
-        assert!(places.enter().is_none(), "all are members'");
+        third.keep_for_member();
+        fourth.keep_for_member();
+        assert!(places.enter(None).is_none(), "all are members'");
         drop(first);
-        places.enter().expect("the first one's place, which has ended");
+        places.enter(None).expect("the first one's place, which has ended");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_ends_the_oldest_one_without_a_call_or_else_one_with_a_long_call() {
         let mut places = Places::new(WhenFull::EndIdle, 2);
-        let [first, second] = std::array::from_fn(|_| places.enter().expect("room"));
+        let [first, second] = std::array::from_fn(|_| places.enter(None).expect("room"));
         let _call = first.calls().begin();
-        let third = places.enter().expect("the second one's place");
+        let third = places.enter(None).expect("the second one's place");
         assert_eq!([&first, &second].map(|place| is_needed(place)), [false, true]);
         let _other = third.calls().begin();
-        assert!(places.enter().is_none(), "both have a call under way");
+        assert!(places.enter(None).is_none(), "both have a call under way");
         tokio::time::advance(2 * CALL_TIME_MAX).await;
-        places.enter().expect("the first one's place: its call takes too long");
+        places.enter(None).expect("the first one's place: its call takes too long");
         assert_eq!([&first, &third].map(|place| is_needed(place)), [true, false]);
     }
 }

@@ -1,7 +1,9 @@
-//! Limits the memory of messages that have arrived in part.
+//! Limits the memory of messages that have arrived in part, and how long their ends may take.
 //!
 //! The gRPC library buffers the beginning of a message until its end arrives. A caller that never sends the
 //! end would hold up to a whole message's memory with each of its calls.
+//!
+//! A stream may be silent between its messages. Every other call is its message, and its end.
 //!
 //! Invariant: the bytes of an unfinished message are reserved in [`RequestMemory`] like those of waiting requests, unless they
 //! are few. Most messages are short, and arrive in one piece.
@@ -10,6 +12,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,12 +20,21 @@ use hyper::{
     Request,
     body::{Body, Frame, Incoming},
 };
+use tokio::time::{Sleep, sleep};
 use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::node::{RequestMemory, Reservation};
 
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// The calls that are streams of messages.
+const STREAMS: [&str; 4] = [
+    "/ratchet.v1.Sequencer/NextMany",
+    "/ratchet.v1.Ids/NextMany",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
 
 /// A gRPC message begins with a flag in one byte and its length in four.
 pub const HEADER_BYTES: usize = 5;
@@ -32,12 +44,13 @@ pub const HEADER_BYTES: usize = 5;
 pub struct MeteredRoutes {
     routes: Routes,
     memory: Arc<RequestMemory>,
+    patience: Duration,
 }
 
 impl MeteredRoutes {
-    /// Meters the requests to `routes` in `memory`.
-    pub fn new(routes: Routes, memory: Arc<RequestMemory>) -> Self {
-        MeteredRoutes { routes: routes.prepare(), memory }
+    /// Meters the requests to `routes` in `memory`. A message may take `patience` to arrive.
+    pub fn new(routes: Routes, memory: Arc<RequestMemory>, patience: Duration) -> Self {
+        MeteredRoutes { routes: routes.prepare(), memory, patience }
     }
 }
 
@@ -51,11 +64,15 @@ impl Service<Request<Incoming>> for MeteredRoutes {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let is_stream = STREAMS.contains(&request.uri().path());
         self.routes.call(request.map(|body| MeteredBody {
             body,
             memory: self.memory.clone(),
+            patience: self.patience,
+            is_stream,
             position: MessagePosition::default(),
             reservation: None,
+            late: None,
         }))
     }
 }
@@ -64,8 +81,12 @@ impl Service<Request<Incoming>> for MeteredRoutes {
 struct MeteredBody {
     body: Incoming,
     memory: Arc<RequestMemory>,
+    patience: Duration,
+    is_stream: bool,
     position: MessagePosition,
     reservation: Option<Reservation>,
+    /// When what is waited for is late.
+    late: Option<Pin<Box<Sleep>>>,
 }
 
 impl MeteredBody {
@@ -80,6 +101,21 @@ impl MeteredBody {
         self.reservation = self.memory.reserve_if_many(unfinished)?;
         Ok(())
     }
+
+    /// Waits for more, unless that is late.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if self.is_stream && self.position.is_between_messages() {
+            self.late = None;
+            return Poll::Pending;
+        }
+        let patience = self.patience;
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(late.as_mut().poll(cx));
+        Poll::Ready(Status::deadline_exceeded(format!(
+            "the message did not arrive within {} ms (request_timeout_max_ms); send it at once",
+            patience.as_millis()
+        )))
+    }
 }
 
 impl Body for MeteredBody {
@@ -89,7 +125,9 @@ impl Body for MeteredBody {
     fn poll_frame(
         mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            return self.wait(cx).map(|late| Some(Err(late.into())));
+        };
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
             && let Err(status) = self.meter(data)
@@ -120,6 +158,10 @@ struct MessagePosition {
 }
 
 impl MessagePosition {
+    fn is_between_messages(&self) -> bool {
+        self.header_bytes == 0 && self.missing == 0
+    }
+
     /// Reads `data`. Returns how many bytes of an unfinished message have arrived; 0 between two messages.
     fn advance(&mut self, mut data: &[u8]) -> usize {
         while !data.is_empty() {

@@ -17,39 +17,38 @@ use std::{
 use hyper::rt::Executor;
 use tokio::time::{Instant, sleep};
 
-use super::calls::Unsent;
-
-tokio::task_local! {
-    /// What the connection holds of the answer to the call of this task, once there is one.
-    static ANSWER: Arc<OnceLock<Arc<Unsent>>>;
-}
-
-/// Has the call of this task given up when nobody reads what is unsent of its answer.
-pub fn watch(unsent: &Arc<Unsent>) {
-    // Calls over HTTP/1 are given up with their connection, and have no task of their own.
-    let _ = ANSWER.try_with(|answer| answer.set(unsent.clone()));
-}
+use super::{
+    calls::{ANSWER, Unsent},
+    places::Place,
+};
 
 /// Runs the calls of a connection, each in a task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct ReadInTime {
     /// How long nothing of an answer may be read.
     pub patience: Duration,
+    /// Whose connection it is.
+    pub place: Arc<Place>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
     fn execute(&self, call: F) {
-        tokio::spawn(read_in_time(call, self.patience));
+        tokio::spawn(read_in_time(call, self.place.clone(), self.patience));
     }
 }
 
-/// Runs a call until it is answered, or given up.
-async fn read_in_time(call: impl Future<Output = ()>, patience: Duration) {
+/// Runs a call until it is answered, or given up. The memory that is reserved in doing so is its caller's.
+async fn read_in_time(call: impl Future<Output = ()>, place: Arc<Place>, patience: Duration) {
     let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
     let mut call = pin!(call);
     let mut waiting = None;
     poll_fn(|cx| {
-        if ANSWER.sync_scope(answer.clone(), || call.as_mut().poll(cx)).is_ready() {
+        let mut poll = || ANSWER.sync_scope(answer.clone(), || call.as_mut().poll(cx));
+        let polled = match place.guest() {
+            Some(guest) => guest.caller().serve(poll),
+            None => poll(),
+        };
+        if polled.is_ready() {
             return Poll::Ready(());
         }
         let Some(unsent) = answer.get().filter(|unsent| unsent.waits_for_reader()) else {
@@ -81,9 +80,16 @@ mod tests {
     use tokio::sync::mpsc;
     use tonic::codegen::http::Response;
 
-    use crate::server::calls::{Calls, answered};
+    use crate::server::{
+        calls::{Calls, answered},
+        places::{Places, WhenFull},
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn place() -> Arc<Place> {
+        Places::new(WhenFull::RefuseNew, 1).enter(None).expect("room")
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_given_up_once_nothing_of_its_answer_is_read_for_too_long() {
@@ -100,7 +106,7 @@ mod tests {
             connection.send(part.ok().expect("data")).expect("it is waited for");
             pending::<()>().await;
         };
-        let task = tokio::spawn(read_in_time(call, SECOND));
+        let task = tokio::spawn(read_in_time(call, place(), SECOND));
         let mut part = parts.recv().await.expect("a part");
         for _ in 0..10 {
             sleep(SECOND * 9 / 10).await;
@@ -126,7 +132,7 @@ mod tests {
             let mut body = pin!(answer.expect("an answer").into_body());
             while poll_fn(|cx| body.as_mut().poll_frame(cx)).await.is_some() {}
         };
-        let task = tokio::spawn(read_in_time(call, SECOND));
+        let task = tokio::spawn(read_in_time(call, place(), SECOND));
         sleep(100 * SECOND).await;
         assert!(!task.is_finished());
         drop(asks);

@@ -8,10 +8,10 @@ use tokio::{
 };
 
 /// The kinds of frames that tests look for.
-pub const DATA: u8 = 0;
+const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub const SETTINGS: u8 = 4;
 /// The flag of settings that acknowledge the other end's.
 const ACK: u8 = 1;
 
@@ -21,6 +21,7 @@ pub struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub stream: u32,
+    pub payload: Vec<u8>,
 }
 
 /// The next frame.
@@ -30,17 +31,16 @@ pub async fn read(stream: &mut TcpStream) -> std::io::Result<Frame> {
     let [a, b, c, kind, flags, of @ ..] = head;
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     stream.read_exact(&mut payload).await?;
-    Ok(Frame { kind, flags, stream: u32::from_be_bytes(of) })
+    Ok(Frame { kind, flags, stream: u32::from_be_bytes(of), payload })
 }
 
 /// A connection that both ends have agreed on.
 pub async fn greeted(address: SocketAddr) -> TcpStream {
-    greeted_with(address, &[]).await
+    greet(TcpStream::connect(address).await.expect("a connection"), &[]).await
 }
 
-/// A connection that both ends have agreed on, with these settings: an identifier and a value each.
-pub async fn greeted_with(address: SocketAddr, settings: &[(u16, u32)]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.expect("a connection");
+/// The connection, once both ends have agreed on it, with these settings: an identifier and a value each.
+pub async fn greet(mut stream: TcpStream, settings: &[(u16, u32)]) -> TcpStream {
     let payload: Vec<u8> = (settings.iter())
         .flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat())
         .collect();

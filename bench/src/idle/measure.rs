@@ -29,7 +29,11 @@ impl IdleOptions {
         let directory = Directory::new()?;
         let connections_max = self.connections + OTHER_CONNECTIONS;
         let options = ClusterOptions {
-            further: vec![format!("--client-connections-max={connections_max}")],
+            further: vec![
+                format!("--client-connections-max={connections_max}"),
+                // All callers have one address.
+                "--client-share-percent=100".to_owned(),
+            ],
             ..self.cluster.clone()
         };
         let target = cluster::start(&directory, "ratchet", self.nodes, &options).await?;

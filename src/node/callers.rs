@@ -1,0 +1,263 @@
+//! What the callers of one address hold: connections, calls and memory.
+//!
+//! An address is one of IPv4, or the 64 bits of one of IPv6 that name its network: who has one address there has them all.
+//!
+//! Invariant: callers of one address hold at most their share ([`Shares`]) of what there is, so that they cannot keep others
+//! out.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicI64, AtomicU64,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tonic::{Code, Status};
+
+use super::Config;
+use crate::{
+    metrics::{Door, Metrics},
+    proto::busy,
+};
+
+/// How soon a refused caller may try again, in milliseconds.
+pub(super) const RETRY_AFTER_MS: u64 = 100;
+
+tokio::task_local! {
+    /// Whose call, or connection, this task serves.
+    static CALLER: Arc<Caller>;
+}
+
+/// How much the callers of one address, and all of them, may hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
+    /// Connections of one address.
+    pub connections_of_address: u64,
+    /// Calls in progress over HTTP/2.
+    pub calls: u64,
+    /// Of one address.
+    pub calls_of_address: u64,
+}
+
+impl Shares {
+    /// The shares of a node that has `connections` connections for clients.
+    pub fn new(config: &Config, connections: u64) -> Shares {
+        let share = |all: u64| share(all, config.client_share_percent);
+        Shares {
+            connections_of_address: share(connections),
+            calls: config.client_calls_max,
+            calls_of_address: share(config.client_calls_max),
+        }
+    }
+}
+
+/// `percent` percent of `all`; at least 1.
+pub(super) fn share(all: u64, percent: u64) -> u64 {
+    let part = u128::from(all) * u128::from(percent) / 100;
+    u64::try_from(part).unwrap_or(all).max(1)
+}
+
+/// The callers of a node's ports for clients.
+#[derive(Debug)]
+pub struct Callers {
+    shares: Shares,
+    /// Counts the calls that are refused.
+    refused: Counter,
+    calls: AtomicU64,
+    by_address: Mutex<HashMap<IpAddr, Arc<Caller>>>,
+}
+
+/// The callers of one address.
+#[derive(Debug)]
+pub struct Caller {
+    address: IpAddr,
+    connections: AtomicU64,
+    calls: AtomicU64,
+    bytes: AtomicI64,
+}
+
+impl Callers {
+    /// Callers that have these shares.
+    pub fn new(shares: Shares, metrics: &Metrics) -> Arc<Callers> {
+        let refused = metrics.errors.of(Door::grpc).of(Code::ResourceExhausted).clone();
+        let (calls, by_address) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(Callers { shares, refused, calls, by_address })
+    }
+
+    /// A further connection from `from`.
+    ///
+    /// # Errors
+    /// A text if that address has as many as it may have.
+    pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Guest, String> {
+        let address = network(from);
+        let mut by_address = self.by_address.lock();
+        let caller = by_address.entry(address).or_insert_with(|| Arc::new(Caller::new(address)));
+        let max = self.shares.connections_of_address;
+        if caller.connections.load(Relaxed) >= max {
+            return Err(format!(
+                "its address has the {max} connections that one address may have (client_share_percent)"
+            ));
+        }
+        caller.connections.fetch_add(1, Relaxed);
+        Ok(Guest { callers: self.clone(), caller: caller.clone() })
+    }
+}
+
+impl Caller {
+    fn new(address: IpAddr) -> Caller {
+        Caller {
+            address,
+            connections: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// The caller that this task serves, if it is a client's.
+    pub(super) fn current() -> Option<Arc<Caller>> {
+        CALLER.try_with(Arc::clone).ok()
+    }
+
+    /// Counts further bytes of the memory of requests. Returns how many it holds now.
+    pub(super) fn hold(&self, bytes: i64) -> i64 {
+        self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
+    }
+
+    /// Runs `serve`, whose reservations of memory are this caller's.
+    pub fn serve<T>(self: &Arc<Self>, serve: impl FnOnce() -> T) -> T {
+        CALLER.sync_scope(self.clone(), serve)
+    }
+}
+
+/// A connection of a caller, until it is dropped.
+#[derive(Debug)]
+pub struct Guest {
+    callers: Arc<Callers>,
+    caller: Arc<Caller>,
+}
+
+impl Guest {
+    /// Whose it is.
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
+    pub fn begin_call(&self) -> Result<CallOfGuest, Status> {
+        let (callers, caller) = (self.callers.clone(), self.caller.clone());
+        let shares = callers.shares;
+        let all = callers.calls.fetch_add(1, Relaxed);
+        let own = caller.calls.fetch_add(1, Relaxed);
+        let call = CallOfGuest { callers, caller };
+        let (whose, max) = match () {
+            () if own >= shares.calls_of_address => ("your address has", shares.calls_of_address),
+            () if all >= shares.calls => ("callers have", shares.calls),
+            () => return Ok(call),
+        };
+        self.callers.refused.inc();
+        let why = format!(
+            "{whose} {max} calls in progress, and may have no more (client_calls_max, client_share_percent); try \
+             again in {RETRY_AFTER_MS} ms"
+        );
+        Err(busy(RETRY_AFTER_MS, why))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut by_address = self.callers.by_address.lock();
+        if self.caller.connections.fetch_sub(1, Relaxed) == 1 {
+            by_address.remove(&self.caller.address);
+        }
+    }
+}
+
+/// A call in progress, until it is dropped.
+#[derive(Debug)]
+pub struct CallOfGuest {
+    callers: Arc<Callers>,
+    caller: Arc<Caller>,
+}
+
+impl Drop for CallOfGuest {
+    fn drop(&mut self) {
+        self.callers.calls.fetch_sub(1, Relaxed);
+        self.caller.calls.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What stands for an address and its neighbours.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn callers(connections_of_address: u64, calls: u64, calls_of_address: u64) -> Arc<Callers> {
+        let shares = Shares { connections_of_address, calls, calls_of_address };
+        Callers::new(shares, &Metrics::new())
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn one_address_has_its_share_of_connections_and_others_have_theirs() {
+        let callers = callers(2, 9, 9);
+        for [one, same, other] in [
+            ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
+            ["2001:db8::1", "2001:db8::2:3:4:5", "2001:db8:0:1::1"],
+        ] {
+            let first = callers.connect(address(one)).expect("the first one");
+            let _second = callers.connect(address(same)).expect("the second one");
+            let refused = callers.connect(address(one)).expect_err("the third one");
+            assert!(refused.contains("client_share_percent"), "{refused}");
+            callers.connect(address(other)).expect("another address");
+            drop(first);
+            callers.connect(address(one)).expect("the first one's place");
+        }
+        assert!(callers.by_address.lock().is_empty(), "nobody is connected");
+    }
+
+    #[test]
+    fn calls_beyond_the_share_of_an_address_and_beyond_all_are_refused_until_others_end() {
+        let callers = callers(9, 3, 2);
+        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(address(text)));
+        let (one, other) = (one.expect("a connection"), other.expect("a connection"));
+        let first = one.begin_call().expect("a call");
+        let _second = one.begin_call().expect("a call");
+        let refused = one.begin_call().expect_err("too many of one address");
+        assert!(refused.message().contains("your address has 2 calls"), "{refused}");
+        let _third = other.begin_call().expect("a call");
+        let refused = other.begin_call().expect_err("too many of all");
+        assert!(refused.message().contains("callers have 3 calls"), "{refused}");
+        assert_eq!(callers.refused.get(), 2);
+        drop(first);
+        other.begin_call().expect("a call");
+    }
+
+    #[test]
+    fn a_share_is_a_part_and_never_nothing() {
+        for (all, percent, part) in
+            [(10_000, 50, 5_000), (4, 100, 4), (1, 1, 1), (u64::MAX, 100, u64::MAX)]
+        {
+            assert_eq!(share(all, percent), part);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Callers of one address cannot take what all callers need: connections, calls and memory.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::common::{cluster::Cluster, http2, in_time};
+use ratchet::{metrics::Door, node::Config, proto::v1::NextManyRequest};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+    sync::mpsc,
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Another address than the tests' clients have.
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+async fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((ELSEWHERE, 0).into()).expect("an address of this machine");
+    socket.connect(to).await.expect("a connection")
+}
+
+async fn start(change: impl Fn(&mut Config)) -> Cluster {
+    Cluster::start(1, change).await
+}
+
+const NEXT: &str = "/ratchet.v1.Sequencer/Next";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_one_address_leave_connections_to_others() {
+    let cluster = start(|config| config.client_connections_max = 16).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let refused = || metrics.client_connections_refused.get(Door::grpc);
+    let mut held = Vec::new();
+    while refused() == 0 {
+        held.push(connect_from_elsewhere(cluster.address(1)).await);
+        tokio::task::yield_now().await;
+    }
+    cluster.client(1).next(1).await.expect("room for another address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_one_address_leave_calls_to_others() {
+    let cluster = start(|config| config.client_calls_max = 8).await;
+    let stream = connect_from_elsewhere(cluster.address(1)).await;
+    let mut stream = http2::greet(stream, &[]).await;
+    for call in 0..5 {
+        stream.write_all(&http2::call(2 * call + 1, NEXT)).await.expect("a call");
+    }
+    let refused = async {
+        loop {
+            let frame = http2::read(&mut stream).await.expect("a frame");
+            if frame.kind == http2::HEADERS {
+                break frame;
+            }
+        }
+    };
+    let refused = in_time("the refusal of the fifth call", refused).await;
+    assert_eq!(refused.stream, 9);
+    cluster.client(1).next(1).await.expect("room for another address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_message_never_ends_is_refused_and_a_silent_stream_is_not() {
+    let cluster = start(|config| {
+        config.request_timeout_ms = 300;
+        config.request_timeout_max_ms = 300;
+    })
+    .await;
+    let (messages, stream) = mpsc::channel(1);
+    let answers = cluster.client(1).sequencer.next_many(ReceiverStream::new(stream)).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    let begun = http2::data(1, &[0, 0, 0, 0, 9, 1]);
+    for says in [&[][..], &begun] {
+        let mut stream = http2::greeted(cluster.address(1)).await;
+        stream.write_all(&[&http2::call(1, NEXT)[..], says].concat()).await.expect("a call");
+        let refused = async {
+            while http2::read(&mut stream).await.expect("a frame").kind != http2::HEADERS {}
+        };
+        in_time("a refusal", refused).await;
+    }
+    let message =
+        NextManyRequest { namespace: "book".into(), ids: vec![1], ..NextManyRequest::default() };
+    messages.send(message).await.expect("the stream is open");
+    let answer = in_time("an answer", answers.message()).await.expect("no error");
+    assert_eq!(answer.expect("an answer").failure, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
+    let cluster = start(|_| {}).await;
+    let mut stream = TcpStream::connect(cluster.address(1)).await.expect("a connection");
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stream.write_all(preface).await.expect("a greeting");
+    // What every call begins with.
+    let mut of_call = 65_535;
+    loop {
+        let frame = in_time("a frame", http2::read(&mut stream)).await.expect("a frame");
+        let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
+        match (frame.kind, frame.flags) {
+            (http2::SETTINGS, 0) => {
+                for setting in frame.payload.chunks_exact(6) {
+                    if setting[..2] == [0, 4] {
+                        of_call = number(&setting[2..]);
+                    }
+                }
+            }
+            // The acknowledgement comes last.
+            (http2::SETTINGS, _) => break,
+            _ => {}
+        }
+    }
+    assert!(of_call <= 64 << 10, "{of_call} bytes");
+}
