@@ -24,7 +24,7 @@ use tonic::{Code, Status};
 use super::Config;
 use crate::{
     metrics::{Door, Metrics},
-    proto::busy,
+    proto::{busy, v1::Reason},
 };
 
 /// How soon a refused caller may try again, in milliseconds.
@@ -169,7 +169,7 @@ impl Guest {
             "{whose} {max} calls in progress, and may have no more (client_calls_max, client_share_percent); try \
              again in {RETRY_AFTER_MS} ms"
         );
-        Err(busy(RETRY_AFTER_MS, why))
+        Err(busy(Reason::Busy, RETRY_AFTER_MS, why))
     }
 }
 
