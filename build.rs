@@ -46,6 +46,11 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let reflected = protox::compile(PUBLIC, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("ratchet.v1.bin"), prost::Message::encode_to_vec(&reflected))?;
-    tonic_prost_build::configure().bytes(".").compile_fds(all)?;
+    let large = "#[allow(clippy::large_enum_variant)]";
+    tonic_prost_build::configure()
+        .bytes(".")
+        // Replies stand in a list until they are sent, and most of them are the large ones.
+        .type_attribute("ratchet.peer.v1.ForwardReply.reply", large)
+        .compile_fds(all)?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::common::{
     cluster::Cluster,
     eventually, free_ports, http, http_get, own_ip,
     processes::{Process, ratchet, run},
-    unhurried, with_http, with_metrics,
+    unhurried, until, with_http, with_metrics,
 };
 use ratchet::proto::v1::FoundRequest;
 use serde_json::Value;
@@ -229,7 +229,7 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     let (node, mut client) = dev_node(&waits, &[]);
     let status = eventually("a status", async || client.status().await.ok());
     assert!(status.await.waits);
-    assert!(log(&waits).contains("ratchet found --server"), "{}", log(&waits));
+    until("its log says so", || log(&waits).contains("ratchet found --server")).await;
     drop(node);
     let (node, _) = dev_node(&waits, &["--dev"]);
     assert_eq!(node.ended().await.code(), Some(74));

@@ -243,7 +243,7 @@ impl OnSmallDisk {
     fn new(disk: &SmallDisk) -> OnSmallDisk {
         let [listen, peer_listen] = free_ports(own_ip());
         let mut command = ratchet();
-        command.args(["start", "--listen", &listen.to_string()]);
+        command.args(["start", "--dev", "--listen", &listen.to_string()]);
         command.args(["--peer-listen", &peer_listen.to_string(), "--metrics-listen", "off"]);
         command.args(["--http-listen", "off", "--resp-listen", "off", "--data-dir"]);
         command.arg(disk.root.join("data")).stderr(File::create(disk.root.join("log")).unwrap());

@@ -178,7 +178,10 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         namespaces.by_name(INVOICE).map(|known| (known.id, known.config.gapless))
     };
     let mut client = cluster.client(leader);
-    create(&mut client, |create| create.gapless = false).await;
+    create(&mut client, |create| {
+        (create.gapless, create.request_id_optional) = (false, false);
+    })
+    .await;
     until("the follower knows it", || known(follower).is_some()).await;
     let older = known(follower).expect("just seen");
     // It learns nothing from here on, and forwards, until it would stand for election.

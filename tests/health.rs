@@ -129,6 +129,7 @@ async fn many_watchers_cost_no_more_than_one() {
     let mut cluster = Cluster::configured(1, with_metrics);
     let seams = Seams { clock: clock.clone(), ..cluster.seams(1) };
     cluster.start_node_with(1, seams).await;
+    cluster.found().await;
     cluster.client(1).next_at_last(1).await;
     let health = Probe::of(&cluster, 1).health;
     let mut watching = Vec::new();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// The command that starts a node of a cluster of one, where its clients reach it, and where its metrics are.
 fn start(mut command: Command, dir: &TempDir) -> (Command, SocketAddr, SocketAddr) {
     let [listen, peer_listen, metrics] = free_ports(own_ip());
-    command.args(["start", "--http-listen", "off", "--resp-listen", "off"]);
+    command.args(["start", "--dev", "--http-listen", "off", "--resp-listen", "off"]);
     command.args(["--listen", &listen.to_string(), "--peer-listen", &peer_listen.to_string()]);
     command.args(["--metrics-listen", &metrics.to_string(), "--data-dir"]);
     command.arg(dir.path().join("data"));

@@ -57,6 +57,8 @@ struct Named {
     message: NextManyRequest,
     /// True if the application has named it.
     is_of_application: bool,
+    /// True if the namespace was known to be gapless.
+    is_gapless: bool,
     /// True if it may have been carried out.
     may_be_done: bool,
     /// Until when it may be sent again: the servers remember it for twice as long.
@@ -141,7 +143,10 @@ impl Batch {
 
     /// Gives the message an id: the application's, or one that is remembered twice as long as it may be sent again, which
     /// is `patience` at most.
-    pub fn name(&mut self, message: &mut NextManyRequest, patience: Duration, now: Instant) {
+    pub fn name(
+        &mut self, message: &mut NextManyRequest, mode: Option<Mode>, patience: Duration,
+        now: Instant,
+    ) {
         let given = self.requests.first_mut().and_then(|request| request.request_id.clone());
         let is_of_application = given.is_some();
         let send_for = patience.min(WINDOW_MAX / 2);
@@ -156,6 +161,7 @@ impl Batch {
         self.named = Some(Box::new(Named {
             message: message.clone(),
             is_of_application,
+            is_gapless: mode == Some(Mode::Gapless),
             may_be_done: false,
             send_until: now + if is_of_application { patience } else { send_for },
         }));
@@ -182,12 +188,20 @@ impl Batch {
         }
     }
 
-    /// What becomes of the batch if it was not sent.
+    /// What becomes of the batch if its message has reached nobody.
     pub fn unsent(self) -> Leftover {
-        match self.named {
-            Some(_) => Leftover { resend: Some(self), ..Leftover::default() },
-            None => Leftover { retry: self.requests, ..Leftover::default() },
+        match &self.named {
+            Some(named) if named.may_be_done => {
+                Leftover { resend: Some(self), ..Leftover::default() }
+            }
+            // Who leaves meanwhile gets no place in the next message.
+            Some(_) | None => Leftover { retry: self.requests, ..Leftover::default() },
         }
+    }
+
+    /// True if somebody waits for an answer.
+    pub fn is_awaited(&self) -> bool {
+        self.requests.iter().any(PendingRequest::is_awaited)
     }
 
     /// Answers the requests of a message with an id whose time is up; `failure` is the last one. True if others wait.
@@ -202,7 +216,7 @@ impl Batch {
                 request.fail(named.failed(server, failure));
             }
         }
-        self.requests.iter().any(PendingRequest::is_awaited)
+        self.is_awaited()
     }
 
     /// The namespace of all keys.
@@ -339,7 +353,9 @@ impl Batch {
                 _ => self.fail_all(status, server, now),
             };
         };
-        if reason == Reason::RequestIdUnsupported && !named.is_of_application {
+        // A server that lags may know an older namespace of the name.
+        let is_mistaken = named.is_gapless && named.may_be_done;
+        if reason == Reason::RequestIdUnsupported && !named.is_of_application && !is_mistaken {
             return Leftover {
                 retry: self.requests,
                 mode: Some(Mode::Ordinary),
@@ -347,12 +363,19 @@ impl Batch {
             };
         }
         named.may_be_done |= outcome != Outcome::NotDone;
+        let may_be_done = named.may_be_done;
         match status.code() {
             Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::Cancelled => {
-                Leftover { resend: Some(self), server_failure: Some(status), ..Leftover::default() }
+                Leftover { server_failure: Some(status), ..self.unsent() }
+            }
+            Code::ResourceExhausted if may_be_done => {
+                Leftover { server_failure: Some(status), ..self.unsent() }
+            }
+            _ if may_be_done && reason == Reason::RequestIdUnsupported => {
+                Leftover { server_failure: Some(status), ..self.unsent() }
             }
             // Nothing was taken. Sent alone, each learns whether it is the wrong one.
-            Code::InvalidArgument if is_shared && !named.may_be_done => {
+            Code::InvalidArgument if is_shared && !may_be_done => {
                 self.named = None;
                 self.fail_all(status, server, now)
             }

@@ -157,6 +157,9 @@ impl Dispatcher {
                 continue;
             }
             if let Some(batch) = self.resends.pop_front() {
+                if !batch.is_awaited() {
+                    continue;
+                }
                 let message = batch.message().unwrap_or_default();
                 self.send_batch(batch, message);
             } else if let Some(requests) = self.queues.next_batch() {
@@ -174,9 +177,9 @@ impl Dispatcher {
         let mut message = NextManyRequest::default();
         let mut batch = Batch::new(requests, &self.marks, &mut message);
         message.namespace = self.namespaces.name_of(batch.namespace());
-        let mode = self.modes.get(&batch.namespace());
-        if mode != Some(&Mode::Ordinary) || batch.is_named_by_application() {
-            batch.name(&mut message, self.servers.timeout(), Instant::now());
+        let mode = self.modes.get(&batch.namespace()).copied();
+        if mode != Some(Mode::Ordinary) || batch.is_named_by_application() {
+            batch.name(&mut message, mode, self.servers.timeout(), Instant::now());
         }
         (batch, message)
     }

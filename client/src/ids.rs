@@ -309,7 +309,8 @@ impl Lessor for Cluster {
     }
 
     fn is_final(error: &Error) -> bool {
-        !error.is_retryable()
+        // A lease that was given and not heard of is asked for again: its holder gets it.
+        !error.is_retryable() && !matches!(error, Error::OutcomeUnknown { .. })
     }
 
     fn observed(&self, observed: Observed) {

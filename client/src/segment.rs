@@ -41,6 +41,8 @@ struct Prefetcher {
     key: Key,
     size: u64,
     buffer: Mutex<DoubleBuffer>,
+    /// The failure of a segment that may have been taken in vain, until somebody was told.
+    lost: Mutex<Option<Error>>,
     /// Held while a segment is being fetched, so that one task fetches at a time.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
@@ -90,6 +92,7 @@ impl Segment {
                 key,
                 size,
                 buffer: Mutex::default(),
+                lost: Mutex::default(),
                 fetching: Arc::default(),
             }),
         }
@@ -109,6 +112,10 @@ impl Segment {
             if let Some(number) = self.take() {
                 return Ok(number);
             }
+            let lost = self.prefetcher.lost.lock().take();
+            if let Some(error) = lost {
+                return Err(error);
+            }
             self.prefetcher.fetch().await?;
         }
     }
@@ -125,8 +132,12 @@ impl Segment {
                 if prefetcher.buffer.lock().is_low(prefetcher.size)
                     && let Err(error) = prefetcher.fetch().await
                 {
-                    // The task that finds the segment used up fetches again, and gets the error.
                     tracing::debug!(%error, "fetching the next segment failed");
+                    // Whoever finds the segment used up fetches again, and gets the error of that; but of numbers that may
+                    // be taken nobody would hear.
+                    if matches!(error, Error::OutcomeUnknown { .. }) {
+                        *prefetcher.lost.lock() = Some(error);
+                    }
                 }
             });
         }

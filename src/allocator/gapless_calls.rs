@@ -78,7 +78,9 @@ impl Term {
             let id = id.map(|id| part_id(id, number as u32));
             let part = MessagePart { namespace: namespace.id, id, takes };
             let given = self.take_gapless(part, deadline).await.map_err(|error| match error {
-                NextError::NotLeading if place > 0 => NextError::Unknown,
+                NextError::DeadlineExceeded => NextError::DeadlineExceeded,
+                // The parts before were taken.
+                _ if place > 0 => NextError::Unknown,
                 error => error,
             })?;
             debug_assert_eq!(given.len(), until - place, "every take has an answer");

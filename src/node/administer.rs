@@ -55,7 +55,7 @@ impl ForLeader for Request {
         &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), _: Assumed,
         deadline: Instant,
     ) -> Attempt<Reply> {
-        let is_status = matches!(self, Request::Status(_));
+        let (is_status, is_harmless) = (matches!(self, Request::Status(_)), is_harmless(self));
         let patience = match is_status {
             true => deadline.min(Instant::now() + STATUS_PATIENCE),
             false => deadline,
@@ -75,7 +75,7 @@ impl ForLeader for Request {
             },
             // A deletion that is carried out twice may delete a namespace that was created again meanwhile.
             Err(status)
-                if !is_status
+                if !is_harmless
                     && (status.code() == Code::DeadlineExceeded
                         || matches!(self, Request::DeleteNamespace(_))) =>
             {
@@ -97,7 +97,10 @@ impl ForLeader for Request {
             }
             Err(status) => {
                 tracing::debug!(leader, %status, "administration");
-                Attempt::Unanswered
+                match is_harmless {
+                    true => Attempt::Unanswered,
+                    false => Attempt::Unknown,
+                }
             }
         }
     }
@@ -105,6 +108,23 @@ impl ForLeader for Request {
     fn serve_without_leader(&self, node: &NodeContext) -> Option<Reply> {
         matches!(self, Request::Status(_)).then(|| Reply::Status(node.status()))
     }
+}
+
+/// True if it does no harm to carry a request out twice, and to tell its caller that it was not carried out.
+fn is_harmless(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Status(_)
+            | Request::GetNamespace(_)
+            | Request::ListNamespaces(_)
+            | Request::ListKeys(_)
+            | Request::Gaps(_)
+            | Request::Explain(_)
+            | Request::ListWorkers(_)
+            | Request::LeaseWorker(_)
+            | Request::ReleaseWorker(_)
+            | Request::TakeIdNumbers(_)
+    )
 }
 
 impl NodeContext {

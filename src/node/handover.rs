@@ -179,7 +179,7 @@ impl NodeContext {
             Ok(leadership) => Ok(leadership),
             Err(ProposeError::Stopped(why)) => Err(refused(Reason::NodeStopping, why)),
             Err(_) => Err(refused(
-                Reason::NoLeader,
+                Reason::OutcomeUnknown,
                 format!(
                     "node {successor} did not take over from term {} within {} ms; this node has given the term up, and \
                      whoever is elected goes on; see ratchet status",

@@ -67,7 +67,7 @@ pub enum Attempt<A> {
     Refused(Status),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
     Unanswered,
-    /// As `Unanswered`, and the request may have been carried out. It has an id: asking again does no harm.
+    /// As `Unanswered`, and the request may have been carried out. Asking another leader does no harm.
     Unknown,
     /// Whoever sent the request took the namespace for another one. Nothing was done.
     Mistaken,
@@ -200,6 +200,10 @@ impl NodeContext {
             }
             match attempt {
                 Attempt::Answered(answer) => return Ok(answer),
+                // The attempt before may have taken numbers under the id.
+                Attempt::Refused(_) if may_be_done && request.has_id() => {
+                    return Err(outcome_unknown().into());
+                }
                 Attempt::Refused(status) => return Err(status.into()),
                 Attempt::Mistaken if origin != Origin::Client => {
                     return Err(self.mistaken().into());
@@ -276,10 +280,10 @@ impl NodeContext {
     }
 }
 
-/// UNKNOWN for a request with an id that may have been carried out.
+/// UNKNOWN for a request that may have been carried out.
 fn outcome_unknown() -> Status {
-    let why = "no leader answered before the deadline, and one that was asked may have carried the request out: ask again \
-               with the same request id";
+    let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
+               id, or look before you ask again";
     refused(Reason::OutcomeUnknown, why)
 }
 

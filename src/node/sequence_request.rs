@@ -72,7 +72,12 @@ pub trait SequenceRequest: Send + Sync {
     /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
     /// carried out.
     fn has_id(&self) -> bool {
-        false
+        self.id().is_some()
+    }
+
+    /// The name that the caller has given it.
+    fn id(&self) -> Option<&MessageId> {
+        None
     }
 
     /// How many bytes it holds while it waits, with the copy that is forwarded; without what many keys hold that wait in a
@@ -110,8 +115,8 @@ impl SequenceRequest for Next {
         self.count
     }
 
-    fn has_id(&self) -> bool {
-        self.id.is_some()
+    fn id(&self) -> Option<&MessageId> {
+        self.id.as_ref()
     }
 
     fn bytes(&self) -> usize {
@@ -230,8 +235,8 @@ impl SequenceRequest for NextMany {
         }
     }
 
-    fn has_id(&self) -> bool {
-        self.id.is_some()
+    fn id(&self) -> Option<&MessageId> {
+        self.id.as_ref()
     }
 
     fn bytes(&self) -> usize {
@@ -326,8 +331,7 @@ pub(super) fn failed<A>(
         )),
         NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
         NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
-            let unknown = outcome_unknown(&error, &namespace.config.name);
-            refused(Reason::DeadlineExceeded, unknown.message())
+            outcome_unknown(&error, &namespace.config.name)
         }
         NextError::Reused { keys, key, count: used } => {
             let others = match keys.saturating_sub(1) {

@@ -3,7 +3,7 @@
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
 
-use std::{pin::pin, sync::Arc, task::Poll};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::time::Instant;
 use tonic::Status;
@@ -35,13 +35,27 @@ impl NodeContext {
         self: &Arc<Self>, request: Q, origin: Origin, deadline: Instant,
     ) -> Result<Answered<Q::Answer>, Failure> {
         request.check(&self.config)?;
+        // What is taken under an id is not asked for again once the id may be forgotten.
+        let deadline = match request.id() {
+            None => deadline,
+            Some(id) => {
+                let remembered_ms = id.lifetime.ms(self.config.request_id_keep_ms);
+                deadline.min(Instant::now() + Duration::from_millis(remembered_ms))
+            }
+        };
         let (attempt, reserved) = {
             let mut here = pin!(request.serve_locally(self, origin, deadline));
             match futures::poll!(&mut here) {
                 Poll::Ready(attempt) => (attempt, None),
                 // It waits: from here on it counts.
                 Poll::Pending => {
-                    let reserved = self.request_memory.reserve(request.bytes())?;
+                    let reserved = self.request_memory.reserve(request.bytes());
+                    // An entry that takes its numbers may be under way.
+                    let reserved =
+                        reserved.map_err(|status| match self.may_be_gapless(&request) {
+                            true => outcome_unknown(&status.message(), request.namespace()),
+                            false => status,
+                        })?;
                     (here.await, Some(reserved))
                 }
             }
@@ -59,14 +73,23 @@ impl NodeContext {
         };
         // Before anything waits. Whether the namespace exists, only the leader knows.
         check_namespace(request.namespace())?;
-        if SequenceRequest::has_id(&request)
+        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        let routed = Box::pin(self.route_to_leader(&request, origin, may_be_done, deadline)).await;
+        if let Err(Failure::Status(_)) = &routed
+            && SequenceRequest::has_id(&request)
             && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
         {
-            // Nobody has to wait for a leader to learn that the id means nothing.
+            // Without a leader the caller learns from here that its id means nothing.
             check_id(known, true)?;
         }
-        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-        Box::pin(self.route_to_leader(&request, origin, may_be_done, deadline)).await
+        routed
+    }
+
+    /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
+    fn may_be_gapless<Q: SequenceRequest>(&self, request: &Q) -> bool {
+        let namespaces = self.group.view().namespaces();
+        let known = namespaces.by_name(request.namespace());
+        request.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
     }
 }
 

@@ -115,7 +115,7 @@ impl Script {
         let mut message = NextManyRequest::default();
         let mut batch = Batch::new(requests, &self.marks, &mut message);
         if named {
-            batch.name(&mut message, TIMEOUT, self.now);
+            batch.name(&mut message, Some(Mode::Gapless), TIMEOUT, self.now);
         }
         self.note(batch, &message)
     }

@@ -164,7 +164,7 @@ mod tests {
                 operations += 1;
             }
         }
-        assert_eq!(operations, 25);
+        assert_eq!(operations, 26);
         for (name, _) in members(&api["components"]["schemas"]) {
             assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
         }

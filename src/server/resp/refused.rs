@@ -9,7 +9,7 @@ use crate::proto::retry_after_ms;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The first word of the reply. Redis clients send a command again by themselves after LOADING (the node cannot
-    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice.
+    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
     pub word: &'static str,
     /// As gRPC calls it. The metrics count by it.
     pub code: Code,

@@ -90,7 +90,7 @@ fn a_message_that_certainly_took_nothing_fails_as_any_other_and_one_that_may_hav
             refuse 1 WRONG_STATE -> caller 1: error: a:1: refused; caller 2: error: a:1: refused
             ask 7 1 -> caller 3
             send named -> batch 2 of book: 7, one each (id 2)
-            refuse 2 NO_LEADER -> ask another server; to send again as it was
+            refuse 2 NO_LEADER -> 1 to send again; ask another server
             wait 5000 -> caller 3: error: a:1: no answer in time
             ask 7 1 -> caller 4
             send named -> batch 3 of book: 7, one each (id 3)
@@ -150,6 +150,30 @@ fn a_request_that_nobody_waits_for_any_more_is_not_sent() {
             ask 9 1 -> caller 3
             leave 3 ->
             send -> nothing waits
+        "#]],
+    );
+}
+
+#[test]
+fn a_message_that_took_nothing_takes_nothing_later_for_a_caller_whose_time_is_up() {
+    check(
+        "ask 7 2
+         wait 1
+         ask 7 1
+         send named
+         refuse 1 NO_LEADER
+         wait 4999
+         send named
+         answer 2 1",
+        expect![[r#"
+            ask 7 2 -> caller 1
+            wait 1 ->
+            ask 7 1 -> caller 2
+            send named -> batch 1 of book: 7 3 (id 1)
+            refuse 1 NO_LEADER -> 2 to send again; ask another server
+            wait 4999 -> caller 1: error: a:1: no answer in time
+            send named -> batch 2 of book: 7, one each (id 2)
+            answer 2 1 -> caller 2: 1; Gapless
         "#]],
     );
 }
