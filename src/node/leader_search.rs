@@ -32,7 +32,7 @@ pub enum Origin {
     Client,
     /// A peer that took this node for the leader: it may not.
     Peer {
-        /// As [`Assumed::namespace`].
+        /// The namespace that it takes the name for, if the leader is to compare.
         namespace: Option<NamespaceId>,
     },
 }

@@ -83,12 +83,12 @@ impl Lifetime {
         (self != Lifetime::CONFIGURED).then(|| self.ms(0))
     }
 
-    /// Which of the [`LIFETIMES`] it is.
+    /// Which of all lifetimes it is, from 0.
     pub fn index(self) -> u8 {
         self.0.min(Lifetime::CONFIGURED.0)
     }
 
-    /// Lifetime number `index` of [`LIFETIMES`].
+    /// Lifetime number `index` of all.
     pub fn at(index: usize) -> Lifetime {
         Lifetime(u8::try_from(index).unwrap_or(u8::MAX).min(Lifetime::CONFIGURED.0))
     }
