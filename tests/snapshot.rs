@@ -16,6 +16,7 @@ use ratchet::{
     node::Config,
     storage::{StoreOptions, UnsyncedWrites},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 /// A log so short that it is purged within these tests.
 fn short_log(config: &mut Config) {
@@ -37,6 +38,11 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
     for first in (0..60_000).step_by(10_000) {
         client.next_of_each((first..first + 10_000).collect()).await.unwrap();
     }
+    // So many entries that the log does not hold all of them.
+    for key in 80_000..80_200 {
+        client.next(key).await.unwrap();
+    }
+    purged(&cluster.nodes[&1].context().group).await;
     let metrics = cluster.nodes[&1].addresses().metrics.expect("a metrics port");
     let in_vain = async || {
         let page = http_get(metrics, "/metrics").await;
@@ -44,16 +50,17 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
     };
     assert_eq!(in_vain().await, 0.0);
     let peer_address = cluster.start_joining(2, slow).await;
-    client.add_node(2, peer_address).await.expect("the node is added");
-    let mut key = 100_000;
-    eventually("a snapshot is sent in vain", async || {
-        for _ in 0..100 {
-            key += 1;
-            client.next(key).await.unwrap();
+    let mut asking = cluster.client(1);
+    let logging = AbortOnDropHandle::new(tokio::spawn(async move {
+        for key in 100_000.. {
+            asking.next(key).await.expect("a number");
         }
-        (in_vain().await > 0.0).then_some(())
-    })
-    .await;
+    }));
+    let mut adding = cluster.client(1);
+    let added = tokio::spawn(async move { adding.add_node(2, peer_address).await });
+    eventually("a snapshot is sent in vain", async || (in_vain().await > 0.0).then_some(())).await;
+    drop(logging);
+    added.await.expect("no panic").expect("the node is added");
     // Once nothing is logged, the next one suffices.
     applied_all(&cluster, 2, 1).await;
 }
