@@ -9,12 +9,12 @@ use super::{
     NodeContext,
     leader_search::{Assumed, Attempt, Failure, ForLeader, Origin, leader_of},
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     proto::{
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
-        v1,
+        refused,
+        v1::{self, Reason},
     },
     sequence::NodeId,
     storage::Member,

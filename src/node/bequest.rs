@@ -16,11 +16,11 @@ use super::{
     NodeContext,
     memory_stream::{MemoryStream, Refusal, SendFailed},
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
+    proto::{refused, v1::Reason},
     sequence::{Bequest, Command, MemoryDigest, NodeId, Outcome},
 };
 

@@ -11,9 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{NodeContext, Reservation, refusals::no_namespace};
-use crate::proto::{refused, v1::Reason};
 use crate::{
-    proto::busy,
+    proto::{busy, refused, v1::Reason},
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };

@@ -3,8 +3,8 @@
 use ratchet_ids::{Format, Source};
 use tonic::Status;
 
-use crate::proto::{refused, v1::Reason};
 use crate::{
+    proto::{refused, v1::Reason},
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
     },

@@ -21,12 +21,12 @@ use super::{
     leader_search::leader_of,
     memory_stream::Refusal,
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
     consensus::{ProposeError, TermLease},
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
+    proto::{refused, v1::Reason},
     sequence::NodeId,
 };
 

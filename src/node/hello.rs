@@ -12,9 +12,12 @@ use super::{
     config::check_address,
     introductions::{Introduction, this_build},
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
-    proto::peer::{Acknowledged, HelloRequest, HelloResponse},
+    proto::{
+        peer::{Acknowledged, HelloRequest, HelloResponse},
+        refused,
+        v1::Reason,
+    },
     sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
 };

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{formats::created_again, refusals::another_reply};
-use crate::proto::{refused, v1::Reason};
 use crate::{
     clock::Clock,
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
-        retry_after_ms, v1,
+        refused, retry_after_ms,
+        v1::{self, Reason},
     },
     sequence::{self, NamespaceId},
 };

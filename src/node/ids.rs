@@ -19,13 +19,13 @@ use super::{
     refusals::{another_reply, no_namespace},
     request_memory::Reservation,
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     planted_bugs::{Bug, is_planted},
     proto::{
         busy,
         peer::{administer_reply::Reply, administer_request::Request},
-        v1,
+        refused,
+        v1::{self, Reason},
     },
     sequence::Namespace,
 };

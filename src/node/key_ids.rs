@@ -23,13 +23,14 @@ use super::{
     refusals::another_reply,
     wire::to_key,
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     proto::{
         busy,
         peer::{
             IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
         },
+        refused,
+        v1::Reason,
     },
     sequence::OwnedKey,
 };

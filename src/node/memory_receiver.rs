@@ -6,10 +6,13 @@ use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
 use super::NodeContext;
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
-    proto::peer::{MemoryPart, MemoryReply},
+    proto::{
+        peer::{MemoryPart, MemoryReply},
+        refused,
+        v1::Reason,
+    },
 };
 
 /// This node waits for the next part of a memory for so many election timeouts and `shutdown_timeout_ms`: before the

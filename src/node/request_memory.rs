@@ -16,8 +16,10 @@ use super::{
     Config,
     callers::{Caller, RETRY_AFTER_MS, share},
 };
-use crate::proto::v1::Reason;
-use crate::{metrics::Metrics, proto::busy};
+use crate::{
+    metrics::Metrics,
+    proto::{busy, v1::Reason},
+};
 
 /// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
 /// since the connection that sends it holds more.

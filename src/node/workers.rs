@@ -9,10 +9,14 @@ use super::{
     leader_search::Attempt,
     worker_desk::{Served, Wanted},
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     allocator::Term,
-    proto::{busy, peer::administer_reply::Reply, v1},
+    proto::{
+        busy,
+        peer::administer_reply::Reply,
+        refused,
+        v1::{self, Reason},
+    },
     sequence::{WorkerAnswer, WorkerRecord},
     storage::read_workers,
 };

@@ -25,8 +25,10 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{problem::Problem, uncacheable::uncacheable};
-use crate::proto::v1::Reason;
-use crate::{node::NodeContext, proto::busy};
+use crate::{
+    node::NodeContext,
+    proto::{busy, v1::Reason},
+};
 use view::View;
 
 /// For how long a rendering of the whole page is used.

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 
 use super::{reader::Command, refused::Refused, replies::Replies};
-use crate::proto::{refused, v1::Reason};
 use crate::{
     node::{NodeContext, RespNode},
+    proto::{refused, v1::Reason},
     server::written::shown,
 };
 

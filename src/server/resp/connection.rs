@@ -21,9 +21,9 @@ use super::{
     replies::Replies,
     session::Session,
 };
-use crate::proto::{refused, v1::Reason};
 use crate::{
     node::{NodeContext, Reservation},
+    proto::{refused, v1::Reason},
     server::deadline::budget,
 };
 
