@@ -15,7 +15,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -25,6 +24,7 @@ use crate::{
     error::Error,
     high_water_marks::HighWaterMarks,
     key::Key,
+    named_message::{Mode, NamedMessage, Refusal},
     namespaces::{NamespaceId, Namespaces},
     numbers::Numbers,
     request::{Coalesce, PendingRequest, fail_requests},
@@ -33,8 +33,6 @@ use crate::{
 /// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
 /// server would sensibly have.
 const RANGE_NUMBERS_MAX: u64 = 10_000;
-/// The longest time that servers remember a message's id for which states how long it may be sent again.
-const WINDOW_MAX: Duration = Duration::from_secs(60);
 /// What is told of a server that answers what no server should.
 const UNKNOWN: (Reason, Outcome) = (Reason::Unspecified, Outcome::Unknown);
 /// A request whose deadline is nearer than this has expired: no message could be answered in the time.
@@ -49,29 +47,7 @@ pub struct Batch {
     /// For each place, the high-water mark of its key when the batch was made.
     floors: Vec<u64>,
     /// The message, if it has an id.
-    named: Option<Box<Named>>,
-}
-
-/// A message with an id.
-struct Named {
-    message: NextManyRequest,
-    /// True if the application has named it.
-    is_of_application: bool,
-    /// True if the namespace was known to be gapless.
-    is_gapless: bool,
-    /// True if it may have been carried out.
-    may_be_done: bool,
-    /// Until when it may be sent again: the servers remember it for twice as long.
-    send_until: Instant,
-}
-
-/// What is known of a namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// It knows no request ids.
-    Ordinary,
-    /// It needs them.
-    Gapless,
+    named: Option<Box<NamedMessage>>,
 }
 
 /// What remains to be done after a batch was answered.
@@ -141,35 +117,23 @@ impl Batch {
         Batch { namespace, requests, places, floors, named: None }
     }
 
-    /// Gives the message an id: the application's, or one that is remembered twice as long as it may be sent again, which
-    /// is `patience` at most.
+    /// Gives the message an id: the application's, or one of its own. See [`NamedMessage::new`].
     pub fn name(
         &mut self, message: &mut NextManyRequest, mode: Option<Mode>, patience: Duration,
         now: Instant,
     ) {
-        let given = self.requests.first_mut().and_then(|request| request.request_id.clone());
-        let is_of_application = given.is_some();
-        let send_for = patience.min(WINDOW_MAX / 2);
-        message.request_id = Some(given.unwrap_or_else(|| {
-            message.retry_window_ms = Some((2 * send_for).as_millis() as u64);
-            Bytes::copy_from_slice(&rand::random::<u128>().to_be_bytes())
-        }));
-        if is_of_application {
+        let chosen = self.requests.first_mut().and_then(|request| request.request_id.clone());
+        let named = NamedMessage::new(message, chosen, mode, patience, now);
+        if named.is_of_application() {
             // What it got before may come again.
             self.floors.fill(0);
         }
-        self.named = Some(Box::new(Named {
-            message: message.clone(),
-            is_of_application,
-            is_gapless: mode == Some(Mode::Gapless),
-            may_be_done: false,
-            send_until: now + if is_of_application { patience } else { send_for },
-        }));
+        self.named = Some(Box::new(named));
     }
 
     /// The message to send again; `None` if it has no id.
     pub fn message(&self) -> Option<NextManyRequest> {
-        self.named.as_ref().map(|named| named.message.clone())
+        self.named.as_ref().map(|named| named.message().clone())
     }
 
     /// True if the application has given the request of the batch an id.
@@ -179,19 +143,16 @@ impl Batch {
 
     /// What becomes of the batch once its answer is lost, or was waited for long enough.
     pub fn lose(mut self) -> Leftover {
-        match &mut self.named {
-            Some(named) => {
-                named.may_be_done = true;
-                Leftover { resend: Some(self), ..Leftover::default() }
-            }
-            None => Leftover { retry: self.requests, ..Leftover::default() },
+        if let Some(named) = &mut self.named {
+            named.lost();
         }
+        self.unsent()
     }
 
-    /// What becomes of the batch if its message has reached nobody.
+    /// What becomes of the batch if its message has reached nobody this time.
     pub fn unsent(self) -> Leftover {
         match &self.named {
-            Some(named) if named.may_be_done => {
+            Some(named) if named.may_be_done() => {
                 Leftover { resend: Some(self), ..Leftover::default() }
             }
             // Who leaves meanwhile gets no place in the next message.
@@ -209,11 +170,11 @@ impl Batch {
         let Some(named) = &self.named else {
             return true;
         };
-        let is_over = named.send_until <= now;
+        let is_over = named.send_until() <= now;
         for request in &mut self.requests {
             if (is_over || request.deadline <= now) && request.is_awaited() {
                 // Its place in the range stays.
-                request.fail(named.failed(server, failure));
+                request.fail(named.error(server, failure));
             }
         }
         self.is_awaited()
@@ -228,7 +189,7 @@ impl Batch {
     pub fn deadline(&self) -> Option<Instant> {
         let awaited = self.requests.iter().filter(|request| request.is_awaited());
         let first = awaited.map(|request| request.deadline).min();
-        let until = self.named.as_ref().map(|named| named.send_until);
+        let until = self.named.as_ref().map(|named| named.send_until());
         first.into_iter().chain(until).min()
     }
 
@@ -342,53 +303,32 @@ impl Batch {
     fn refuse(
         mut self, status: Status, (reason, outcome): (Reason, Outcome), server: &str, now: Instant,
     ) -> Leftover {
-        let is_shared = self.requests.len() > 1;
         let Some(named) = &mut self.named else {
             return match reason {
-                Reason::RequestIdRequired => Leftover {
-                    retry: self.requests,
-                    mode: Some(Mode::Gapless),
-                    ..Leftover::default()
-                },
+                Reason::RequestIdRequired => self.in_mode(Mode::Gapless),
                 _ => self.fail_all(status, server, now),
             };
         };
-        // A server that lags may know an older namespace of the name.
-        let is_mistaken = named.is_gapless && named.may_be_done;
-        if reason == Reason::RequestIdUnsupported && !named.is_of_application && !is_mistaken {
-            return Leftover {
-                retry: self.requests,
-                mode: Some(Mode::Ordinary),
-                ..Leftover::default()
-            };
-        }
-        named.may_be_done |= outcome != Outcome::NotDone;
-        let may_be_done = named.may_be_done;
-        match status.code() {
-            Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::Cancelled => {
-                Leftover { server_failure: Some(status), ..self.unsent() }
-            }
-            Code::ResourceExhausted if may_be_done => {
-                Leftover { server_failure: Some(status), ..self.unsent() }
-            }
-            _ if may_be_done && reason == Reason::RequestIdUnsupported => {
-                Leftover { server_failure: Some(status), ..self.unsent() }
-            }
-            // Nothing was taken. Sent alone, each learns whether it is the wrong one.
-            Code::InvalidArgument if is_shared && !may_be_done => {
-                self.named = None;
-                self.fail_all(status, server, now)
-            }
-            _ => {
+        match named.refused(status.code(), (reason, outcome)) {
+            Refusal::WithoutId => self.in_mode(Mode::Ordinary),
+            Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
+            // As without an id: sent alone, each request learns whether it is the wrong one.
+            Refusal::Final if !named.may_be_done() => self.fail_all(status, server, now),
+            Refusal::Final => {
                 for request in self.requests {
-                    request.answer(Err(named.failed(server, &status)));
+                    request.answer(Err(named.error(server, &status)));
                 }
                 Leftover::default()
             }
         }
     }
 
-    /// Ends a batch without an id that failed as a whole: each request is answered with the failure, or sent again.
+    /// The requests are sent again in the way that their namespace is asked in.
+    fn in_mode(self, mode: Mode) -> Leftover {
+        Leftover { retry: self.requests, mode: Some(mode), ..Leftover::default() }
+    }
+
+    /// Ends a batch that took nothing, or whose numbers nobody misses: each request is answered with the failure, or sent again.
     fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
         let is_shared = self.requests.len() > 1;
         match status.code() {
@@ -428,19 +368,6 @@ impl Batch {
             | Code::Unauthenticated => {
                 fail_requests(self.requests, server, &status);
                 Leftover::default()
-            }
-        }
-    }
-}
-
-impl Named {
-    /// The error of a request of the message, whose last failure is `status`.
-    fn failed(&self, server: &str, status: &Status) -> Error {
-        match self.may_be_done {
-            false => Error::status(server, status),
-            true => {
-                let id = self.message.request_id.as_deref().filter(|_| self.is_of_application);
-                Error::outcome_unknown(server, status.message(), id)
             }
         }
     }

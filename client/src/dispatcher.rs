@@ -26,11 +26,12 @@ use tonic::Status;
 use crate::{
     api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
-    batch::{Batch, Leftover, Mode},
+    batch::{Batch, Leftover},
     batch_stream::{BatchStream, StreamEvent},
     high_water_marks::HighWaterMarks,
     in_flight::{InFlight, InFlightBatches},
     leader_cache::LeaderCache,
+    named_message::Mode,
     namespaces::{NamespaceId, Namespaces},
     queue::{BATCH_REQUESTS_MAX, RequestQueues},
     request::{PendingRequest, fail_requests},
@@ -246,7 +247,7 @@ impl Dispatcher {
     /// A server has answered a message on a stream.
     fn on_answer(&mut self, stream: u64, mut answer: NextManyResponse) {
         let Some(in_flight) = self.in_flight.remove(answer.id) else {
-            // The batch was given up and its requests sent elsewhere. These numbers are lost.
+            // The batch was given up and its requests sent elsewhere. Without an id, these numbers are lost.
             return;
         };
         let (server, now) = (in_flight.server, Instant::now());

@@ -93,6 +93,7 @@ mod in_flight;
 mod key;
 mod leader_cache;
 mod members;
+mod named_message;
 mod namespaces;
 mod numbers;
 mod once;

@@ -1,6 +1,8 @@
 //! Messages with an id.
 
-use super::*;
+use expect_test::expect;
+
+use super::script::check;
 
 #[test]
 fn a_message_with_an_id_is_sent_again_as_it_was_whatever_waits_beside_it() {
