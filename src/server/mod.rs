@@ -35,6 +35,7 @@ mod held;
 mod http;
 mod http1;
 mod ids;
+mod inspected_body;
 mod listeners;
 mod made_ids;
 mod metrics;

@@ -6,20 +6,19 @@
 //! Invariant: a call whose header is refused, or that has none, brings at most [`STRANGER_BYTES_MAX`].
 
 use std::{
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use hyper::{
-    Request,
-    body::{Body, Frame, Incoming},
-};
+use hyper::{Request, body::Incoming};
 use prost::Message;
 use tonic::{Status, codegen::Service, service::Routes};
 
-use super::{places::Place, unfinished::HEADER_BYTES};
+use super::{
+    inspected_body::{Inspect, InspectedBody},
+    places::Place,
+    unfinished::HEADER_BYTES,
+};
 use crate::{consensus::Group, proto::peer::Header};
 
 /// How many bytes a call may bring whose header is refused: enough for a greeting, and for the refusal of what is short.
@@ -55,10 +54,9 @@ impl Service<Request<Incoming>> for PeerRoutes {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let (group, place) = (self.group.clone(), self.place.clone());
-        self.routes.call(request.map(|body| {
-            let beginning = Beginning::default();
-            PeerBody { body, group, place, beginning, sender: Sender::Unknown, bytes: 0 }
-        }))
+        let beginning = Beginning::default();
+        let look = LookForSender { group, place, beginning, sender: Sender::Unknown, bytes: 0 };
+        self.routes.call(request.map(|body| InspectedBody::new(body, look)))
     }
 }
 
@@ -73,9 +71,8 @@ enum Sender {
     Refused(Status),
 }
 
-/// The body of one call's request.
-struct PeerBody {
-    body: Incoming,
+/// Looks at who makes a call.
+struct LookForSender {
     group: Arc<Group>,
     place: Arc<Place>,
     beginning: Beginning,
@@ -84,7 +81,7 @@ struct PeerBody {
     bytes: usize,
 }
 
-impl PeerBody {
+impl Inspect for LookForSender {
     /// Looks at who sends this, as soon as the header has arrived.
     ///
     /// # Errors
@@ -101,7 +98,9 @@ impl PeerBody {
             Sender::Refused(_) | Sender::Unknown | Sender::Known => Ok(()),
         }
     }
+}
 
+impl LookForSender {
     fn sender(&self, header: Result<Header, Status>) -> Sender {
         let checked = header.and_then(|header| {
             self.group.check_header(Some(&header))?;
@@ -121,32 +120,6 @@ impl PeerBody {
 
 fn nobody() -> Status {
     Status::invalid_argument("a peer message without a header")
-}
-
-impl Body for PeerBody {
-    type Data = Bytes;
-    type Error = tonic::codegen::StdError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-            && let Err(status) = self.look(data)
-        {
-            return Poll::Ready(Some(Err(status.into())));
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        self.body.size_hint()
-    }
 }
 
 /// The beginning of a call, in which the header lies.

@@ -15,14 +15,11 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use hyper::{
-    Request,
-    body::{Body, Frame, Incoming},
-};
+use hyper::{Request, body::Incoming};
 use tokio::time::{Sleep, sleep};
 use tonic::{Status, codegen::Service, service::Routes};
 
+use super::inspected_body::{Inspect, InspectedBody};
 use crate::node::{RequestMemory, Reservation};
 
 /// The largest message that a client may send, in bytes.
@@ -65,21 +62,20 @@ impl Service<Request<Incoming>> for MeteredRoutes {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let is_stream = STREAMS.contains(&request.uri().path());
-        self.routes.call(request.map(|body| MeteredBody {
-            body,
+        let meter = Meter {
             memory: self.memory.clone(),
             patience: self.patience,
             is_stream,
             position: MessagePosition::default(),
             reservation: None,
             late: None,
-        }))
+        };
+        self.routes.call(request.map(|body| InspectedBody::new(body, meter)))
     }
 }
 
-/// The body of one call's request: its messages as they arrive.
-struct MeteredBody {
-    body: Incoming,
+/// Meters the messages of one call as they arrive.
+struct Meter {
     memory: Arc<RequestMemory>,
     patience: Duration,
     is_stream: bool,
@@ -89,12 +85,12 @@ struct MeteredBody {
     late: Option<Pin<Box<Sleep>>>,
 }
 
-impl MeteredBody {
+impl Inspect for Meter {
     /// Reserves the memory of the message that `data` leaves unfinished.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if there is none left.
-    fn meter(&mut self, data: &[u8]) -> Result<(), Status> {
+    fn look(&mut self, data: &[u8]) -> Result<(), Status> {
         let unfinished = self.position.advance(data);
         // Released first: the new reservation contains the bytes of the old one.
         self.reservation = None;
@@ -115,34 +111,6 @@ impl MeteredBody {
             "the message did not arrive within {} ms (request_timeout_max_ms); send it at once",
             patience.as_millis()
         )))
-    }
-}
-
-impl Body for MeteredBody {
-    type Data = Bytes;
-    type Error = tonic::codegen::StdError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            return self.wait(cx).map(|late| Some(Err(late.into())));
-        };
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-            && let Err(status) = self.meter(data)
-        {
-            return Poll::Ready(Some(Err(status.into())));
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        self.body.size_hint()
     }
 }
 
