@@ -220,6 +220,9 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     drop(node);
     let (node, mut client) = dev_node(&tried, &["--dev"]);
     assert!(client.next_at_last(7).await > first, "the data was kept");
+    let refused = client.add_node(2, "127.0.0.1:7601").await.expect_err("it would found again");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("for trying (--dev)"), "{refused}");
     drop(node);
     let log = |dir: &std::path::Path| fs::read_to_string(dir.with_extension("log")).unwrap();
     let (node, _) = dev_node(&tried, &[]);

@@ -12,7 +12,11 @@ use tonic::{Code, Status};
 
 use super::{NodeContext, administer::ANSWER_MARGIN, hello::Purpose, reach::check_reach};
 use crate::{
-    proto::{peer::Founder, v1},
+    proto::{
+        peer::Founder,
+        refused,
+        v1::{self, Reason},
+    },
     sequence::{ClusterId, NodeId},
     storage::Member,
 };
@@ -66,7 +70,7 @@ impl NodeContext {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
-                () = context.leaving.cancelled() => Err(Status::unavailable("the node stops")),
+                () = context.leaving.cancelled() => Err(refused(Reason::NodeStopping, "the node stops")),
                 founded = context.found_once(latest) => founded,
             }
         };
@@ -75,7 +79,8 @@ impl NodeContext {
     }
 
     async fn found_once(&self, latest: Instant) -> Result<v1::FoundResponse, Status> {
-        let another = || Status::unavailable("another request to found the cluster is under way");
+        let another =
+            || refused(Reason::NotFounded, "another request to found the cluster is under way");
         let turn = timeout_at(latest, self.founding_turn.lock()).await;
         let _one_at_a_time = turn.map_err(|_| another())?;
         let founded = match self.group.is_formed() {
@@ -148,15 +153,19 @@ impl NodeContext {
         let mut members = BTreeMap::from([(self.config.node_id, self.as_member())]);
         for (&id, address) in self.config.peers.iter().filter(|(id, _)| **id != self.config.node_id)
         {
-            let mut why = Status::unavailable(format!("node {id} at {address}: no answer yet"));
+            let no_answer = format!("node {id} at {address}: no answer yet");
+            let mut why = refused(Reason::NotFounded, no_answer);
             let met = timeout_at(latest, self.meet(id, address, &mut why)).await;
             match met {
                 Ok(met) => drop(members.insert(id, met?)),
                 Err(_) => {
-                    return Err(Status::unavailable(format!(
-                        "nothing is founded: all nodes of peers must run, and {}; ask again when they do",
-                        why.message()
-                    )));
+                    return Err(refused(
+                        Reason::NotFounded,
+                        format!(
+                            "nothing is founded: all nodes of peers must run, and {}; ask again when they do",
+                            why.message()
+                        ),
+                    ));
                 }
             }
         }

@@ -10,7 +10,10 @@
 use parking_lot::Mutex;
 use tonic::Status;
 
-use crate::sequence::NodeId;
+use crate::{
+    proto::{refused, v1::Reason},
+    sequence::NodeId,
+};
 
 /// What a node without data was told, since it was started.
 #[derive(Debug, Default)]
@@ -86,7 +89,8 @@ impl FoundingClaim {
             Stage::Idle => {}
             Stage::Meets if founder < me => claim.stage = Stage::Idle,
             Stage::Meets | Stage::Decided => {
-                return Err(Status::unavailable(format!("node {me} founds the cluster")));
+                let why = format!("node {me} founds the cluster");
+                return Err(refused(Reason::NotFounded, why));
             }
         }
         claim.met_by = Some(founder);

@@ -28,6 +28,12 @@ impl NodeContext {
         if id == 0 {
             return Err(Status::invalid_argument("id is 0; node ids start at 1"));
         }
+        if self.config.dev {
+            return Err(Status::failed_precondition(
+                "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
+                 numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found",
+            ));
+        }
         if self.group.members().contains_key(&id) {
             return Err(Status::already_exists(format!(
                 "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
