@@ -17,6 +17,7 @@ use std::{
     },
 };
 
+use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tonic::{Code, Status};
@@ -130,9 +131,19 @@ impl Caller {
         self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
     }
 
-    /// Runs `serve`, whose reservations of memory are this caller's.
-    pub fn serve<T>(self: &Arc<Self>, serve: impl FnOnce() -> T) -> T {
-        CALLER.sync_scope(self.clone(), serve)
+    /// The future in which reservations of memory are this caller's.
+    pub fn serve<F: Future>(
+        self: &Arc<Self>, serve: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        CALLER.scope(self.clone(), serve)
+    }
+
+    /// The future for a task of its own, in which reservations of memory are those of the same caller as here.
+    pub fn go_on<F: Future>(future: F) -> impl Future<Output = F::Output> {
+        match Caller::current() {
+            Some(caller) => Either::Left(CALLER.scope(caller, future)),
+            None => Either::Right(future),
+        }
     }
 }
 

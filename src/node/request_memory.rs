@@ -136,6 +136,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::callers::{Callers, Shares};
 
     #[test]
     fn a_reservation_beyond_the_limit_is_refused_until_another_is_dropped() {
@@ -164,5 +165,27 @@ mod tests {
         }
         drop(small);
         assert_eq!(metrics.request_bytes.get(), 14 << 20);
+    }
+
+    #[tokio::test]
+    async fn what_a_call_reserves_in_a_task_of_its_own_is_its_callers_and_bounded_by_its_share() {
+        let metrics = Metrics::new();
+        let config = Config { memory_requests_max_mb: 16, ..Config::default() };
+        let memory = RequestMemory::new(&config, &metrics);
+        let callers = Callers::new(Shares::new(&config, 10), &metrics);
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let guest = callers.connect(address).expect("a connection");
+        let reserve = |bytes| {
+            let memory = memory.clone();
+            guest.caller().serve(async move {
+                let reserving = async move { memory.reserve(bytes) };
+                tokio::spawn(Caller::go_on(reserving)).await.expect("no panic")
+            })
+        };
+        let _half = reserve(8 << 20).await.expect("its share");
+        let refused = reserve(1 << 20).await.expect_err("more than its share");
+        assert!(refused.message().contains("waiting requests of your address"), "{refused}");
+        // The node's own work is nobody's.
+        memory.reserve(1 << 20).expect("there is room");
     }
 }

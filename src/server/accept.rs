@@ -4,7 +4,6 @@
 //! connections of the ports for peers and probes without using them keeps no peer and no probe out.
 
 use std::{
-    future::poll_fn,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -15,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::Either;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::places::{Place, Places, WhenFull};
-use crate::node::{Callers, Guest};
+use crate::node::Callers;
 
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
@@ -123,13 +123,12 @@ fn enter(
 
 /// Serves a connection until it ends, or another one needs its place. The memory that is reserved in doing so is its caller's.
 async fn in_place(
-    place: &Place, mut served: Pin<Box<impl Future<Output = Result<(), String>>>>,
+    place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
-    let caller = place.guest().map(Guest::caller);
-    let served = poll_fn(|cx| match caller {
-        Some(caller) => caller.serve(|| served.as_mut().poll(cx)),
-        None => served.as_mut().poll(cx),
-    });
+    let served = match place.guest() {
+        Some(guest) => Either::Left(guest.caller().serve(served)),
+        None => Either::Right(served),
+    };
     tokio::select! {
         biased;
         () = place.is_needed() => Err("it made room for another connection".to_owned()),

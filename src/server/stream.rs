@@ -34,7 +34,7 @@ use super::{
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Door,
-    node::{Failure, NextMany, NodeContext, Origin, Reservation},
+    node::{Caller, Failure, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextManyRequest, NextManyResponse},
 };
 
@@ -183,12 +183,12 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let unused = ReusableBoxFuture::new(std::future::pending());
             let reply = mem::replace(&mut self.reply, unused);
             let node = self.node.clone();
-            let task = tokio::spawn(async move {
+            let task = tokio::spawn(Caller::go_on(async move {
                 let answered = reply.await;
                 let spans = node.context.metrics.request_seconds.of(Door::grpc);
                 spans.observe(arrived.elapsed(), 1);
                 answered
-            });
+            }));
             self.waiting.push(AbortOnDropHandle::new(task));
             debug_assert!(self.waiting.len() <= UNANSWERED_MAX);
         }

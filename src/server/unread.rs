@@ -33,22 +33,21 @@ pub struct ReadInTime {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
     fn execute(&self, call: F) {
-        tokio::spawn(read_in_time(call, self.place.clone(), self.patience));
+        let call = read_in_time(call, self.place.clone(), self.patience);
+        match self.place.guest() {
+            Some(guest) => tokio::spawn(guest.caller().serve(call)),
+            None => tokio::spawn(call),
+        };
     }
 }
 
-/// Runs a call until it is answered, or given up. The memory that is reserved in doing so is its caller's.
-async fn read_in_time(call: impl Future<Output = ()>, place: Arc<Place>, patience: Duration) {
+/// Runs a call until it is answered, or given up. Its connection keeps its `place` until then.
+async fn read_in_time(call: impl Future<Output = ()>, _place: Arc<Place>, patience: Duration) {
     let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
-    let mut call = pin!(call);
+    let mut call = pin!(ANSWER.scope(answer.clone(), call));
     let mut waiting = None;
     poll_fn(|cx| {
-        let mut poll = || ANSWER.sync_scope(answer.clone(), || call.as_mut().poll(cx));
-        let polled = match place.guest() {
-            Some(guest) => guest.caller().serve(poll),
-            None => poll(),
-        };
-        if polled.is_ready() {
+        if call.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         let Some(unsent) = answer.get().filter(|unsent| unsent.waits_for_reader()) else {
