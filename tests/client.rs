@@ -10,7 +10,9 @@ use std::{
 
 use crate::common::{
     cluster::Cluster,
-    id, in_time, other_than,
+    id, in_time,
+    invoices::create_invoices,
+    other_than,
     rust_client::{assert_no_repeats, builder, client_of, take},
 };
 use futures::future::join_all;
@@ -196,13 +198,7 @@ async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_thro
 async fn no_kind_of_call_leaves_a_gap_in_a_gapless_namespace_while_leaders_crash() {
     const KEYS: u64 = 4;
     let mut cluster = Cluster::start(3, |_| {}).await;
-    let gapless = CreateNamespaceRequest {
-        name: "invoice".to_owned(),
-        gapless: true,
-        ..CreateNamespaceRequest::default()
-    };
-    let created = cluster.client(1).admin.create_namespace(gapless).await;
-    created.expect("created");
+    create_invoices(&mut cluster.client(1), |create| create.request_id_optional = false).await;
     let client = client_of(&cluster, &[1, 2, 3]);
     let stop = Arc::new(AtomicBool::new(false));
     let mut callers = JoinSet::new();
@@ -242,12 +238,7 @@ async fn no_kind_of_call_leaves_a_gap_in_a_gapless_namespace_while_leaders_crash
         });
     }
     for _ in 0..2 {
-        let leader = cluster.leader().await;
-        cluster.crash(leader).await;
-        let other = other_than(leader);
-        cluster.leader_seen_by(other, |seen| seen != leader).await;
-        cluster.client(other).next_at_last(1).await;
-        cluster.start_node(leader).await;
+        cluster.crash_leader_for_a_while().await;
         cluster.all_answer().await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -274,13 +265,7 @@ async fn no_kind_of_call_leaves_a_gap_in_a_gapless_namespace_while_leaders_crash
 async fn a_request_with_an_id_gets_the_same_numbers_when_it_is_asked_again() {
     let cluster = Cluster::start(3, |_| {}).await;
     let client = client_of(&cluster, &[1, 2, 3]);
-    let gapless = CreateNamespaceRequest {
-        name: "invoice".to_owned(),
-        gapless: true,
-        ..CreateNamespaceRequest::default()
-    };
-    let created = cluster.client(1).admin.create_namespace(gapless).await;
-    created.expect("created");
+    create_invoices(&mut cluster.client(1), |create| create.request_id_optional = false).await;
     let first = client.next_once("invoice", 7, 3, "order-7").await;
     let first = first.expect("numbers");
     assert_eq!((first.first, first.last), (1, 3));

@@ -1,103 +1,24 @@
-//! Gapless namespaces: every number is handed out, in order, through crashes and handovers. Request ids: one request is
-//! answered once, however often it is sent.
+//! Gapless namespaces: every number is handed out, in order, through crashes and handovers.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::common::{
-    Client, PATIENCE,
+    PATIENCE,
     cluster::Cluster,
     disk::{Disk, Fsync},
-    id, in_time, name, other_than, unhurried, until,
+    id, in_time,
+    invoices::{INVOICE, cluster_with_invoices, create_invoices},
+    name, other_than, unhurried, until,
 };
 use ratchet::{
     allocator::{FenceKind, MemoryLimits, RequestIdLimits, Term, TermOptions},
     clock::BootClock,
     metrics::{Metrics, SkipCause},
     node::{Failure, KnownRoute, Next, Origin},
-    proto::{
-        reason_of,
-        v1::{
-            CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest,
-            NextManyResponse, NextRequest, NextResponse, Outcome, Reason, UpdateNamespaceRequest,
-        },
-    },
+    proto::v1::{CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest},
     sequence::{Key, OwnedKey},
 };
-use tokio::task::JoinSet;
-use tonic::{Code, Status};
-use tonic_types::StatusExt;
-
-const INVOICE: &str = "invoice";
-
-async fn create(client: &mut Client, change: impl FnOnce(&mut CreateNamespaceRequest)) {
-    let mut create = CreateNamespaceRequest {
-        name: INVOICE.to_owned(),
-        gapless: true,
-        request_id_optional: true,
-        ..CreateNamespaceRequest::default()
-    };
-    change(&mut create);
-    client.admin.create_namespace(create).await.expect("created");
-}
-
-async fn cluster_with_invoices() -> Cluster {
-    let cluster = Cluster::start(3, |_| {}).await;
-    create(&mut cluster.client(1), |_| {}).await;
-    cluster
-}
-
-async fn once(
-    client: &mut Client, namespace: &str, key: u64, count: u64, request: &str,
-) -> Result<NextResponse, Status> {
-    let mut message = tonic::Request::new(NextRequest {
-        namespace: namespace.to_owned(),
-        key: id(key),
-        count: Some(count),
-        request_id: Some(request.to_owned().into()),
-        ..NextRequest::default()
-    });
-    message.set_timeout(Duration::from_secs(2));
-    let answer = client.sequencer.next(message).await?;
-    Ok(answer.into_inner())
-}
-
-/// The numbers of a request, asked for until they come.
-async fn once_at_last(cluster: &[Client], request: &str, count: u64) -> NextResponse {
-    let asking = async {
-        let mut clients = cluster.iter().cloned().cycle();
-        loop {
-            let mut client = clients.next().expect("clients");
-            match once(&mut client, INVOICE, 7, count, request).await {
-                Ok(answer) => return answer,
-                Err(status) => {
-                    assert!(
-                        [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled, Code::Unknown]
-                            .contains(&status.code()),
-                        "{status}"
-                    );
-                    // The node may be down, which cannot be awaited.
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            }
-        }
-    };
-    in_time("an answer", asking).await
-}
-
-fn skipped(cluster: &Cluster) -> u64 {
-    let causes = [
-        SkipCause::leader_change,
-        SkipCause::fence,
-        SkipCause::deadline,
-        SkipCause::cancelled,
-        SkipCause::shared_section,
-    ];
-    let of = |node: &ratchet::node::Node| {
-        let metrics = &node.context().metrics;
-        causes.iter().map(|cause| metrics.skipped(*cause)).sum::<u64>()
-    };
-    cluster.nodes.values().map(of).sum()
-}
+use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_hands_out_numbers_without_a_gap_and_any_kind_of_call_sees_them() {
@@ -141,11 +62,7 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
         }
         match round {
             1 => {
-                cluster.crash(leader).await;
-                let other = other_than(leader);
-                cluster.leader_seen_by(other, |seen| seen != leader).await;
-                cluster.client(other).next_at_last(1).await;
-                cluster.start_node(leader).await;
+                cluster.crash_leader_for_a_while().await;
                 cluster.all_answer().await;
             }
             _ => {
@@ -178,7 +95,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         namespaces.by_name(INVOICE).map(|known| (known.id, known.config.gapless))
     };
     let mut client = cluster.client(leader);
-    create(&mut client, |create| {
+    create_invoices(&mut client, |create| {
         (create.gapless, create.request_id_optional) = (false, false);
     })
     .await;
@@ -192,7 +109,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         ..DeleteNamespaceRequest::default()
     };
     client.admin.delete_namespace(delete).await.expect("deleted");
-    create(&mut client, |_| {}).await;
+    create_invoices(&mut client, |_| {}).await;
     assert_eq!((known(follower), older.1), (Some(older), false));
 
     let next = Next {
@@ -232,7 +149,7 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
     seams.storage = disk.under(&seams.storage);
     cluster.start_node_with(1, seams).await;
     cluster.all_answer().await;
-    create(&mut cluster.client(1), |_| {}).await;
+    create_invoices(&mut cluster.client(1), |_| {}).await;
     let node = cluster.nodes[&1].context();
     let lease = node.group.leadership().borrow().own.clone();
     let (lease, metrics) = (lease.expect("it leads"), Metrics::new());
@@ -261,207 +178,6 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_with_ids_tile_the_numbers_exactly_once_while_leaders_crash() {
-    const CALLERS: u64 = 8;
-    const EACH: u64 = 40;
-    let mut cluster = cluster_with_invoices().await;
-    let clients: Vec<Client> = [1, 2, 3].map(|node| cluster.client(node)).into();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let mut clients = clients.clone();
-        clients.rotate_left(caller as usize % 3);
-        callers.spawn(async move {
-            let mut ranges = BTreeMap::new();
-            for number in 0..EACH {
-                let (request, count) = (format!("{caller}-{number}"), 1 + number % 3);
-                let first = once_at_last(&clients, &request, count).await;
-                // Also when nothing failed, whichever node is asked.
-                let again = once_at_last(&clients[1..], &request, count).await;
-                assert_eq!(
-                    (first.first, first.last),
-                    (again.first, again.last),
-                    "request {request}"
-                );
-                ranges.insert(first.first, first.last);
-            }
-            ranges
-        });
-    }
-    for _ in 0..2 {
-        let leader = cluster.leader().await;
-        cluster.crash(leader).await;
-        let other = other_than(leader);
-        cluster.leader_seen_by(other, |seen| seen != leader).await;
-        cluster.client(other).next_at_last(1).await;
-        cluster.start_node(leader).await;
-    }
-    let mut ranges = BTreeMap::new();
-    while let Some(done) = callers.join_next().await {
-        ranges.extend(done.expect("a caller"));
-    }
-    assert_eq!(ranges.len() as u64, CALLERS * EACH);
-    let mut expected = 1;
-    for (first, last) in ranges {
-        assert_eq!(first, expected, "a gap, or a number twice");
-        expected = last + 1;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_outlives_leaders_and_is_refused_for_another_request() {
-    let cluster = cluster_with_invoices().await;
-    let leader = cluster.leader().await;
-    let mut client = cluster.client(other_than(leader));
-    let first = once(&mut client, INVOICE, 7, 2, "a").await.expect("numbers");
-    client.try_next(INVOICE, id(7), 1).await.expect("a number");
-    let again = once(&mut client, INVOICE, 7, 2, "a").await.expect("numbers");
-    assert_eq!((again.first, again.last), (first.first, first.last));
-    for (key, count) in [(8, 2), (7, 1)] {
-        let refused = once(&mut client, INVOICE, key, count, "a").await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition);
-        assert_eq!(reason_of(&refused), (Reason::RequestIdReused, Outcome::NotDone));
-        let used = "used for 2 numbers of key 7 of namespace \"invoice\"; give";
-        assert!(refused.message().contains(used), "{refused}");
-    }
-    let other = once(&mut client, INVOICE, 7, 1, "b").await.expect("a number");
-    assert_eq!(other.first, first.last + 2, "no refused request took a number");
-    client.transfer(None).await.expect("transferred");
-    let later = once(&mut client, INVOICE, 7, 2, "a").await.expect("numbers");
-    assert_eq!(later.first, first.first);
-    assert_eq!(skipped(&cluster), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_is_refused_where_it_means_nothing_and_asked_for_where_a_retry_could_leave_a_gap()
- {
-    let cluster = Cluster::start(3, |_| {}).await;
-    create(&mut cluster.client(1), |create| create.request_id_optional = false).await;
-    let leader = cluster.leader().await;
-    for node in [leader, other_than(leader)] {
-        let mut client = cluster.client(node);
-        let refused = once(&mut client, "book", 7, 1, "a").await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition);
-        assert_eq!(reason_of(&refused), (Reason::RequestIdUnsupported, Outcome::NotDone));
-        assert!(refused.message().contains("ask without one"), "{refused}");
-        let refused = client.try_next(INVOICE, id(7), 1).await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition);
-        assert_eq!(reason_of(&refused), (Reason::RequestIdRequired, Outcome::NotDone));
-        assert!(refused.message().contains("--request-id-optional true"), "{refused}");
-        let info = refused.get_details_error_info().expect("an ErrorInfo");
-        assert_eq!(
-            (&*info.reason, &*info.metadata["outcome"]),
-            ("REQUEST_ID_REQUIRED", "NOT_DONE")
-        );
-        let many = next_many(&mut client, "book", Some("a")).await;
-        assert_eq!(many.failure.expect("refused").reason(), Reason::RequestIdUnsupported);
-        let many = next_many(&mut client, INVOICE, None).await;
-        assert_eq!(many.failure.expect("refused").reason(), Reason::RequestIdRequired);
-    }
-    let mut client = cluster.client(leader);
-    let allow = UpdateNamespaceRequest {
-        name: INVOICE.to_owned(),
-        request_id_optional: Some(true),
-        ..UpdateNamespaceRequest::default()
-    };
-    let updated = client.admin.update_namespace(allow).await.expect("updated").into_inner();
-    assert!(updated.request_id_optional);
-    let first = client.try_next(INVOICE, id(7), 1).await.expect("a number");
-    assert_eq!(first.first, 1, "nothing was taken before");
-}
-
-/// The answer to a message for keys 7, 8 and 7 again.
-async fn next_many(
-    client: &mut Client, namespace: &str, request: Option<&str>,
-) -> NextManyResponse {
-    let message = NextManyRequest {
-        namespace: namespace.to_owned(),
-        ids: vec![7, 8, 7],
-        counts: vec![1, 2, 1],
-        request_id: request.map(|id| id.to_owned().into()),
-        retry_window_ms: request.map(|_| 10_000),
-        ..NextManyRequest::default()
-    };
-    let answers = client.sequencer.next_many(tokio_stream::once(message));
-    let answer = answers.await.expect("a stream").into_inner().message().await;
-    answer.expect("an answer").expect("an answer")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_many_keys_is_answered_once_whichever_node_is_asked_and_whoever_leads() {
-    let cluster = cluster_with_invoices().await;
-    let leader = cluster.leader().await;
-    let mut client = cluster.client(other_than(leader));
-    let first = next_many(&mut client, INVOICE, Some("a")).await;
-    assert_eq!((first.failure, first.firsts.clone()), (None, vec![1, 1, 2]));
-    let other = next_many(&mut client, INVOICE, Some("b")).await;
-    assert_eq!(other.firsts, [3, 3, 4]);
-    client.transfer(None).await.expect("transferred");
-    for node in [1, 2, 3] {
-        let again = next_many(&mut cluster.client(node), INVOICE, Some("a")).await;
-        assert_eq!(again.firsts, first.firsts);
-    }
-    // The id names the whole message, not one of its keys.
-    let refused = once(&mut client, INVOICE, 7, 1, "a").await.unwrap_err();
-    assert_eq!(reason_of(&refused).0, Reason::RequestIdReused);
-    assert!(refused.message().contains("and for 2 other keys"), "{refused}");
-    assert_eq!(skipped(&cluster), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_may_be() {
-    let cluster = Cluster::start(1, |config| config.request_ids_max_mb = 1).await;
-    let mut client = cluster.client(1);
-    create(&mut client, |create| create.key_kind = KeyKind::Name.into()).await;
-    let key = |number: usize| format!("{number:0>256}").into_bytes();
-    let mut asked = 0;
-    let full = loop {
-        let message = NextManyRequest {
-            namespace: INVOICE.to_owned(),
-            names: (0..1_000).map(|key_number| key(key_number).into()).collect(),
-            request_id: Some(format!("{asked}").into()),
-            ..NextManyRequest::default()
-        };
-        let answers = client.sequencer.next_many(tokio_stream::once(message));
-        let answer = answers.await.expect("a stream").into_inner().message().await;
-        match answer.expect("an answer").expect("an answer").failure {
-            None => asked += 1,
-            Some(failure) => break failure,
-        }
-        assert!(asked < 10, "it is never full");
-    };
-    // 1 000 names of 256 bytes each, and 24 more.
-    assert_eq!(asked, (1 << 20) / (1_000 * 280));
-    assert_eq!(full.reason(), Reason::RequestIdsFull);
-    assert!(full.retry_after_ms.is_some());
-    assert!(full.message.contains("1 MB of request ids are remembered"), "{}", full.message);
-    let without = client.try_next(INVOICE, name(&key(7)), 1).await.expect("a number");
-    assert_eq!(without.first, asked as u64 + 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_id_is_forgotten_once_its_time_has_passed_and_not_before() {
-    const KEEP: Duration = Duration::from_secs(1);
-    let keep = KEEP.as_millis() as u64;
-    let cluster = Cluster::start(1, |config| config.request_id_keep_ms = keep).await;
-    let mut client = cluster.client(1);
-    create(&mut client, |_| {}).await;
-    let asked = std::time::Instant::now();
-    let first = once(&mut client, INVOICE, 7, 1, "a").await.expect("a number");
-    let forgotten = async {
-        loop {
-            let again = once(&mut client, INVOICE, 7, 1, "a").await;
-            if again.expect("a number").first != first.first {
-                return;
-            }
-        }
-    };
-    in_time("the id is forgotten", forgotten).await;
-    // Time is counted in whole milliseconds.
-    let kept = asked.elapsed() + Duration::from_millis(1);
-    assert!(kept >= KEEP, "{kept:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_its_max() {
     let cluster = Cluster::start(1, |_| {}).await;
     let mut client = cluster.client(1);
@@ -482,7 +198,7 @@ async fn a_gapless_namespace_is_refused_shared_sections_and_bounds_and_ends_at_i
         assert_eq!(refused.code(), Code::InvalidArgument);
         assert!(refused.message().contains(why), "{refused}");
     }
-    create(&mut client, |create| {
+    create_invoices(&mut client, |create| {
         create.key_kind = KeyKind::Name.into();
         (create.start, create.increment, create.max) = (Some(100), Some(10), Some(139));
     })

@@ -44,6 +44,7 @@ mod readers;
 mod recover;
 mod redis_clients;
 mod refusals;
+mod request_ids;
 mod request_memory;
 mod resp;
 mod route;

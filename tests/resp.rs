@@ -4,7 +4,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, in_time, other_than, unhurried, until, with_resp,
+    PATIENCE, cluster::Cluster, eventually, in_time, invoices::create_invoices, other_than,
+    unhurried, until, with_resp,
 };
 use ratchet::{
     metrics::Door,
@@ -360,14 +361,7 @@ async fn a_request_over_http_takes_no_number_whatever_its_body_holds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gapless_key_counts_as_a_redis_client_expects_through_any_node() {
     let cluster = Cluster::start(3, with_resp).await;
-    let gapless = CreateNamespaceRequest {
-        name: "invoice".to_owned(),
-        gapless: true,
-        request_id_optional: true,
-        ..CreateNamespaceRequest::default()
-    };
-    let created = cluster.client(1).admin.create_namespace(gapless).await;
-    created.expect("created");
+    create_invoices(&mut cluster.client(1), |_| {}).await;
     for (node, last) in [(1, 0), (2, 6), (3, 12)] {
         let address = cluster.nodes[&node].addresses().resp.expect("a port");
         let mut redis = Redis::connect(address).await;

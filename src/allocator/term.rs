@@ -206,7 +206,8 @@ impl Term {
         //   them from only goes on; or it waits, and the later one stands behind it.
         // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
         //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
-        // - The gate closes. A call that has taken nothing leaves, and loses nothing. One that has taken numbers goes on: what
+        // - The gate closes. A call that was given nothing yet leaves: what its waiting keys get in this moment is skipped, and
+        //   counted. One that has taken numbers goes on: what
         //   the memory has is taken within milliseconds, and would be skipped otherwise. The handover waits for it, and what
         //   is taken is told, too. For numbers that are not there it waits `STAY_MAX` at most (`in_time`).
         // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is

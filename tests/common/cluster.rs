@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{
     Client, PATIENCE, eventually, free_ports, in_time,
     links::{LinkedTransport, Links},
-    own_ip, until,
+    other_than, own_ip, until,
 };
 
 /// A cluster in this process. Dropping it removes its directories.
@@ -189,6 +189,16 @@ impl Cluster {
     }
 
     /// Waits until `id` has a leader that `fits`, and answers who.
+    /// Crashes the leader, and starts it again once another node hands out numbers.
+    pub async fn crash_leader_for_a_while(&mut self) {
+        let leader = self.leader().await;
+        self.crash(leader).await;
+        let other = other_than(leader);
+        self.leader_seen_by(other, |seen| seen != leader).await;
+        self.client(other).next_at_last(1).await;
+        self.start_node(leader).await;
+    }
+
     pub async fn leader_seen_by(&self, id: u64, fits: impl Fn(u64) -> bool) -> u64 {
         let mut leadership = self.nodes[&id].context().group.leadership();
         let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));

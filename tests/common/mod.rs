@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod disk;
 pub mod history;
 pub mod http2;
+pub mod invoices;
 pub mod links;
 pub mod openmetrics;
 pub mod power;
