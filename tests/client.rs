@@ -44,24 +44,27 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    // From now on the client knows what kind of namespace it is.
-    client.next("book", 6).await.expect("a number");
-    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
-    let before = requests.count();
-    // On a runtime of their own, where all of them wait before the client looks for the first time.
+    let context = cluster.nodes[&leader].context().clone();
+    // On a runtime of their own, where all of them wait before the client looks at any of them.
     let asking = tokio::task::spawn_blocking(move || {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        // From now on the client runs here, and knows what kind of namespace it is.
+        runtime.block_on(client.next("book", 6)).expect("a number");
+        let requests = context.metrics.request_seconds.of(Door::grpc);
+        let before = requests.count();
         let asked = (0..500u64).map(|n| client.next_range("book", 5, 1 + n % 3));
-        runtime.block_on(tokio::task::unconstrained(join_all(asked)))
+        let answers = runtime.block_on(tokio::task::unconstrained(join_all(asked)));
+        (answers, requests.count() - before)
     });
+    let (answers, messages) = asking.await.expect("asked");
     let mut last = 0;
-    for numbers in asking.await.expect("asked") {
+    for numbers in answers {
         let numbers = numbers.expect("numbers");
         assert_eq!(numbers.first, last + 1);
         last = numbers.last;
     }
-    assert_eq!(requests.count() - before, 1, "one message");
+    assert_eq!(messages, 1, "one message");
 }
 
 #[tokio::test(flavor = "multi_thread")]
