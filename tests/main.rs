@@ -57,6 +57,7 @@ mod snapshot_transfer;
 mod stalled_log;
 mod status;
 mod status_page;
+mod stored_bytes;
 mod stream;
 mod version;
 mod votes;

@@ -145,6 +145,8 @@ async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u
         step: options.map(|options| options.step),
         section_size: options.map(|options| options.section_size),
         gapless: options.is_some_and(|options| options.gapless),
+        // The client gives its messages ids; the other ways of asking have none, as a put to etcd has none.
+        request_id_optional: options.is_some_and(|options| options.gapless),
         ..api::CreateNamespaceRequest::default()
     });
     match created.await {

@@ -72,13 +72,14 @@ impl Connection {
         self.0.lock().moves == link.moves
     }
 
-    /// Takes in the route of an answer.
-    pub fn learn(&self, route: &Route) {
+    /// Takes in the route of an answer. Returns the version of the route that is known now.
+    pub fn learn(&self, route: &Route) -> u64 {
         let mut state = self.0.lock();
         if state.follow_leader && route.version > state.route_version {
             state.route_version = route.version;
             state.move_to(route.address.clone());
         }
+        state.route_version
     }
 
     /// Moves to the next server, if the server of `link` is still asked and `code` says that it is gone or finds no

@@ -111,9 +111,11 @@ impl Window<'_> {
             .next_many(ReceiverStream::new(outgoing))
             .await?
             .into_inner();
+        // The server may turn out to be the leader: then the connection stays, and a known route is not told again.
+        let mut route_version = link.route_version;
         while !self.recorder.stop.load(Relaxed) {
             if connection.is_at(link) {
-                self.fill(&messages, link.route_version).await?;
+                self.fill(&messages, route_version).await?;
             } else if self.free.len() == self.sent.len() {
                 return Ok(());
             }
@@ -124,7 +126,7 @@ impl Window<'_> {
             };
             let mut answer = answer.ok_or_else(ended)??;
             if let Some(route) = answer.route.take() {
-                connection.learn(&route);
+                route_version = connection.learn(&route);
             }
             self.answered(answer);
         }

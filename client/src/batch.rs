@@ -122,7 +122,8 @@ impl Batch {
         &mut self, message: &mut NextManyRequest, mode: Option<Mode>, patience: Duration,
         now: Instant,
     ) {
-        let chosen = self.requests.first_mut().and_then(|request| request.request_id.clone());
+        let chosen =
+            self.requests.first_mut().and_then(|request| request.request_id.as_deref().cloned());
         let named = NamedMessage::new(message, chosen, mode, patience, now);
         if named.is_of_application() {
             // What it got before may come again.
@@ -185,12 +186,13 @@ impl Batch {
         self.namespace
     }
 
-    /// The earliest deadline of the requests that somebody waits for.
+    /// The earliest deadline of the requests; of those that somebody waits for, if the message has an id.
     pub fn deadline(&self) -> Option<Instant> {
-        let awaited = self.requests.iter().filter(|request| request.is_awaited());
-        let first = awaited.map(|request| request.deadline).min();
-        let until = self.named.as_ref().map(|named| named.send_until());
-        first.into_iter().chain(until).min()
+        let named = self.named.as_ref();
+        // Each look at who waits may cost a cache miss.
+        let counts = |request: &&PendingRequest| named.is_none() || request.is_awaited();
+        let first = self.requests.iter().filter(counts).map(|request| request.deadline).min();
+        first.into_iter().chain(named.map(|named| named.send_until())).min()
     }
 
     /// Answers the requests from the answer to their message.

@@ -106,7 +106,7 @@ impl Client {
                 (0, _) | (_, Some(_)) => Coalesce::Never,
                 (_, None) => Coalesce::IntoRange,
             },
-            request_id,
+            request_id: request_id.map(Box::new),
             reply,
         };
         // Both fail only if the runtime of the dispatcher has ended.

@@ -53,9 +53,10 @@ impl RequestQueues {
         loop {
             let turn = self.turns.pop_front()?;
             let queue = self.queues.get_mut(&turn)?;
-            let requests = queue.drain(..batch_len(queue));
-            let requests: Vec<PendingRequest> =
-                requests.filter(PendingRequest::is_awaited).collect();
+            let len = batch_len(queue);
+            // Nearly all of them are awaited.
+            let mut requests = Vec::with_capacity(len);
+            requests.extend(queue.drain(..len).filter(PendingRequest::is_awaited));
             if !queue.is_empty() {
                 self.turns.push_back(turn);
             }

@@ -19,7 +19,8 @@ pub struct PendingRequest {
     /// How the request may be merged with others.
     pub coalesce: Coalesce,
     /// What the application calls the request; it then gets a batch of its own.
-    pub request_id: Option<Bytes>,
+    /// Boxed, since few requests have one.
+    pub request_id: Option<Box<Bytes>>,
     /// Where the caller waits for the answer.
     pub reply: oneshot::Sender<Result<Numbers, Error>>,
 }

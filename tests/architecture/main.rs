@@ -9,4 +9,5 @@ mod pages;
 mod purity;
 mod rocksdb;
 mod rust;
+mod size;
 mod units;
