@@ -6,8 +6,7 @@
 //! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
 //! 2. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
-//!    peer port. The gRPC library decodes the whole
-//!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
+//!    peer port; `arrival.rs` knows when either is late. The gRPC library decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
@@ -21,6 +20,7 @@
 mod accept;
 mod admin;
 mod administer;
+mod arrival;
 mod calls;
 mod connections;
 mod deadline;
@@ -70,10 +70,10 @@ use held::holding;
 use ids::IdsService;
 use listeners::Listeners;
 pub use peer::PeerService;
-use peer_body::PeerRoutes;
+use peer_body::from_peers;
 use places::WhenFull;
 use sequencer::SequencerService;
-use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
+use unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -165,7 +165,7 @@ impl Server {
         };
         let limits = self.client_limits("client", Door::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let routes = MeteredRoutes::new(routes, self.context.request_memory.clone(), patience);
+        let routes = metered(routes, self.context.request_memory.clone(), patience);
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
@@ -228,7 +228,7 @@ impl Server {
         let limits = self.limits("peer", PEER_CONNECTIONS_MAX, WhenFull::EndStrangers);
         let group = self.context.group.clone();
         let of_connection =
-            |place: &_| PeerRoutes::new(routes.clone(), group.clone(), Arc::clone(place));
+            |place: &_| from_peers(routes.clone(), group.clone(), Arc::clone(place));
         serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
 
