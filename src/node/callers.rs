@@ -28,6 +28,10 @@ use crate::{
     proto::{busy, v1::Reason},
 };
 
+/// How many calls of probes each address, and all callers, may have beyond the others.
+const PROBES_OF_ADDRESS: u64 = 16;
+const PROBES: u64 = 1_024;
+
 /// How soon a refused caller may try again, in milliseconds.
 pub(super) const RETRY_AFTER_MS: u64 = 100;
 
@@ -39,7 +43,9 @@ tokio::task_local! {
 /// How much the callers of one address, and all of them, may hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Shares {
-    /// Connections of one address.
+    /// Connections.
+    pub connections: u64,
+    /// Of one address.
     pub connections_of_address: u64,
     /// Calls in progress over HTTP/2.
     pub calls: u64,
@@ -52,6 +58,7 @@ impl Shares {
     pub fn new(config: &Config, connections: u64) -> Shares {
         let share = |all: u64| share(all, config.client_share_percent);
         Shares {
+            connections,
             connections_of_address: share(connections),
             calls: config.client_calls_max,
             calls_of_address: share(config.client_calls_max),
@@ -71,6 +78,7 @@ pub struct Callers {
     shares: Shares,
     /// Counts the calls that are refused.
     refused: Counter,
+    connections: AtomicU64,
     calls: AtomicU64,
     by_address: Mutex<HashMap<IpAddr, Arc<Caller>>>,
 }
@@ -88,8 +96,9 @@ impl Callers {
     /// Callers that have these shares.
     pub fn new(shares: Shares, metrics: &Metrics) -> Arc<Callers> {
         let refused = metrics.errors.of(Door::grpc).of(Code::ResourceExhausted).clone();
-        let (calls, by_address) = (AtomicU64::new(0), Mutex::default());
-        Arc::new(Callers { shares, refused, calls, by_address })
+        let [connections, calls] = [(); 2].map(|()| AtomicU64::new(0));
+        let by_address = Mutex::default();
+        Arc::new(Callers { shares, refused, connections, calls, by_address })
     }
 
     /// A further connection from `from`.
@@ -107,6 +116,7 @@ impl Callers {
             ));
         }
         caller.connections.fetch_add(1, Relaxed);
+        self.connections.fetch_add(1, Relaxed);
         Ok(Guest { callers: self.clone(), caller: caller.clone() })
     }
 }
@@ -160,19 +170,28 @@ impl Guest {
         &self.caller
     }
 
-    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it.
+    /// Whether more than half of the connections are open that there may be, or that its address may have.
+    pub fn is_crowded(&self) -> bool {
+        let shares = &self.callers.shares;
+        self.callers.connections.load(Relaxed) > shares.connections / 2
+            || self.caller.connections.load(Relaxed) > shares.connections_of_address / 2
+    }
+
+    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it. There is room for
+    /// some probes when there is none for other calls.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
-    pub fn begin_call(&self) -> Result<CallOfGuest, Status> {
+    pub fn begin_call(&self, is_probe: bool) -> Result<CallOfGuest, Status> {
+        let kept = |calls| if is_probe { calls } else { 0 };
         let (callers, caller) = (self.callers.clone(), self.caller.clone());
         let shares = callers.shares;
         let all = callers.calls.fetch_add(1, Relaxed);
         let own = caller.calls.fetch_add(1, Relaxed);
         let call = CallOfGuest { callers, caller };
         let (whose, max) = match () {
-            () if own >= shares.calls_of_address => ("your address has", shares.calls_of_address),
-            () if all >= shares.calls => ("callers have", shares.calls),
+            () if own >= shares.calls_of_address.saturating_add(kept(PROBES_OF_ADDRESS)) => ("your address has", shares.calls_of_address),
+            () if all >= shares.calls.saturating_add(kept(PROBES)) => ("callers have", shares.calls),
             () => return Ok(call),
         };
         self.callers.refused.inc();
@@ -186,6 +205,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
+        self.callers.connections.fetch_sub(1, Relaxed);
         let mut by_address = self.callers.by_address.lock();
         if self.caller.connections.fetch_sub(1, Relaxed) == 1 {
             by_address.remove(&self.caller.address);
@@ -220,7 +240,7 @@ mod tests {
     use super::*;
 
     fn callers(connections_of_address: u64, calls: u64, calls_of_address: u64) -> Arc<Callers> {
-        let shares = Shares { connections_of_address, calls, calls_of_address };
+        let shares = Shares { connections: 9, connections_of_address, calls, calls_of_address };
         Callers::new(shares, &Metrics::new())
     }
 
@@ -251,16 +271,48 @@ mod tests {
         let callers = callers(9, 3, 2);
         let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(address(text)));
         let (one, other) = (one.expect("a connection"), other.expect("a connection"));
-        let first = one.begin_call().expect("a call");
-        let _second = one.begin_call().expect("a call");
-        let refused = one.begin_call().expect_err("too many of one address");
+        let first = one.begin_call(false).expect("a call");
+        let _second = one.begin_call(false).expect("a call");
+        let refused = one.begin_call(false).expect_err("too many of one address");
         assert!(refused.message().contains("your address has 2 calls"), "{refused}");
-        let _third = other.begin_call().expect("a call");
-        let refused = other.begin_call().expect_err("too many of all");
+        let _third = other.begin_call(false).expect("a call");
+        let refused = other.begin_call(false).expect_err("too many of all");
         assert!(refused.message().contains("callers have 3 calls"), "{refused}");
         assert_eq!(callers.refused.get(), 2);
         drop(first);
-        other.begin_call().expect("a call");
+        other.begin_call(false).expect("a call");
+    }
+
+    #[test]
+    fn probes_have_room_when_other_calls_have_none_and_not_without_end() {
+        for [calls, calls_of_address, probes] in [[9, 2, PROBES_OF_ADDRESS], [2, 9_999, PROBES]] {
+            let callers = callers(9, calls, calls_of_address);
+            let guest = callers.connect(address("10.0.0.1")).expect("a connection");
+            let _calls = [(); 2].map(|()| guest.begin_call(false).expect("a call"));
+            let probe: Vec<_> =
+                (0..probes).map(|_| guest.begin_call(true).expect("a probe")).collect();
+            guest.begin_call(true).expect_err("as many probes as there may be");
+            guest.begin_call(false).expect_err("no further call");
+            drop(probe);
+            guest.begin_call(true).expect("a probe");
+            guest.begin_call(false).expect_err("no further call");
+        }
+    }
+
+    #[test]
+    fn connections_are_crowded_once_more_than_half_are_open_of_all_or_of_an_address() {
+        let callers = callers(4, 9, 9);
+        let connect = |host: u8| callers.connect([10, 0, 0, host].into()).expect("a connection");
+        let [first, _second] = [connect(1), connect(1)];
+        assert!(!first.is_crowded(), "two of its four");
+        let third = connect(1);
+        assert!(first.is_crowded(), "three of its four");
+        let other = connect(2);
+        assert!(!other.is_crowded(), "four of nine");
+        let last = connect(3);
+        assert!(other.is_crowded(), "five of nine");
+        drop((third, last));
+        assert!(!first.is_crowded() && !other.is_crowded());
     }
 
     #[test]

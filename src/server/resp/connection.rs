@@ -24,7 +24,7 @@ use super::{
 use crate::{
     node::{NodeContext, Reservation},
     proto::{refused, v1::Reason},
-    server::deadline::budget,
+    server::{deadline::budget, places::Place},
 };
 
 /// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.
@@ -35,7 +35,7 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the commands that still arrive are refused, when the node stops, before the connection is closed.
 const REFUSING_TIME: Duration = Duration::from_millis(250);
-/// How long a new connection may take to send its first byte.
+/// How long a new connection may take to send its first byte where places are short.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection.
@@ -53,12 +53,12 @@ struct Connection<'a> {
     idle: Duration,
 }
 
-/// Serves connection number `id` until the client closes it, is idle for `idle`, or the node stops.
+/// Serves connection number `id`, in `place`, until the client closes it, is idle for `idle`, or the node stops.
 ///
 /// # Errors
 /// A text if the connection breaks, or what arrives is no command.
 pub async fn serve(
-    mut stream: TcpStream, context: Arc<NodeContext>, id: u64, idle: Duration,
+    mut stream: TcpStream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -74,18 +74,18 @@ pub async fn serve(
         reservation: None,
         idle,
     };
-    let serving = connection.serve(stop);
+    let serving = connection.serve(&place, stop);
     serving.await.map_err(|error| error.to_string())
 }
 
 impl Connection<'_> {
-    async fn serve(&mut self, stop: CancellationToken) -> io::Result<()> {
+    async fn serve(&mut self, place: &Place, stop: CancellationToken) -> io::Result<()> {
         let mut stopped = pin!(stop.cancelled());
-        let greeting = timeout(GREETING_TIME_MAX.min(self.idle), self.reading.readable());
+        let greeted = place.greeted(self.reading.readable(), GREETING_TIME_MAX, self.idle);
         tokio::select! {
             biased;
             () = &mut stopped => return self.refuse_the_rest().await,
-            greeted = greeting => greeted??,
+            greeted = greeted => greeted.map_err(io::Error::other)??,
         }
         let look_every = LOOK_EVERY.min(self.idle);
         let mut look = pin!(sleep(look_every));
