@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{channel, cluster::Cluster, http, http2, in_time, until, with_http, with_resp};
+use crate::common::{
+    channel, cluster::Cluster, http, http2, in_time, other_than, unhurried, until, with_http,
+    with_resp,
+};
 use futures::future::join_all;
 use prost::Message;
 use ratchet::{
@@ -211,6 +214,35 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
     }
     assert_eq!(ask(0..KEYS).await.failure, None, "they have numbers now");
     assert_eq!(shared.metrics.request_bytes.get(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks() {
+    let cluster = Cluster::start(3, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        unhurried(config);
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let metrics = cluster.nodes[&leader].context().metrics.clone();
+    for (asked, first) in [(leader, 0), (other_than(leader), 1 << 20)] {
+        let ask = async |ids: std::ops::Range<u64>| {
+            let request = NextManyRequest {
+                namespace: "book".into(),
+                ids: ids.collect(),
+                ..NextManyRequest::default()
+            };
+            let mut client = cluster.client(asked).sequencer;
+            let answers = client.next_many(tokio_stream::once(request)).await;
+            let answer = answers.expect("a stream").into_inner().message().await;
+            answer.expect("no error").expect("an answer").failure
+        };
+        // More than half of the memory, which others than this address may have, and less than all.
+        let failure = ask(first..first + 25_000).await.expect("more than its share");
+        assert!(failure.message.contains("of your address"), "{failure:?}");
+        assert_eq!(ask(first..first + 15_000).await, None, "its share");
+    }
+    until("the memory is free", || metrics.request_bytes.get() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

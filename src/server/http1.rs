@@ -147,7 +147,7 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(Body::new(body)))
         });
-        let mut places = Places::new(WhenFull::RefuseNew, 1);
+        let mut places = Places::new(WhenFull::RefuseNew);
         let served = serve(stream, answer, places.enter(None).expect("room"), times, stop);
         (client.expect("a connection"), tokio::spawn(served))
     }

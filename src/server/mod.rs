@@ -50,10 +50,7 @@ mod unfinished;
 mod unread;
 mod written;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
@@ -78,7 +75,7 @@ use unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered};
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
-    node::{Callers, Config, Node, NodeContext, Seams, Shares, StartError},
+    node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -96,25 +93,16 @@ const METRICS_CONNECTIONS_MAX: u64 = 32;
 /// # Errors
 /// [`StartError`] if the configuration cannot work, an address cannot be bound, too few files may be opened,
 /// or the node cannot start on its data directory.
-pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
+pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
-    let client_connections_max = descriptors::client_connections(&config)?;
+    config.client_connections_max = descriptors::client_connections(&config)?;
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
-    let server = Server {
-        context: node.context().clone(),
-        stop: node.stopping(),
-        client_connections: Arc::default(),
-        client_connections_max,
-        callers: Callers::new(
-            Shares::new(&node.context().config, client_connections_max),
-            &node.context().metrics,
-        ),
-    };
+    let server = Server { context: node.context().clone(), stop: node.stopping() };
     let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
     node.run("activity", async move {
         tokio::select! {
@@ -148,10 +136,6 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 struct Server {
     context: Arc<NodeContext>,
     stop: CancellationToken,
-    /// How many connections clients have open, through all doors.
-    client_connections: Arc<AtomicU64>,
-    client_connections_max: u64,
-    callers: Arc<Callers>,
 }
 
 impl Server {
@@ -225,7 +209,7 @@ impl Server {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
         let routes = routes.prepare();
-        let limits = self.limits("peer", PEER_CONNECTIONS_MAX, WhenFull::EndStrangers);
+        let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
         let group = self.context.group.clone();
         let of_connection =
             |place: &_| from_peers(routes.clone(), group.clone(), Arc::clone(place));
@@ -234,7 +218,7 @@ impl Server {
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
-        let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX, WhenFull::EndIdle);
+        let limits = self.limits("metrics", WhenFull::EndIdle(METRICS_CONNECTIONS_MAX));
         let routes = metrics::routes(self.context.clone());
         self.serve_http1(listener, routes, limits).await;
     }
@@ -244,27 +228,24 @@ impl Server {
         serve(listener, |_| routes.clone(), Protocol::Http1, limits, self.stop).await;
     }
 
-    /// The limits of a port for clients. All of these together have `client_connections_max` connections.
+    /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).
     fn client_limits(&self, port: &'static str, door: Door) -> Limits {
         let metrics = &self.context.metrics;
         Limits {
-            callers: Some(self.callers.clone()),
-            open: self.client_connections.clone(),
+            callers: Some(self.context.callers.clone()),
             connections: metrics.client_connections.of(door).clone(),
             refused: metrics.client_connections_refused.of(door).clone(),
-            ..self.limits(port, self.client_connections_max, WhenFull::RefuseNew)
+            ..self.limits(port, WhenFull::RefuseNew)
         }
     }
 
     /// The limits of a port whose connections have no metrics.
-    fn limits(&self, port: &'static str, connections_max: u64, when_full: WhenFull) -> Limits {
+    fn limits(&self, port: &'static str, when_full: WhenFull) -> Limits {
         Limits {
             port,
-            connections_max,
             when_full,
             callers: None,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
-            open: Arc::default(),
             connections: Gauge::default(),
             refused: Counter::default(),
         }

@@ -17,21 +17,21 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Calls};
-use crate::node::Guest;
+use crate::node::{Caller, Guest};
 
 /// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Which connection ends when a port has as many as it may have, and another one comes.
+/// How many connections a port may have, and which one ends when it has as many, and another one comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The new one.
+    /// The new one. The callers of all such ports are counted together (`Callers::connect`).
     RefuseNew,
     /// The oldest one without a call under way. If all have one, the oldest one whose call takes longer than
     /// [`CALL_TIME_MAX`].
-    EndIdle,
+    EndIdle(u64),
     /// The oldest one over which no member has spoken.
-    EndStrangers,
+    EndStrangers(u64),
 }
 
 /// A connection's place among those of its port.
@@ -53,7 +53,7 @@ impl Place {
         Arc::new(Place {
             calls: Arc::default(),
             since: Instant::now(),
-            last_call_ms: (when_full == WhenFull::EndIdle).then(AtomicU64::default),
+            last_call_ms: matches!(when_full, WhenFull::EndIdle(_)).then(AtomicU64::default),
             is_members: AtomicBool::new(false),
             guest,
             needed: (when_full != WhenFull::RefuseNew).then(CancellationToken::new),
@@ -80,6 +80,11 @@ impl Place {
     /// Whose it is; `None` if it is no client's.
     pub fn guest(&self) -> Option<&Guest> {
         self.guest.as_ref()
+    }
+
+    /// The caller whose it is.
+    pub fn caller(&self) -> Option<Arc<Caller>> {
+        self.guest().map(|guest| guest.caller().clone())
     }
 
     /// Keeps the place: a member has spoken over the connection.
@@ -120,8 +125,8 @@ impl Place {
     fn may_end(&self, when_full: WhenFull) -> bool {
         match when_full {
             WhenFull::RefuseNew => false,
-            WhenFull::EndIdle => self.calls.are_none(),
-            WhenFull::EndStrangers => !self.is_members.load(Relaxed),
+            WhenFull::EndIdle(_) => self.calls.are_none(),
+            WhenFull::EndStrangers(_) => !self.is_members.load(Relaxed),
         }
     }
 }
@@ -129,27 +134,25 @@ impl Place {
 /// The places of a port, the oldest one first.
 pub struct Places {
     when_full: WhenFull,
-    max: u64,
     /// Empty if no connection ends for another one.
     taken: VecDeque<Arc<Place>>,
 }
 
 impl Places {
-    /// Room for `max` connections.
-    pub fn new(when_full: WhenFull, max: u64) -> Places {
-        Places { when_full, max, taken: VecDeque::new() }
+    /// No place is taken yet.
+    pub fn new(when_full: WhenFull) -> Places {
+        Places { when_full, taken: VecDeque::new() }
     }
 
-    /// A place for a further connection; `None` if all are taken and none of them may end. With [`WhenFull::RefuseNew`] the
-    /// caller counts them.
+    /// A place for a further connection; `None` if all are taken and none of them may end.
     pub fn enter(&mut self, guest: Option<Guest>) -> Option<Arc<Place>> {
         let place = Place::new(self.when_full, guest);
-        if self.when_full == WhenFull::RefuseNew {
+        let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
             return Some(place);
-        }
+        };
         // The connections that have ended hold theirs no more.
         self.taken.retain(|place| Arc::strong_count(place) > 1);
-        if self.taken.len() as u64 >= self.max {
+        if self.taken.len() as u64 >= max {
             let oldest = self.taken.remove(self.first_to_end()?)?;
             oldest.needed.as_ref()?.cancel();
         }
@@ -176,7 +179,7 @@ mod tests {
 
     use crate::{
         metrics::Metrics,
-        node::{Callers, Config, Shares},
+        node::{Callers, Config},
     };
 
     fn is_needed(place: &Place) -> bool {
@@ -185,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_connection_ends_the_oldest_one_over_which_no_member_has_spoken() {
-        let mut places = Places::new(WhenFull::EndStrangers, 3);
+        let mut places = Places::new(WhenFull::EndStrangers(3));
         let [first, second, third] = std::array::from_fn(|_| places.enter(None).expect("room"));
         first.keep_for_member();
         let fourth = places.enter(None).expect("the second one's place");
@@ -199,7 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_ends_the_oldest_one_without_a_call_or_else_one_with_a_long_call() {
-        let mut places = Places::new(WhenFull::EndIdle, 2);
+        let mut places = Places::new(WhenFull::EndIdle(2));
         let [first, second] = std::array::from_fn(|_| places.enter(None).expect("room"));
         // Old connections, whose calls are new.
         tokio::time::advance(2 * CALL_TIME_MAX).await;
@@ -219,11 +222,11 @@ mod tests {
     async fn a_silent_connection_stays_as_long_as_an_idle_one_unless_places_are_short() {
         const GREETING: Duration = Duration::from_secs(5);
         const IDLE: Duration = Duration::from_secs(600);
-        let metrics = Metrics::new();
-        let callers = Callers::new(Shares::new(&Config::default(), 4), &metrics);
+        let config = Config { client_connections_max: 4, ..Config::default() };
+        let callers = Callers::new(&config, &Metrics::new());
         let enter = || {
             let guest = callers.connect([10, 0, 0, 1].into()).expect("a connection");
-            Places::new(WhenFull::RefuseNew, 4).enter(Some(guest)).expect("room")
+            Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")
         };
         let silent = async |place: Arc<Place>| {
             let began = Instant::now();
