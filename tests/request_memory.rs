@@ -381,6 +381,29 @@ async fn what_an_unread_answer_holds_is_counted_whatever_was_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_ids_holds_nothing_once_its_answer_is_read() {
+    let cluster = with_namespaces(|_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let create = CreateNamespaceRequest {
+        name: "orders".into(),
+        format: Some("snowflake".into()),
+        ..CreateNamespaceRequest::default()
+    };
+    cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
+    let (messages, stream) = tokio::sync::mpsc::channel(1);
+    let mut client = IdsClient::new(channel(cluster.address(1)));
+    let answers = client.next_many(tokio_stream::wrappers::ReceiverStream::new(stream)).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    for _ in 0..2 {
+        let ask = NextIdsRequest { count: Some(1_000), ..ids("orders") };
+        messages.send(ask).await.expect("the stream is open");
+        let answer = in_time("an answer", answers.message()).await.expect("no error");
+        assert_eq!(answer.expect("an answer").error, None);
+        until("the memory is free", || metrics.request_bytes.get() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_answer_nobody_reads_is_given_up_and_its_connection_is_not() {
     let cluster = with_namespaces(|config| config.connection_idle_ms = 300).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
