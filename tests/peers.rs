@@ -230,6 +230,48 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_no_member_and_does_not_go_on_is_refused_and_a_member_is_not() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let address = cluster.configs[&1].peer_listen;
+    let path = "/ratchet.peer.v1.Peer/Append";
+    let begin = async |says: &[u8]| {
+        let mut stream = http2::greeted(address).await;
+        let says = [http2::call(1, path), http2::data(1, says)].concat();
+        stream.write_all(&says).await.expect("a call");
+        stream
+    };
+    let answered = async |mut stream: TcpStream| {
+        let answered = async {
+            while http2::read(&mut stream).await.expect("a frame").kind != http2::HEADERS {}
+        };
+        in_time("an answer", answered).await;
+    };
+    let message = |header: &Header| {
+        let payload = vec![7; 100].into();
+        RaftMessage { header: Some(header.clone()), payload }.encode_to_vec()
+    };
+    let begun =
+        |header: &Header, bytes: u32| [&[0][..], &bytes.to_be_bytes(), &message(header)].concat();
+    let own = header(&cluster, 1, 1);
+    let knows_the_directory = Header { from: 9, ..own.clone() };
+    let knows_nothing = Header { cluster: "prod".into(), ..own.clone() };
+    let whole = message(&knows_nothing).len() as u32;
+    let mut member = begin(&begun(&own, 1 + message(&own).len() as u32)).await;
+    let strangers = [
+        vec![],
+        vec![0, 0, 0],
+        begun(&knows_nothing, 1_000),
+        begun(&knows_nothing, 64 << 20),
+        begun(&knows_nothing, whole),
+        begun(&knows_the_directory, 1_000),
+    ];
+    let refused = strangers.iter().map(async |says| answered(begin(says).await).await);
+    futures::future::join_all(refused).await;
+    member.write_all(&http2::last_data(1, &[7])).await.expect("it is not given up");
+    answered(member).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn connections_of_strangers_make_room_for_members() {
     let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{channel, cluster::Cluster, http, http2, in_time, until, with_http, with_resp};
+use crate::common::{
+    channel, cluster::Cluster, http, http2, in_time, other_than, unhurried, until, with_http,
+    with_resp,
+};
 use futures::future::join_all;
 use prost::Message;
 use ratchet::{
@@ -214,6 +217,35 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks() {
+    let cluster = Cluster::start(3, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        unhurried(config);
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let metrics = cluster.nodes[&leader].context().metrics.clone();
+    for (asked, first) in [(leader, 0), (other_than(leader), 1 << 20)] {
+        let ask = async |ids: std::ops::Range<u64>| {
+            let request = NextManyRequest {
+                namespace: "book".into(),
+                ids: ids.collect(),
+                ..NextManyRequest::default()
+            };
+            let mut client = cluster.client(asked).sequencer;
+            let answers = client.next_many(tokio_stream::once(request)).await;
+            let answer = answers.expect("a stream").into_inner().message().await;
+            answer.expect("no error").expect("an answer").failure
+        };
+        // More than half of the memory, which others than this address may have, and less than all.
+        let failure = ask(first..first + 25_000).await.expect("more than its share");
+        assert!(failure.message.contains("of your address"), "{failure:?}");
+        assert_eq!(ask(first..first + 15_000).await, None, "its share");
+    }
+    until("the memory is free", || metrics.request_bytes.get() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_that_never_end_hold_no_more_memory_than_is_configured() {
     let (cluster, shared) = alone().await;
     let mut held = Vec::new();
@@ -346,6 +378,29 @@ async fn what_an_unread_answer_holds_is_counted_whatever_was_asked() {
     let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     wait(path, unread(&cluster, path, &described, 1).await).await;
     wait(LIST, unread(&cluster, LIST, &ListNamespacesRequest {}, 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_ids_holds_nothing_once_its_answer_is_read() {
+    let cluster = with_namespaces(|_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let create = CreateNamespaceRequest {
+        name: "orders".into(),
+        format: Some("snowflake".into()),
+        ..CreateNamespaceRequest::default()
+    };
+    cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
+    let (messages, stream) = tokio::sync::mpsc::channel(1);
+    let mut client = IdsClient::new(channel(cluster.address(1)));
+    let answers = client.next_many(tokio_stream::wrappers::ReceiverStream::new(stream)).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    for _ in 0..2 {
+        let ask = NextIdsRequest { count: Some(1_000), ..ids("orders") };
+        messages.send(ask).await.expect("the stream is open");
+        let answer = in_time("an answer", answers.message()).await.expect("no error");
+        assert_eq!(answer.expect("an answer").error, None);
+        until("the memory is free", || metrics.request_bytes.get() == 0).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -322,6 +322,32 @@ async fn a_client_that_does_not_read_is_not_read_either_and_one_that_does_nothin
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_does_not_end_is_given_up_though_more_of_it_comes() {
+    let cluster = start(1, |config| {
+        config.request_timeout_ms = 300;
+        config.request_timeout_max_ms = 300;
+    })
+    .await;
+    let mut idle = redis(&cluster, 1).await;
+    let number = idle.number("INCR book:1").await;
+    let mut endless = redis(&cluster, 1).await;
+    endless.send("*2\r\n$4\r\nECHO\r\n$1000000\r\n").await;
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    let given_up = async {
+        loop {
+            tokio::select! {
+                line = endless.line() => break line.expect("it says why"),
+                _ = ticks.tick() => {}
+            }
+            endless.send("x").await;
+        }
+    };
+    let why = in_time("the end of the connection", given_up).await;
+    assert!(why.contains("did not arrive within 300 ms"), "{why}");
+    assert_eq!(idle.number("INCR book:1").await, number + 1, "who has begun nothing may pause");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stops_refuses_with_what_clients_try_again_after() {
     let mut cluster = start(1, |_| {}).await;
     let mut redis = redis(&cluster, 1).await;

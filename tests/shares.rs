@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::common::{cluster::Cluster, http2, in_time};
+use crate::common::{channel, cluster::Cluster, http2, in_time};
 use ratchet::{metrics::Door, node::Config, proto::v1::NextManyRequest};
 use tokio::{
     io::AsyncWriteExt,
@@ -10,6 +10,8 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 /// Another address than the tests' clients have.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -39,10 +41,8 @@ async fn callers_of_one_address_leave_connections_to_others() {
     cluster.client(1).next(1).await.expect("room for another address");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_of_one_address_leave_calls_to_others() {
-    let cluster = start(|config| config.client_calls_max = 8).await;
-    let stream = connect_from_elsewhere(cluster.address(1)).await;
+/// Has as many calls as an address may have, of the eight that a node has, and sees that it may have no more.
+async fn hold_calls(stream: TcpStream) -> TcpStream {
     let mut stream = http2::greet(stream, &[]).await;
     for call in 0..5 {
         stream.write_all(&http2::call(2 * call + 1, NEXT)).await.expect("a call");
@@ -57,7 +57,27 @@ async fn callers_of_one_address_leave_calls_to_others() {
     };
     let refused = in_time("the refusal of the fifth call", refused).await;
     assert_eq!(refused.stream, 9);
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_one_address_leave_calls_to_others() {
+    let cluster = start(|config| config.client_calls_max = 8).await;
+    let _held = hold_calls(connect_from_elsewhere(cluster.address(1)).await).await;
     cluster.client(1).next(1).await.expect("room for another address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_has_all_its_calls_under_way_is_still_told_whether_the_node_is_well() {
+    let cluster = start(|config| config.client_calls_max = 8).await;
+    let connection = TcpStream::connect(cluster.address(1)).await.expect("a connection");
+    let _held = hold_calls(connection).await;
+    let mut client = cluster.client(1);
+    let refused = client.next(1).await.expect_err("it has all its calls under way");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    client.status().await.expect("a status");
+    let mut health = HealthClient::new(channel(cluster.address(1)));
+    health.check(HealthCheckRequest::default()).await.expect("a probe");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use tonic::{Code, Status};
 
 use super::{
     NodeContext,
+    callers::Caller,
     leader_search::{Assumed, Attempt, Failure, ForLeader, Origin, leader_of},
 };
 use crate::{
@@ -64,6 +65,7 @@ impl ForLeader for Request {
         let message = AdministerRequest {
             header: Some(node.sender.header(leader, member)),
             budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            caller: Caller::current().map(|caller| caller.network()),
             request: Some(self.clone()),
         };
         let address = &member.peer_address;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Config, Forwarder,
     awaited_answer::AwaitedAnswer,
+    callers::Callers,
     current_handover::CurrentHandover,
     dates::Dates,
     founding_claim::FoundingClaim,
@@ -46,6 +47,8 @@ pub struct NodeContext {
     pub metrics: Arc<Metrics>,
     /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
+    /// What the callers of each address hold.
+    pub callers: Arc<Callers>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) sender: Arc<Sender>,
@@ -122,6 +125,7 @@ impl NodeContext {
             ),
             forwarder: Forwarder::new(sender.clone(), seams.transport.clone(), metrics.clone()),
             request_memory: RequestMemory::new(&config, &metrics),
+            callers: Callers::new(&config, &metrics),
             config,
             group,
             metrics,

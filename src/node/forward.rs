@@ -62,6 +62,8 @@ pub struct Forwarded {
     pub numbers: u64,
     /// The namespace that the leader is to compare with its own.
     pub namespace: Option<NamespaceId>,
+    /// What names the address of its caller, if it is a client's.
+    pub caller: Option<u64>,
 }
 
 struct Pending {
@@ -232,7 +234,7 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            let Forwarded { request, numbers, namespace } = one.sent;
+            let Forwarded { request, numbers, namespace, caller } = one.sent;
             pending.insert(id, Waiting { reply: one.reply, numbers });
             bytes += request.encoded_len();
             requests.push(ForwardRequest {
@@ -240,6 +242,7 @@ impl Link {
                 budget_ms,
                 request: Some(request),
                 namespace_id: namespace.map(|id| id.0),
+                caller,
             });
         }
         ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }

@@ -136,7 +136,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::callers::{Callers, Shares};
+    use crate::node::callers::Callers;
 
     #[test]
     fn a_reservation_beyond_the_limit_is_refused_until_another_is_dropped() {
@@ -172,12 +172,12 @@ mod tests {
         let metrics = Metrics::new();
         let config = Config { memory_requests_max_mb: 16, ..Config::default() };
         let memory = RequestMemory::new(&config, &metrics);
-        let callers = Callers::new(Shares::new(&config, 10), &metrics);
+        let callers = Callers::new(&config, &metrics);
         let address = std::net::Ipv4Addr::LOCALHOST.into();
         let guest = callers.connect(address).expect("a connection");
         let reserve = |bytes| {
             let memory = memory.clone();
-            guest.caller().serve(async move {
+            Caller::scope(Some(guest.caller().clone()), async move {
                 let reserving = async move { memory.reserve(bytes) };
                 tokio::spawn(Caller::go_on(reserving)).await.expect("no panic")
             })

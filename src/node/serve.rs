@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
+    callers::Caller,
     formats::hands_out_ids,
     forward::Forwarded,
     leader_search::{Assumed, Attempt, Failure, ForLeader, Origin},
@@ -152,6 +153,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
             request: self.to_forward(),
             numbers: self.numbers(),
             namespace: assumed.namespace,
+            caller: Caller::current().map(|caller| caller.network()),
         };
         match node.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure))

@@ -3,18 +3,8 @@
 //! Invariant: no connection delays the accepting of the next one, and all doors for clients share one limit. Whoever holds
 //! connections of the ports for peers and probes without using them keeps no peer and no probe out.
 
-use std::{
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use futures::future::Either;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -23,7 +13,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::places::{Place, Places, WhenFull};
-use crate::node::Callers;
+use crate::node::{Caller, Callers};
 
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
@@ -36,19 +26,15 @@ const WARNING_EVERY: Duration = Duration::from_secs(10);
 pub struct Limits {
     /// The port's name, for the log.
     pub port: &'static str,
-    /// How many connections may be open at a time, in all ports that share `open`.
-    pub connections_max: u64,
-    /// Which connection ends when there are as many, and another one comes.
+    /// How many connections may be open at a time, and which one ends when there are as many, and another one comes.
     pub when_full: WhenFull,
     /// How long a connection that is not used is kept; it may be kept up to twice as long.
     pub idle: Duration,
-    /// How many connections are open, in all ports that share this.
-    pub open: Arc<AtomicU64>,
     /// How many connections of this port are open.
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
-    /// What callers may hold; `None` if the port is not for clients.
+    /// What callers may hold, in all ports for clients; `None` if the port is not for clients.
     pub callers: Option<Arc<Callers>>,
 }
 
@@ -61,7 +47,7 @@ pub async fn accept<F>(
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
     let serving = TaskTracker::new();
-    let mut places = Places::new(limits.when_full, limits.connections_max);
+    let mut places = Places::new(limits.when_full);
     let mut warned: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
@@ -71,10 +57,10 @@ pub async fn accept<F>(
         };
         let why = match accepted {
             Ok((stream, from)) => match enter(&mut places, &limits, from) {
-                Ok((place, slot)) => {
+                Ok((place, open)) => {
                     let (port, served) = (limits.port, Box::pin(serve(stream, place.clone())));
                     serving.spawn(async move {
-                        let _slot = slot;
+                        let _open = open;
                         if let Err(error) = in_place(&place, served).await {
                             tracing::debug!(port, %from, error, "a connection failed");
                         }
@@ -105,30 +91,21 @@ pub async fn accept<F>(
 /// A text if there is none, or `from` has its share.
 fn enter(
     places: &mut Places, limits: &Limits, from: SocketAddr,
-) -> Result<(Arc<Place>, Slot), String> {
-    let slot = Slot::take(limits);
-    let guest = match &limits.callers {
-        Some(callers) => Some(callers.connect(from.ip())?),
-        None => None,
-    };
+) -> Result<(Arc<Place>, Open), String> {
+    let callers = limits.callers.as_ref();
+    let guest = callers.map(|callers| callers.connect(from.ip())).transpose()?;
+    // The one that ends for it leaves a moment later.
     let place = places.enter(guest);
-    match limits.when_full {
-        WhenFull::RefuseNew if !slot.is_free() => None,
-        // With the others, the one that ends for it leaves its slot a moment later.
-        WhenFull::RefuseNew | WhenFull::EndIdle | WhenFull::EndStrangers => place,
-    }
-    .map(|place| (place, slot))
-    .ok_or_else(|| format!("the limit of {} connections is reached", limits.connections_max))
+    let place = place.ok_or("all connections are used that this port may have")?;
+    limits.connections.inc();
+    Ok((place, Open(limits.connections.clone())))
 }
 
 /// Serves a connection until it ends, or another one needs its place. The memory that is reserved in doing so is its caller's.
 async fn in_place(
     place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
-    let served = match place.guest() {
-        Some(guest) => Either::Left(guest.caller().serve(served)),
-        None => Either::Right(served),
-    };
+    let served = Caller::scope(place.caller(), served);
     tokio::select! {
         biased;
         () = place.is_needed() => Err("it made room for another connection".to_owned()),
@@ -148,33 +125,11 @@ fn is_callers_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
 }
 
-/// One of the connections that are open. It is counted until it is dropped.
-struct Slot {
-    open: Arc<AtomicU64>,
-    connections: Gauge,
-    is_free: bool,
-}
+/// A connection that counts as open until this is dropped.
+struct Open(Gauge);
 
-impl Slot {
-    fn take(limits: &Limits) -> Slot {
-        let taken = limits.open.fetch_add(1, Relaxed);
-        limits.connections.inc();
-        Slot {
-            open: limits.open.clone(),
-            connections: limits.connections.clone(),
-            is_free: taken < limits.connections_max,
-        }
-    }
-
-    /// False if as many connections were open as may be.
-    fn is_free(&self) -> bool {
-        self.is_free
-    }
-}
-
-impl Drop for Slot {
+impl Drop for Open {
     fn drop(&mut self) {
-        self.open.fetch_sub(1, Relaxed);
-        self.connections.dec();
+        self.0.dec();
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use hyper::{server::conn::http2::Builder, service::service_fn};
+use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
@@ -27,8 +27,6 @@ use super::{
     places::Place,
     unread::ReadInTime,
 };
-use crate::node::Guest;
-
 /// How many calls of one connection may be in progress. Further ones wait at the client.
 const CALLS_MAX: u32 = 1_024;
 /// How many bytes of the headers of a call there may be.
@@ -47,6 +45,9 @@ const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// What probes call.
+const PROBES: [&str; 2] = ["/grpc.health.v1.Health/Check", "/ratchet.v1.Admin/Status"];
 
 /// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -128,9 +129,13 @@ async fn serve_http2<S: Answering>(
     };
     let calls = place.calls();
     let of_connection = place.clone();
-    let service = service_fn(move |request| {
-        let mut call = of_connection.calls().begin();
-        let of_guest = of_connection.guest().map(Guest::begin_call).transpose();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let mut call = of_connection.begin_call();
+        let of_guest = of_connection.guest().map(|guest| {
+            let is_probe = PROBES.contains(&request.uri().path());
+            guest.begin_call(is_probe)
+        });
+        let of_guest = of_guest.transpose();
         let answering = of_guest.map(|of_guest| {
             call.of_guest = of_guest;
             service.clone().call(request)

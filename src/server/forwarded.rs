@@ -20,8 +20,8 @@ use super::deadline::deadline_in;
 use crate::{
     allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
     node::{
-        Answered, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany, NodeContext,
-        NotLed, Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
+        Answered, Caller, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany,
+        NodeContext, NotLed, Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
@@ -78,8 +78,9 @@ pub async fn administer(
         .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None };
+    let caller = message.caller.map(|network| context.callers.caller(network));
     let administering = context.administer_for_caller(request, origin, deadline);
-    let (reply, reserved) = match administering.await {
+    let (reply, reserved) = match Caller::scope(caller, administering).await {
         Ok(answer) => answer,
         Err(Failure::Status(status)) => (Reply::Error((&status).into()), None),
         Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
@@ -128,9 +129,15 @@ async fn answer_requests(
                     return;
                 }
                 let mut keys = 0;
+                // Those of one caller often follow one another.
+                let mut caller: Option<Arc<Caller>> = None;
                 for request in message.requests {
                     keys += keys_of(&request);
-                    let mut answering = Box::pin(answer_request(context.clone(), request));
+                    if caller.as_ref().map(|known| known.network()) != request.caller {
+                        caller = request.caller.map(|network| context.callers.caller(network));
+                    }
+                    let answering = answer_request(context.clone(), request);
+                    let mut answering = Box::pin(Caller::scope(caller.clone(), answering));
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
                         None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),

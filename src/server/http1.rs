@@ -14,7 +14,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    calls::{Answering, Calls, SHUTDOWN_TIME_MAX, answered},
+    calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     patient_socket::{PatientSocket, Times},
     places::Place,
 };
@@ -30,36 +30,41 @@ pub async fn serve<S: Answering>(
     mut stream: TcpStream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let mut patience = times.head;
+    let mut is_new = true;
     loop {
         let mut first = [0];
-        let waiting = timeout(patience, stream.peek(&mut first));
+        let waiting = async {
+            let first = stream.peek(&mut first);
+            match std::mem::take(&mut is_new) {
+                true => place.greeted(first, times.head, times.idle).await,
+                false => timeout(times.idle, first).await.map_err(|_| "no further request".into()),
+            }
+        };
         let arrived = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            arrived = waiting => arrived.map_err(|_| "the other end sent nothing in time")?,
+            arrived = waiting => arrived?,
         };
         if arrived.map_err(|error| error.to_string())? == 0 {
             return Ok(());
         }
-        let serving = serve_until_rest(stream, service.clone(), place.calls(), times, &stop);
+        let serving = serve_until_rest(stream, service.clone(), &place, times, &stop);
         // In a box, so that a socket that rests is small.
         match Box::pin(serving).await? {
             Some(rests) => stream = rests,
             None => return Ok(()),
         }
-        patience = times.idle;
     }
 }
 
 /// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: TcpStream, service: S, calls: &Arc<Calls>, times: Times, stop: &CancellationToken,
+    stream: TcpStream, service: S, place: &Arc<Place>, times: Times, stop: &CancellationToken,
 ) -> Result<Option<TcpStream>, String> {
     let Times { idle, rest_after, .. } = times;
-    let of_connection = calls.clone();
+    let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
-        let call = of_connection.begin();
+        let call = of_connection.begin_call();
         Box::pin(answered(call, service.clone().call(request)))
     });
     let mut builder = Builder::new();
@@ -142,7 +147,7 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(Body::new(body)))
         });
-        let mut places = Places::new(WhenFull::RefuseNew, 1);
+        let mut places = Places::new(WhenFull::RefuseNew);
         let served = serve(stream, answer, places.enter(None).expect("room"), times, stop);
         (client.expect("a connection"), tokio::spawn(served))
     }

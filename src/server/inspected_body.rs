@@ -6,34 +6,59 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tonic::Status;
+use hyper::{
+    Request,
+    body::{Body, Frame, Incoming, SizeHint},
+};
+use tonic::{Status, codegen::Service, service::Routes};
 
 /// Looks at what a call brings.
 pub trait Inspect: Unpin {
-    /// Looks at data that has arrived.
+    /// Looks at data that has arrived. Returns what the gRPC library may see now.
     ///
     /// # Errors
     /// Why the call ends.
-    fn look(&mut self, data: &[u8]) -> Result<(), Status>;
+    fn look(&mut self, data: Bytes) -> Result<Bytes, Status>;
 
     /// More is waited for. Ready with why the call ends, if it ends for that.
-    fn wait(&mut self, _cx: &mut Context<'_>) -> Poll<Status> {
-        Poll::Pending
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status>;
+}
+
+/// Routes that answer calls whose bodies are inspected.
+#[derive(Clone)]
+pub struct InspectedRoutes<F> {
+    routes: Routes,
+    inspector: F,
+}
+
+impl<F> InspectedRoutes<F> {
+    /// Has `routes`, which are prepared, answer. What `inspector` makes for the path of a call looks at its body.
+    pub fn new(routes: Routes, inspector: F) -> Self {
+        InspectedRoutes { routes, inspector }
+    }
+}
+
+impl<I: Inspect + Send + 'static, F: Fn(&str) -> I> Service<Request<Incoming>>
+    for InspectedRoutes<F>
+{
+    type Response = <Routes as Service<Request<Incoming>>>::Response;
+    type Error = <Routes as Service<Request<Incoming>>>::Error;
+    type Future = <Routes as Service<Request<Incoming>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<Incoming>>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let inspect = (self.inspector)(request.uri().path());
+        self.routes.call(request.map(|body| InspectedBody { body, inspect }))
     }
 }
 
 /// The body of one call's request.
-pub struct InspectedBody<I> {
+struct InspectedBody<I> {
     body: Incoming,
     inspect: I,
-}
-
-impl<I: Inspect> InspectedBody<I> {
-    /// A body whose data `inspect` sees.
-    pub fn new(body: Incoming, inspect: I) -> Self {
-        InspectedBody { body, inspect }
-    }
 }
 
 impl<I: Inspect> Body for InspectedBody<I> {
@@ -46,13 +71,10 @@ impl<I: Inspect> Body for InspectedBody<I> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             return self.inspect.wait(cx).map(|why| Some(Err(why.into())));
         };
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-            && let Err(status) = self.inspect.look(data)
-        {
-            return Poll::Ready(Some(Err(status.into())));
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        Poll::Ready(frame.map(|frame| match frame?.into_data() {
+            Ok(data) => Ok(Frame::data(self.inspect.look(data)?)),
+            Err(trailers) => Ok(trailers),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

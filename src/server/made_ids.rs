@@ -1,9 +1,14 @@
 //! `Next` and `NextMany` of `ratchet.v1.Ids`: ids, as messages.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Poll, ready},
+};
 
-use futures::{StreamExt, stream::BoxStream};
-use parking_lot::Mutex;
+use futures::{
+    StreamExt,
+    stream::{BoxStream, poll_fn},
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -41,28 +46,31 @@ pub async fn next(
 pub fn next_many(
     context: Arc<NodeContext>, stop: CancellationToken, messages: Streaming<NextIdsRequest>,
 ) -> Answers {
-    // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
-    let unsent = Arc::new(Mutex::new(None));
     let messages = messages.take_until(stop.cancelled_owned());
     let answers = messages.then(move |message| {
-        let (context, unsent) = (context.clone(), unsent.clone());
+        let context = context.clone();
         async move {
-            unsent.lock().take();
             let deadline = Instant::now() + budget(None, &context.config);
             let made = make(&context, message?, deadline).await;
-            let made = made.map(|(answer, reserved)| {
-                *unsent.lock() = Some(reserved);
-                answer
-            });
-            Ok(made.unwrap_or_else(|status| {
+            let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
+            Ok::<_, Status>(made.unwrap_or_else(|status| {
                 let errors = context.metrics.errors.of(Door::grpc);
                 errors.add(status.code(), 1);
-                NextIdsResponse {
-                    error: Some(Failure::from(&status)),
-                    ..NextIdsResponse::default()
-                }
+                let error = Some(Failure::from(&status));
+                (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
             }))
         }
+    });
+    let mut answers = answers.boxed();
+    // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
+    let mut unsent = None;
+    let answers = poll_fn(move |cx| {
+        drop(unsent.take());
+        let next = ready!(answers.poll_next_unpin(cx)).transpose()?;
+        Poll::Ready(next.map(|(answer, reserved)| {
+            unsent = reserved;
+            Ok(answer)
+        }))
     });
     answers.boxed()
 }

@@ -6,8 +6,7 @@
 //! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
 //! 2. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
-//!    peer port. The gRPC library decodes the whole
-//!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
+//!    peer port; `arrival.rs` knows when either is late. The gRPC library decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
@@ -21,6 +20,7 @@
 mod accept;
 mod admin;
 mod administer;
+mod arrival;
 mod calls;
 mod connections;
 mod deadline;
@@ -50,10 +50,7 @@ mod unfinished;
 mod unread;
 mod written;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
@@ -70,15 +67,15 @@ use held::holding;
 use ids::IdsService;
 use listeners::Listeners;
 pub use peer::PeerService;
-use peer_body::PeerRoutes;
+use peer_body::from_peers;
 use places::WhenFull;
 use sequencer::SequencerService;
-use unfinished::{CLIENT_MESSAGE_BYTES_MAX, MeteredRoutes};
+use unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
-    node::{Callers, Config, Node, NodeContext, Seams, Shares, StartError},
+    node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -96,25 +93,16 @@ const METRICS_CONNECTIONS_MAX: u64 = 32;
 /// # Errors
 /// [`StartError`] if the configuration cannot work, an address cannot be bound, too few files may be opened,
 /// or the node cannot start on its data directory.
-pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
+pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
-    let client_connections_max = descriptors::client_connections(&config)?;
+    config.client_connections_max = descriptors::client_connections(&config)?;
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
-    let server = Server {
-        context: node.context().clone(),
-        stop: node.stopping(),
-        client_connections: Arc::default(),
-        client_connections_max,
-        callers: Callers::new(
-            Shares::new(&node.context().config, client_connections_max),
-            &node.context().metrics,
-        ),
-    };
+    let server = Server { context: node.context().clone(), stop: node.stopping() };
     let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
     node.run("activity", async move {
         tokio::select! {
@@ -148,10 +136,6 @@ pub async fn start(config: Config, seams: Seams) -> Result<Node, StartError> {
 struct Server {
     context: Arc<NodeContext>,
     stop: CancellationToken,
-    /// How many connections clients have open, through all doors.
-    client_connections: Arc<AtomicU64>,
-    client_connections_max: u64,
-    callers: Arc<Callers>,
 }
 
 impl Server {
@@ -165,7 +149,7 @@ impl Server {
         };
         let limits = self.client_limits("client", Door::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let routes = MeteredRoutes::new(routes, self.context.request_memory.clone(), patience);
+        let routes = metered(routes, self.context.request_memory.clone(), patience);
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
@@ -225,16 +209,16 @@ impl Server {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );
         let routes = routes.prepare();
-        let limits = self.limits("peer", PEER_CONNECTIONS_MAX, WhenFull::EndStrangers);
+        let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
         let group = self.context.group.clone();
         let of_connection =
-            |place: &_| PeerRoutes::new(routes.clone(), group.clone(), Arc::clone(place));
+            |place: &_| from_peers(routes.clone(), group.clone(), Arc::clone(place));
         serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
-        let limits = self.limits("metrics", METRICS_CONNECTIONS_MAX, WhenFull::EndIdle);
+        let limits = self.limits("metrics", WhenFull::EndIdle(METRICS_CONNECTIONS_MAX));
         let routes = metrics::routes(self.context.clone());
         self.serve_http1(listener, routes, limits).await;
     }
@@ -244,27 +228,24 @@ impl Server {
         serve(listener, |_| routes.clone(), Protocol::Http1, limits, self.stop).await;
     }
 
-    /// The limits of a port for clients. All of these together have `client_connections_max` connections.
+    /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).
     fn client_limits(&self, port: &'static str, door: Door) -> Limits {
         let metrics = &self.context.metrics;
         Limits {
-            callers: Some(self.callers.clone()),
-            open: self.client_connections.clone(),
+            callers: Some(self.context.callers.clone()),
             connections: metrics.client_connections.of(door).clone(),
             refused: metrics.client_connections_refused.of(door).clone(),
-            ..self.limits(port, self.client_connections_max, WhenFull::RefuseNew)
+            ..self.limits(port, WhenFull::RefuseNew)
         }
     }
 
     /// The limits of a port whose connections have no metrics.
-    fn limits(&self, port: &'static str, connections_max: u64, when_full: WhenFull) -> Limits {
+    fn limits(&self, port: &'static str, when_full: WhenFull) -> Limits {
         Limits {
             port,
-            connections_max,
             when_full,
             callers: None,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
-            open: Arc::default(),
             connections: Gauge::default(),
             refused: Counter::default(),
         }

@@ -33,7 +33,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Times {
     /// For the next request, and for an answer to be read on.
     pub idle: Duration,
-    /// For the first byte of a new connection, and for the head of a request from its first byte on.
+    /// For the head of a request from its first byte on, and for the first byte of a new connection where places are short.
     pub head: Duration,
     /// Without a call, until it becomes a mere socket; up to twice as long.
     pub rest_after: Duration,

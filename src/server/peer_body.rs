@@ -1,63 +1,65 @@
 //! Looks at who sends a peer message before the message is whole.
 //!
-//! The gRPC library buffers a message, of up to 64 MiB, before a service sees it. The header, which says who sends it and
-//! knows which data directory this node has, is the first field of the first message of each call: it arrives first.
+//! The gRPC library buffers a message, of up to 64 MiB, before a service sees it, and makes room for it as soon as its length
+//! is known. The header, which says who sends it and knows which data directory this node has, is the first field of the
+//! first message of each call: it arrives first, and the library sees nothing before.
 //!
-//! Invariant: a call whose header is refused, or that has none, brings at most [`STRANGER_BYTES_MAX`].
+//! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
+//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member ends what it begins
+//! (`arrival.rs`).
 
 use std::{
-    sync::Arc,
-    task::{Context, Poll},
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use hyper::{Request, body::Incoming};
+use bytes::Bytes;
 use prost::Message;
-use tonic::{Status, codegen::Service, service::Routes};
+use tonic::{Status, service::Routes};
 
 use super::{
-    inspected_body::{Inspect, InspectedBody},
+    arrival::{Arrival, HEADER_BYTES},
+    inspected_body::{Inspect, InspectedRoutes},
     places::Place,
-    unfinished::HEADER_BYTES,
 };
 use crate::{consensus::Group, proto::peer::Header};
 
-/// How many bytes a call may bring whose header is refused: enough for a greeting, and for the refusal of what is short.
+/// How many bytes the calls of a connection may bring whose headers are refused, while they are under way: enough for
+/// greetings, and for the refusal of what is short.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
+/// How long each half of that may take, and the end of the call after it; of others than members, each part of a message.
+const STRANGER_TIME_MAX: Duration = Duration::from_secs(5);
 /// Where the header of the first message ends at the latest. It has a name of at most 64 bytes, and six numbers.
 const HEADER_END_MAX: usize = 256;
 /// The tag of a message's first field, if that is a message or text.
 const FIRST_FIELD: u8 = 1 << 3 | 2;
+/// The calls that are streams of messages.
+const STREAMS: [&str; 3] = [
+    "/ratchet.peer.v1.Peer/InstallSnapshot",
+    "/ratchet.peer.v1.Peer/TakeMemory",
+    "/ratchet.peer.v1.Peer/Forward",
+];
 
-/// Routes of the peer port, for one connection.
-#[derive(Clone)]
-pub struct PeerRoutes {
-    routes: Routes,
-    group: Arc<Group>,
-    place: Arc<Place>,
-}
-
-impl PeerRoutes {
-    /// Has `routes` answer what comes over the connection in `place`.
-    pub fn new(routes: Routes, group: Arc<Group>, place: Arc<Place>) -> Self {
-        PeerRoutes { routes, group, place }
-    }
-}
-
-impl Service<Request<Incoming>> for PeerRoutes {
-    type Response = <Routes as Service<Request<Incoming>>>::Response;
-    type Error = <Routes as Service<Request<Incoming>>>::Error;
-    type Future = <Routes as Service<Request<Incoming>>>::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Service::<Request<Incoming>>::poll_ready(&mut self.routes, cx)
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let (group, place) = (self.group.clone(), self.place.clone());
-        let beginning = Beginning::default();
-        let look = LookForSender { group, place, beginning, sender: Sender::Unknown, bytes: 0 };
-        self.routes.call(request.map(|body| InspectedBody::new(body, look)))
-    }
+/// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
+pub fn from_peers(
+    routes: Routes, group: Arc<Group>, place: Arc<Place>,
+) -> InspectedRoutes<impl Fn(&str) -> LookForSender + Clone> {
+    let strangers = Arc::new(AtomicUsize::new(0));
+    InspectedRoutes::new(routes, move |path: &str| LookForSender {
+        group: group.clone(),
+        place: place.clone(),
+        is_stream: STREAMS.contains(&path),
+        beginning: Beginning::default(),
+        arrival: Arrival::new(false),
+        sender: Sender::Unknown,
+        strangers: strangers.clone(),
+        bytes: 0,
+    })
 }
 
 /// What is known of the sender of a call.
@@ -67,50 +69,100 @@ enum Sender {
     Unknown,
     /// It knows this node's data directory.
     Known,
+    /// It is a member.
+    Member,
     /// It is refused, for this reason.
     Refused(Status),
 }
 
 /// Looks at who makes a call.
-struct LookForSender {
+pub struct LookForSender {
     group: Arc<Group>,
     place: Arc<Place>,
+    is_stream: bool,
+    /// What has arrived, until the sender is known.
     beginning: Beginning,
+    arrival: Arrival,
     sender: Sender,
-    /// How many bytes have arrived.
+    /// How many bytes strangers' calls of this connection have brought.
+    strangers: Arc<AtomicUsize>,
+    /// This call's part of them.
     bytes: usize,
 }
 
 impl Inspect for LookForSender {
-    /// Looks at who sends this, as soon as the header has arrived.
+    /// Looks at who sends this, as soon as the header has arrived. Nothing goes on before.
     ///
     /// # Errors
-    /// Why the sender is refused, if it sends more than a stranger may.
-    fn look(&mut self, data: &[u8]) -> Result<(), Status> {
-        self.bytes = self.bytes.saturating_add(data.len());
-        if matches!(self.sender, Sender::Unknown)
-            && let Some(header) = self.beginning.header(data)
-        {
-            self.sender = self.sender(header);
+    /// Why the sender is refused, if it sends more than a stranger may, or announces that.
+    fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
+        if matches!(self.sender, Sender::Member) {
+            return Ok(data);
         }
+        self.arrival.advance(&data);
+        self.bytes += data.len();
+        let held = self.strangers.fetch_add(data.len(), Relaxed) + data.len();
+        let data = match self.sender {
+            Sender::Unknown => match self.beginning.header(data) {
+                Some((header, arrived)) => {
+                    self.sender = self.sender(header);
+                    arrived
+                }
+                None => Bytes::new(),
+            },
+            _ => data,
+        };
+        let is_too_much = held.max(self.arrival.message_bytes()) > STRANGER_BYTES_MAX;
         match &self.sender {
-            Sender::Refused(why) if self.bytes > STRANGER_BYTES_MAX => Err(why.clone()),
-            Sender::Refused(_) | Sender::Unknown | Sender::Known => Ok(()),
+            Sender::Refused(why) if is_too_much => Err(why.clone()),
+            Sender::Unknown if held > STRANGER_BYTES_MAX => Err(nobody()),
+            Sender::Refused(_) | Sender::Unknown => Ok(data),
+            Sender::Known | Sender::Member => {
+                self.is_no_stranger();
+                Ok(data)
+            }
         }
+    }
+
+    /// Waits for more, unless that is late.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if matches!(self.sender, Sender::Member) {
+            return Poll::Pending;
+        }
+        ready!(self.arrival.poll_late(STRANGER_TIME_MAX, cx));
+        Poll::Ready(match &self.sender {
+            Sender::Refused(why) => why.clone(),
+            _ => Status::deadline_exceeded(format!(
+                "a peer message did not go on for {} s, and its sender is not known as a member here",
+                STRANGER_TIME_MAX.as_secs()
+            )),
+        })
+    }
+}
+
+impl Drop for LookForSender {
+    fn drop(&mut self) {
+        self.is_no_stranger();
     }
 }
 
 impl LookForSender {
-    fn sender(&self, header: Result<Header, Status>) -> Sender {
+    fn is_no_stranger(&mut self) {
+        self.strangers.fetch_sub(mem::take(&mut self.bytes), Relaxed);
+    }
+
+    fn sender(&mut self, header: Result<Header, Status>) -> Sender {
         let checked = header.and_then(|header| {
             self.group.check_header(Some(&header))?;
             Ok(header)
         });
         match checked {
-            Ok(header) => {
-                if self.group.is_member(&header) {
-                    self.place.keep_for_member();
-                }
+            Ok(header) if self.group.is_member(&header) => {
+                self.place.keep_for_member();
+                Sender::Member
+            }
+            Ok(_) => {
+                self.arrival.is_stream = self.is_stream;
                 Sender::Known
             }
             Err(why) => Sender::Refused(why),
@@ -127,12 +179,30 @@ fn nobody() -> Status {
 struct Beginning(Vec<u8>);
 
 impl Beginning {
-    /// The header, once it is whole. `None` until then.
-    fn header(&mut self, data: &[u8]) -> Option<Result<Header, Status>> {
+    /// The header, once it is whole, and all that has arrived. `None` until then.
+    fn header(&mut self, data: Bytes) -> Option<(Result<Header, Status>, Bytes)> {
         let missing = HEADER_END_MAX - self.0.len();
+        let before = self.0.len();
         self.0.extend_from_slice(&data[..data.len().min(missing)]);
-        let [tag, rest @ ..] = self.0.get(HEADER_BYTES..)? else {
-            return None;
+        let header = self.found()?;
+        let arrived = match before {
+            0 => data,
+            _ => {
+                let mut arrived = mem::take(&mut self.0);
+                arrived.truncate(before);
+                arrived.extend_from_slice(&data);
+                arrived.into()
+            }
+        };
+        self.0 = Vec::new();
+        Some((header, arrived))
+    }
+
+    fn found(&self) -> Option<Result<Header, Status>> {
+        let (prefix, message) = self.0.split_at_checked(HEADER_BYTES)?;
+        let [tag, rest @ ..] = message else {
+            let is_empty = prefix.ends_with(&[0; 4]);
+            return is_empty.then(|| Err(nobody()));
         };
         if *tag != FIRST_FIELD {
             return Some(Err(nobody()));
@@ -172,23 +242,31 @@ mod tests {
         call
     }
 
+    /// What is found in a call that arrives `size` bytes at a time, and all that had arrived until then.
+    fn find(call: &[u8], size: usize) -> (Result<Header, Status>, Bytes) {
+        let mut beginning = Beginning::default();
+        let mut parts = call.chunks(size).map(Bytes::copy_from_slice);
+        let found = parts.find_map(|data| beginning.header(data));
+        let (header, arrived) = found.expect("it is known");
+        assert_eq!(arrived, call[..call.len() - parts.map(|part| part.len()).sum::<usize>()]);
+        (header, arrived)
+    }
+
     #[test]
-    fn the_longest_header_is_found_wherever_the_data_is_cut() {
+    fn the_longest_header_is_found_wherever_the_data_is_cut_and_nothing_before_it_is_lost() {
         let call = call(Some(header()));
         for size in [1, 2, 5, 6, 7, 100, HEADER_END_MAX, call.len()] {
-            let mut beginning = Beginning::default();
-            let found = call.chunks(size).find_map(|data| beginning.header(data));
-            assert_eq!(found.expect("a header").expect("no error"), header(), "{size} at a time");
+            let (found, arrived) = find(&call, size);
+            assert_eq!(found.expect("no error"), header(), "{size} at a time");
+            assert!(arrived.len() < HEADER_END_MAX + size, "{size} at a time");
         }
     }
 
     #[test]
     fn a_call_that_begins_with_anything_else_has_no_header() {
         let endless = [vec![0, 0xff, 0xff, 0xff, 0xff, FIRST_FIELD], vec![0xff; 300]].concat();
-        for call in [call(None), endless] {
-            let mut beginning = Beginning::default();
-            let found = call.chunks(7).find_map(|data| beginning.header(data));
-            let refused = found.expect("it is known").expect_err("no header");
+        for call in [call(None), endless, vec![0; HEADER_BYTES]] {
+            let refused = find(&call, 7).0.expect_err("no header");
             assert!(refused.message().contains("without a header"), "{refused}");
         }
     }

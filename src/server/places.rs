@@ -5,31 +5,33 @@
 use std::{
     collections::VecDeque,
     future::pending,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::Calls;
-use crate::node::Guest;
+use super::calls::{Call, Calls};
+use crate::node::{Caller, Guest};
 
 /// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Which connection ends when a port has as many as it may have, and another one comes.
+/// How many connections a port may have, and which one ends when it has as many, and another one comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The new one.
+    /// The new one. The callers of all such ports are counted together (`Callers::connect`).
     RefuseNew,
-    /// The oldest one without a call under way. If all have one, the oldest one, if it is older than [`CALL_TIME_MAX`].
-    EndIdle,
+    /// The oldest one without a call under way. If all have one, the oldest one whose call takes longer than
+    /// [`CALL_TIME_MAX`].
+    EndIdle(u64),
     /// The oldest one over which no member has spoken.
-    EndStrangers,
+    EndStrangers(u64),
 }
 
 /// A connection's place among those of its port.
@@ -37,6 +39,8 @@ pub enum WhenFull {
 pub struct Place {
     calls: Arc<Calls>,
     since: Instant,
+    /// How many milliseconds after `since` its last call began. Known where a connection may end for that.
+    last_call_ms: Option<AtomicU64>,
     is_members: AtomicBool,
     /// Whose it is, if it is a client's.
     guest: Option<Guest>,
@@ -49,6 +53,7 @@ impl Place {
         Arc::new(Place {
             calls: Arc::default(),
             since: Instant::now(),
+            last_call_ms: matches!(when_full, WhenFull::EndIdle(_)).then(AtomicU64::default),
             is_members: AtomicBool::new(false),
             guest,
             needed: (when_full != WhenFull::RefuseNew).then(CancellationToken::new),
@@ -60,9 +65,26 @@ impl Place {
         &self.calls
     }
 
+    /// Counts a call as begun. It ends when the returned value is dropped.
+    pub fn begin_call(&self) -> Call {
+        if let Some(last_call_ms) = &self.last_call_ms {
+            last_call_ms.store(self.age_ms(), Relaxed);
+        }
+        self.calls.begin()
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Whose it is; `None` if it is no client's.
     pub fn guest(&self) -> Option<&Guest> {
         self.guest.as_ref()
+    }
+
+    /// The caller whose it is.
+    pub fn caller(&self) -> Option<Arc<Caller>> {
+        self.guest().map(|guest| guest.caller().clone())
     }
 
     /// Keeps the place: a member has spoken over the connection.
@@ -78,11 +100,33 @@ impl Place {
         }
     }
 
+    /// What a new connection says `first`. The pools of some clients open connections before they need them: it may be silent
+    /// for `idle`, as any other, while there are places enough, and for `greeting` otherwise.
+    ///
+    /// # Errors
+    /// A text if it says nothing in time.
+    pub async fn greeted<T>(
+        &self, first: impl Future<Output = T>, greeting: Duration, idle: Duration,
+    ) -> Result<T, String> {
+        let end = self.since + idle;
+        let mut first = pin!(first);
+        let mut look = self.since;
+        while look < end {
+            look = end.min(look + greeting);
+            match timeout_at(look, first.as_mut()).await {
+                Ok(said) => return Ok(said),
+                Err(_) if self.guest().is_some_and(Guest::is_crowded) => break,
+                Err(_) => {}
+            }
+        }
+        Err("the other end sent nothing in time".to_owned())
+    }
+
     fn may_end(&self, when_full: WhenFull) -> bool {
         match when_full {
             WhenFull::RefuseNew => false,
-            WhenFull::EndIdle => self.calls.are_none(),
-            WhenFull::EndStrangers => !self.is_members.load(Relaxed),
+            WhenFull::EndIdle(_) => self.calls.are_none(),
+            WhenFull::EndStrangers(_) => !self.is_members.load(Relaxed),
         }
     }
 }
@@ -90,27 +134,25 @@ impl Place {
 /// The places of a port, the oldest one first.
 pub struct Places {
     when_full: WhenFull,
-    max: u64,
     /// Empty if no connection ends for another one.
     taken: VecDeque<Arc<Place>>,
 }
 
 impl Places {
-    /// Room for `max` connections.
-    pub fn new(when_full: WhenFull, max: u64) -> Places {
-        Places { when_full, max, taken: VecDeque::new() }
+    /// No place is taken yet.
+    pub fn new(when_full: WhenFull) -> Places {
+        Places { when_full, taken: VecDeque::new() }
     }
 
-    /// A place for a further connection; `None` if all are taken and none of them may end. With [`WhenFull::RefuseNew`] the
-    /// caller counts them.
+    /// A place for a further connection; `None` if all are taken and none of them may end.
     pub fn enter(&mut self, guest: Option<Guest>) -> Option<Arc<Place>> {
         let place = Place::new(self.when_full, guest);
-        if self.when_full == WhenFull::RefuseNew {
+        let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
             return Some(place);
-        }
+        };
         // The connections that have ended hold theirs no more.
         self.taken.retain(|place| Arc::strong_count(place) > 1);
-        if self.taken.len() as u64 >= self.max {
+        if self.taken.len() as u64 >= max {
             let oldest = self.taken.remove(self.first_to_end()?)?;
             oldest.needed.as_ref()?.cancel();
         }
@@ -121,9 +163,11 @@ impl Places {
     fn first_to_end(&self) -> Option<usize> {
         let first = self.taken.iter().position(|place| place.may_end(self.when_full));
         first.or_else(|| {
-            let oldest = self.taken.front()?;
-            let is_long = oldest.since.elapsed() > CALL_TIME_MAX;
-            (self.when_full == WhenFull::EndIdle && is_long).then_some(0)
+            let longest = u64::try_from(CALL_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+            self.taken.iter().position(|place| {
+                let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
+                last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)
+            })
         })
     }
 }
@@ -133,13 +177,18 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
+    use crate::{
+        metrics::Metrics,
+        node::{Callers, Config},
+    };
+
     fn is_needed(place: &Place) -> bool {
         place.is_needed().now_or_never().is_some()
     }
 
     #[tokio::test]
     async fn a_new_connection_ends_the_oldest_one_over_which_no_member_has_spoken() {
-        let mut places = Places::new(WhenFull::EndStrangers, 3);
+        let mut places = Places::new(WhenFull::EndStrangers(3));
         let [first, second, third] = std::array::from_fn(|_| places.enter(None).expect("room"));
         first.keep_for_member();
         let fourth = places.enter(None).expect("the second one's place");
@@ -153,15 +202,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_ends_the_oldest_one_without_a_call_or_else_one_with_a_long_call() {
-        let mut places = Places::new(WhenFull::EndIdle, 2);
+        let mut places = Places::new(WhenFull::EndIdle(2));
         let [first, second] = std::array::from_fn(|_| places.enter(None).expect("room"));
-        let _call = first.calls().begin();
+        // Old connections, whose calls are new.
+        tokio::time::advance(2 * CALL_TIME_MAX).await;
+        let call = first.begin_call();
         let third = places.enter(None).expect("the second one's place");
         assert_eq!([&first, &second].map(|place| is_needed(place)), [false, true]);
-        let _other = third.calls().begin();
+        let _long = third.begin_call();
         assert!(places.enter(None).is_none(), "both have a call under way");
         tokio::time::advance(2 * CALL_TIME_MAX).await;
-        places.enter(None).expect("the first one's place: its call takes too long");
-        assert_eq!([&first, &third].map(|place| is_needed(place)), [true, false]);
+        drop(call);
+        let _next = first.begin_call();
+        places.enter(None).expect("the third one's place: its call takes too long");
+        assert_eq!([&first, &third].map(|place| is_needed(place)), [false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_stays_as_long_as_an_idle_one_unless_places_are_short() {
+        const GREETING: Duration = Duration::from_secs(5);
+        const IDLE: Duration = Duration::from_secs(600);
+        let config = Config { client_connections_max: 4, ..Config::default() };
+        let callers = Callers::new(&config, &Metrics::new());
+        let enter = || {
+            let guest = callers.connect([10, 0, 0, 1].into()).expect("a connection");
+            Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")
+        };
+        let silent = async |place: Arc<Place>| {
+            let began = Instant::now();
+            let ended = place.greeted(pending::<()>(), GREETING, IDLE).await;
+            ended.expect_err("it says nothing");
+            began.elapsed()
+        };
+        assert_eq!(silent(enter()).await, IDLE);
+        let late = tokio::time::sleep(IDLE / 2);
+        enter().greeted(late, GREETING, IDLE).await.expect("it speaks in time");
+        let _other = enter();
+        assert_eq!(silent(enter()).await, GREETING);
     }
 }

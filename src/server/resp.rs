@@ -40,9 +40,9 @@ pub async fn serve(
 ) {
     let (last_id, idle) = (AtomicU64::new(0), limits.idle);
     let of_connection = stop.clone();
-    accept(listener, limits, stop, move |stream, _place| {
+    accept(listener, limits, stop, move |stream, place| {
         let id = last_id.fetch_add(1, Relaxed) + 1;
-        connection::serve(stream, context.clone(), id, idle, of_connection.clone())
+        connection::serve(stream, context.clone(), place, id, idle, of_connection.clone())
     })
     .await;
 }

@@ -21,6 +21,7 @@ use super::{
     calls::{ANSWER, Unsent},
     places::Place,
 };
+use crate::node::Caller;
 
 /// Runs the calls of a connection, each in a task.
 #[derive(Clone)]
@@ -34,10 +35,7 @@ pub struct ReadInTime {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
     fn execute(&self, call: F) {
         let call = read_in_time(call, self.place.clone(), self.patience);
-        match self.place.guest() {
-            Some(guest) => tokio::spawn(guest.caller().serve(call)),
-            None => tokio::spawn(call),
-        };
+        tokio::spawn(Caller::scope(self.place.caller(), call));
     }
 }
 
@@ -87,7 +85,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn place() -> Arc<Place> {
-        Places::new(WhenFull::RefuseNew, 1).enter(None).expect("room")
+        Places::new(WhenFull::RefuseNew).enter(None).expect("room")
     }
 
     #[tokio::test(start_paused = true)]

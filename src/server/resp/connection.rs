@@ -14,6 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use super::{
     reader::{CommandReader, Commands},
@@ -24,7 +25,7 @@ use super::{
 use crate::{
     node::{NodeContext, Reservation},
     proto::{refused, v1::Reason},
-    server::deadline::budget,
+    server::{deadline::budget, places::Place},
 };
 
 /// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.
@@ -35,7 +36,7 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the commands that still arrive are refused, when the node stops, before the connection is closed.
 const REFUSING_TIME: Duration = Duration::from_millis(250);
-/// How long a new connection may take to send its first byte.
+/// How long a new connection may take to send its first byte where places are short.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection.
@@ -49,16 +50,18 @@ struct Connection<'a> {
     replies: Replies,
     /// For the bytes of an unfinished command.
     reservation: Option<Reservation>,
+    /// Since when its end is waited for.
+    unfinished_since: Option<Instant>,
     /// How long a client may neither send nor read.
     idle: Duration,
 }
 
-/// Serves connection number `id` until the client closes it, is idle for `idle`, or the node stops.
+/// Serves connection number `id`, in `place`, until the client closes it, is idle for `idle`, or the node stops.
 ///
 /// # Errors
 /// A text if the connection breaks, or what arrives is no command.
 pub async fn serve(
-    mut stream: TcpStream, context: Arc<NodeContext>, id: u64, idle: Duration,
+    mut stream: TcpStream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -72,22 +75,24 @@ pub async fn serve(
         session: Session::new(context.clone(), id),
         replies: Replies::default(),
         reservation: None,
+        unfinished_since: None,
         idle,
     };
-    let serving = connection.serve(stop);
+    let serving = connection.serve(&place, stop);
     serving.await.map_err(|error| error.to_string())
 }
 
 impl Connection<'_> {
-    async fn serve(&mut self, stop: CancellationToken) -> io::Result<()> {
+    async fn serve(&mut self, place: &Place, stop: CancellationToken) -> io::Result<()> {
         let mut stopped = pin!(stop.cancelled());
-        let greeting = timeout(GREETING_TIME_MAX.min(self.idle), self.reading.readable());
+        let greeted = place.greeted(self.reading.readable(), GREETING_TIME_MAX, self.idle);
         tokio::select! {
             biased;
             () = &mut stopped => return self.refuse_the_rest().await,
-            greeted = greeting => greeted??,
+            greeted = greeted => greeted.map_err(io::Error::other)??,
         }
-        let look_every = LOOK_EVERY.min(self.idle);
+        let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
+        let look_every = LOOK_EVERY.min(self.idle).min(patience);
         let mut look = pin!(sleep(look_every));
         let mut used = Instant::now();
         let mut is_used = false;
@@ -104,6 +109,9 @@ impl Connection<'_> {
                 }
                 () = &mut look => {
                     let now = Instant::now();
+                    if self.unfinished_since.is_some_and(|since| now - since >= patience) {
+                        return self.give_up(patience).await;
+                    }
                     if is_used {
                         used = now;
                     } else if now - used >= self.idle {
@@ -149,6 +157,9 @@ impl Connection<'_> {
             }
         }
         self.session.finish(deadline, &mut self.replies).await;
+        if commands.iter().next().is_some() {
+            self.unfinished_since = None;
+        }
         commands.clear();
         self.commands = commands;
         self.reservation = None;
@@ -158,8 +169,8 @@ impl Connection<'_> {
         } else if let Err(error) = read {
             self.replies.give_up(&error, &self.context.metrics);
             over = Err(io::Error::new(io::ErrorKind::InvalidData, error));
-        } else if self.reader.unfinished() >= READ_BYTES {
-            match self.context.request_memory.reserve(self.reader.unfinished()) {
+        } else if self.reader.held() >= READ_BYTES {
+            match self.context.request_memory.reserve(self.reader.held()) {
                 Ok(reservation) => self.reservation = Some(reservation),
                 Err(status) => {
                     let refused = Refused::from(status);
@@ -169,7 +180,25 @@ impl Connection<'_> {
             }
         }
         self.send().await?;
+        match self.reader.unfinished() {
+            0 => self.unfinished_since = None,
+            _ => {
+                self.unfinished_since.get_or_insert_with(Instant::now);
+            }
+        }
         over
+    }
+
+    /// A command has begun, and its end did not come within `patience`: says so.
+    async fn give_up(&mut self, patience: Duration) -> io::Result<()> {
+        let why = format!(
+            "the command did not arrive within {} ms (request_timeout_max_ms); send it at once",
+            patience.as_millis()
+        );
+        let refused = Refused::from(Status::deadline_exceeded(&why));
+        self.replies.refuse(&refused, 1, &self.context.metrics);
+        self.send().await?;
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
     /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.

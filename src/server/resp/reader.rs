@@ -125,6 +125,11 @@ impl CommandReader {
         self.buffer.len()
     }
 
+    /// How many bytes it takes with where its arguments are.
+    pub fn held(&self) -> usize {
+        self.buffer.len() + size_of_val(&self.arguments[..])
+    }
+
     /// Replaces `commands` by those that have arrived in full since the last call.
     ///
     /// # Errors
