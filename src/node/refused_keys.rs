@@ -2,7 +2,10 @@
 
 use tonic::Status;
 
-use super::request::{Exhausted, ManyRanges, RefusedKeys};
+use super::{
+    Config,
+    request::{Exhausted, ManyRanges, RefusedKeys},
+};
 use crate::{
     allocator::NextMany as Taken,
     proto::{busy, refused, v1::Reason},
@@ -14,9 +17,9 @@ use crate::{
 /// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
 /// large does not refuse the others.
 pub fn within_count_max(
-    counts: &[u64], namespace: &Namespace,
+    counts: &[u64], namespace: &Namespace, config: &Config,
 ) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
-    let too_large = |count: u64| check_count_of(namespace, count).err();
+    let too_large = |count: u64| check_count_of(namespace, config, count).err();
     let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
         return (None, Vec::new());
     };
@@ -72,15 +75,26 @@ pub fn many_ranges(
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
-pub fn check_count_of(namespace: &Namespace, count: u64) -> Result<(), Status> {
+pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Status> {
     match namespace.config.count_max {
         Some(most) if count > most => Err(Status::invalid_argument(format!(
             "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
              count_max)",
             namespace.config.name
         ))),
-        _ => Ok(()),
+        _ => check_count(count, config.count_max),
     }
+}
+
+/// Refuses a count of 0, and one above `most`.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub fn check_count(count: u64, most: u64) -> Result<(), Status> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!("count is {count}; it must lie between 1 and {most}")))
 }
 
 /// Why a new key gets no numbers.

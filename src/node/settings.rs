@@ -12,6 +12,8 @@ use crate::sequence::NodeId;
 
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
+/// The greatest value of `count_max`.
+pub const COUNT_MAX_MAX: u64 = 1_000_000_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
@@ -67,7 +69,7 @@ macro_rules! for_each_setting {
             /// By how much clocks may drift apart during a lease, in milliseconds [default: 50]
             "RATCHET_DRIFT_MARGIN_MS" [] => drift_margin_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
             /// The greatest count of one request [default: 1000000]
-            "RATCHET_COUNT_MAX" [] => count_max: u64 as u64 = 1_000_000, 1..=1_000_000_000;
+            "RATCHET_COUNT_MAX" [] => count_max: u64 as u64 = 1_000_000, 1..=COUNT_MAX_MAX;
             /// How long a request without a deadline may take, in milliseconds; at most
             /// request_timeout_max_ms [default: 5000]
             "RATCHET_REQUEST_TIMEOUT_MS" [] =>
