@@ -11,6 +11,7 @@
 
 mod connection;
 mod date;
+mod end;
 mod exit;
 mod export;
 mod found;
