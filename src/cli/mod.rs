@@ -20,6 +20,7 @@ mod id;
 mod import;
 mod keys;
 mod log;
+mod log_queue;
 mod namespace;
 mod node;
 mod numbers;
