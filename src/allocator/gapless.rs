@@ -256,8 +256,8 @@ impl Taker {
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
-        let low = self.group.view().free_space().low();
-        let no_room = low.map(|LowDisk { free_mb, reserve_mb }| NoRoom { free_mb, reserve_mb });
+        let low = self.group.view().free_space().refusal();
+        let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let command = Command::Take { remembering, parts: parts_sent, no_room, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;
@@ -326,7 +326,10 @@ impl Taker {
             Taken::Range(range) => Ok(range),
             Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
-                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb }))
+                // The entry says how much room there was, and not where.
+                let low = self.group.view().free_space().refusal();
+                let follower = low.and_then(|low| low.follower);
+                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
             Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
         };

@@ -71,7 +71,7 @@ pub fn many_ranges(
     ManyRanges { firsts, increment, exhausted, refused, gapless }
 }
 
-/// Refuses a count above the namespace's `count_max`.
+/// Refuses a count of 0, or above the namespace's `count_max` or the node's.
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
@@ -140,7 +140,7 @@ fn too_late() -> Status {
     )
 }
 
-/// How soon to ask again for what the leader's disk has no room for: somebody has to make room.
+/// How soon to ask again for what the disks have no room for: somebody has to make room.
 const DISK_RETRY_AFTER_MS: u64 = 5_000;
 
 /// Why a key that never got a number gets none now, and no namespace is created.
@@ -149,8 +149,13 @@ pub fn low_disk(low: LowDisk) -> Status {
         Reason::DiskReserve,
         DISK_RETRY_AFTER_MS,
         format!(
-            "the disk of the leader is nearly full: {low}. Keys that have numbers go on; new keys and namespaces are refused \
-             until a quarter more than the reserve is free: make room on the disks of all nodes"
+            "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
+             reserve is free: make room on the disks of all nodes",
+            match low.follower {
+                None => "the disk of the leader is nearly full",
+                Some(_) =>
+                    "disks are nearly full, and the voters whose disks have room are no majority",
+            }
         ),
     )
 }

@@ -101,8 +101,8 @@ macro_rules! for_each_setting {
             /// [default: 5000]
             "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
                 shutdown_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
-            /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
-            /// further gets a snapshot [default: 268435456]
+            /// How many bytes of the applied log are kept, at least, for nodes that lag, but no more than a quarter of the
+            /// disk's reserve; a node that lags further gets a snapshot [default: 268435456]
             "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1_000..=1 << 40;
             /// How many times log_keep_bytes are kept, at most, while a node is sent a snapshot, because it needs them
             /// next [default: 8]
@@ -110,10 +110,11 @@ macro_rules! for_each_setting {
             /// How fast a leader sends a snapshot to a node, at most, in MB (2^20 bytes) a second [default: 8]
             "RATCHET_SNAPSHOT_MB_PER_SECOND" [] =>
                 snapshot_mb_per_second: u64 as u64 = 8, 1..=1 << 20;
-            /// How much of the disk of data_dir stays free, in MB (2^20 bytes), on a small disk a twentieth of it; while less
-            /// is free, this node as leader refuses new keys and namespaces; 0: it never does [default: 512]
+            /// How much of the disk of data_dir stays free, in MB (2^20 bytes), on a small disk a twentieth of it, and no less
+            /// than 64; while less is free, this node as leader refuses new keys and namespaces; 0: it never does
+            /// [default: 1024]
             "RATCHET_DISK_RESERVE_MB" [] =>
-                disk_reserve_mb: u64 as u64 = 512, 0..=1 << 20;
+                disk_reserve_mb: u64 as u64 = 1_024, 0..=1 << 20;
             /// How much memory caches what is read of the database, and holds what is not in its files yet, in MB (2^20
             /// bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;
