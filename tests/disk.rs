@@ -13,6 +13,7 @@ use crate::common::{
     history::Load,
     id, in_time, other_than,
     power::copy_all,
+    until,
 };
 use ratchet::{
     allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
@@ -75,6 +76,24 @@ async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
     disks[&leader].set(Fsync::Succeeds);
     load.finish().await.assert_strictly_increasing();
     cluster.client(leader).next_at_last(4_711).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_disk_hangs_hands_over_and_stops_all_the_same() {
+    let (mut cluster, disks) = cluster().await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let hanging = disks[&leader].hang_then(Fsync::Succeeds);
+    // A key that nobody has asked for needs a bump, and so the disk.
+    let asking = tokio::spawn(async move { client.next(4_711).await });
+    let health = cluster.nodes[&leader].context().group.store().health();
+    until("a write hangs", || health.oldest_pending().is_some()).await;
+    let node = cluster.nodes.remove(&leader).expect("it runs");
+    in_time("the end of the node", node.stop()).await;
+    assert!(health.oldest_pending().is_some(), "its disk still hangs");
+    cluster.client(other_than(leader)).next_at_last(4_711).await;
+    drop(hanging);
+    let _whatever_came_of_it = asking.await.expect("no panic");
 }
 
 #[tokio::test(flavor = "multi_thread")]

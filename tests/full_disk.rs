@@ -1,30 +1,20 @@
 //! A disk that fills up stops nobody: below the reserve new keys and namespaces are refused, and keys in use go on.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Write},
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
 use crate::common::{
     Client,
     cluster::Cluster,
     disk::Disk,
-    eventually, free_ports, http_get, id, in_time,
+    eventually, http_get, id, in_time,
     openmetrics::{parse, value},
-    other_than, own_ip,
-    processes::{Process, ratchet},
-    until, with_metrics,
+    other_than, others, until, with_metrics,
 };
 use ratchet::proto::{
-    retry_after_ms,
+    reason_of, retry_after_ms,
     v1::{
         CreateNamespaceRequest, NextManyRequest, NextManyResponse, RaiseManyRequest, RaiseRequest,
+        Reason,
     },
 };
-use tempfile::TempDir;
 use tonic::{Code, Status};
 
 /// The reserve of all nodes here, in megabytes.
@@ -184,9 +174,11 @@ async fn the_leader_decides_by_its_own_disk_and_a_follower_whose_disk_is_low_say
     disks[follower as usize - 1].set_free_mb(1);
     until_low(&cluster, follower, true).await;
     assert_eq!(gauge(&cluster, follower, "ratchet_disk_low").await, 1.0);
+    assert_eq!(gauge(&cluster, follower, "ratchet_new_keys_refused").await, 0.0);
     let mut client = cluster.client(follower);
     client.next(1).await.unwrap();
     assert_eq!(gauge(&cluster, leader, "ratchet_disk_low").await, 0.0);
+    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused").await, 0.0);
 
     disks[leader as usize - 1].set_free_mb(RESERVE_MB - 1);
     until_low(&cluster, leader, true).await;
@@ -194,82 +186,96 @@ async fn the_leader_decides_by_its_own_disk_and_a_follower_whose_disk_is_low_say
     client.next(1).await.expect("a key in use goes on");
 }
 
-/// A file system in memory, of so many megabytes. It is gone once this is dropped.
-struct SmallDisk {
-    /// The file system is mounted where this process, and what it starts, alone sees it.
-    _holder: Process,
-    root: PathBuf,
-    _dir: TempDir,
-}
-
-impl SmallDisk {
-    fn of_mb(megabytes: u64) -> SmallDisk {
-        let dir = TempDir::new().unwrap();
-        let at = dir.path().display();
-        let mount =
-            format!("mount -t tmpfs -o size={megabytes}m tmpfs {at} && echo mounted && exec cat");
-        let mut holder = Command::new("unshare");
-        holder.args(["--map-root-user", "--mount", "sh", "-c", &mount]);
-        holder.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = holder.spawn().expect("unshare, of util-linux");
-        let mut told = BufReader::new(holder.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        told.read_line(&mut line).unwrap();
-        assert_eq!(line, "mounted\n", "a user may mount a file system in a name space of its own");
-        let root = Path::new("/proc").join(holder.id().to_string()).join("root");
-        let root = root.join(dir.path().strip_prefix("/").unwrap());
-        SmallDisk { _holder: Process(holder), root, _dir: dir }
+/// Waits until the leader refuses new keys for the disk of `follower`, which has this much room.
+async fn until_refused_for(cluster: &Cluster, leader: u64, follower: u64, free_mb: u64) {
+    let mut client = cluster.client(leader);
+    // One that is let in is new no more.
+    let mut new = 1_000 * free_mb..;
+    let refused = eventually("new keys are refused", async || {
+        let key = new.next().expect("a key");
+        client.next(key).await.err()
+    });
+    let refused = refused.await;
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert_eq!(reason_of(&refused).0, Reason::DiskReserve);
+    let whose = format!("{free_mb} MB are free on the disk of node {follower}");
+    for part in ["no majority", &whose] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
     }
-
-    /// Fills it to the last byte.
-    fn fill(&self) -> PathBuf {
-        let path = self.root.join("filler");
-        let mut file = File::create(&path).unwrap();
-        for block in [1 << 20, 1 << 12] {
-            let zeros = vec![0; block];
-            while file.write(&zeros).is_ok_and(|written| written > 0) {}
-        }
-        path
-    }
-}
-
-/// A node of a cluster of one on a small disk.
-struct OnSmallDisk {
-    listen: SocketAddr,
-    command: Command,
-}
-
-impl OnSmallDisk {
-    fn new(disk: &SmallDisk) -> OnSmallDisk {
-        let [listen, peer_listen] = free_ports(own_ip());
-        let mut command = ratchet();
-        command.args(["start", "--dev", "--listen", &listen.to_string()]);
-        command.args(["--peer-listen", &peer_listen.to_string(), "--metrics-listen", "off"]);
-        command.args(["--http-listen", "off", "--resp-listen", "off", "--data-dir"]);
-        command.arg(disk.root.join("data")).stderr(File::create(disk.root.join("log")).unwrap());
-        OnSmallDisk { listen, command }
-    }
+    let page = eventually("the probe says so", async || {
+        let metrics = cluster.nodes[&leader].addresses().metrics.expect("a metrics port");
+        let page = http_get(metrics, "/readyz").await;
+        page.body.contains(&whose).then_some(page)
+    });
+    assert_eq!(page.await.status, 200, "keys in use go on");
+    assert_eq!(gauge(cluster, leader, "ratchet_new_keys_refused").await, 1.0);
+    assert_eq!(gauge(cluster, leader, "ratchet_disk_low").await, 0.0);
+    let disk = client.status().await.unwrap().disk.expect("the leader's disk");
+    assert!(disk.refuses_new_keys.contains(&whose) && !disk.low, "{disk:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_on_a_disk_without_any_room_starts_again_and_keys_in_use_go_on() {
-    let disk = SmallDisk::of_mb(200);
-    let mut node = OnSmallDisk::new(&disk);
-    let mut running = Process(node.command.spawn().unwrap());
-    let mut client = Client::new(node.listen);
-    client.next_at_last(1).await;
-    let spare = disk.root.join("data/SPARE");
-    until("the spare is there", || spare.exists()).await;
-    let filler = disk.fill();
-    drop(running);
-    running = Process(node.command.spawn().unwrap());
-    client.next_at_last(1).await;
-    assert!(!spare.exists());
-    assert_eq!(client.next(2).await.unwrap_err().code(), Code::ResourceExhausted);
+async fn new_keys_are_refused_while_the_voters_whose_disks_have_room_are_no_majority() {
+    let (mut cluster, disks) = cluster(3).await;
+    let leader = cluster.leader().await;
+    let [first, second] = others(leader);
+    let mut client = cluster.client(leader);
+    let invoices = CreateNamespaceRequest {
+        name: "bills".into(),
+        gapless: true,
+        request_id_optional: true,
+        ..CreateNamespaceRequest::default()
+    };
+    create(&mut client, invoices).await.unwrap();
     client.next(1).await.unwrap();
+    client.try_next("bills", id(1), 1).await.unwrap();
 
-    std::fs::remove_file(filler).unwrap();
-    client.next_at_last(2).await;
-    until("the spare is there again", || spare.exists()).await;
-    drop(running);
+    let set_free = |node: u64, free_mb| disks[node as usize - 1].set_free_mb(free_mb);
+    set_free(first, 8);
+    set_free(second, 7);
+    until_refused_for(&cluster, leader, second, 7).await;
+    client.next(1).await.expect("a key in use goes on");
+    client.try_next("bills", id(1), 1).await.expect("a gapless key in use goes on");
+    let new = CreateNamespaceRequest { name: "new".into(), ..CreateNamespaceRequest::default() };
+    for refused in [
+        client.try_next("bills", id(2), 1).await.map(drop),
+        raise(&mut client, 4, 9).await,
+        create(&mut client, new).await,
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!(reason_of(&refused).0, Reason::DiskReserve, "{refused}");
+        assert!(refused.message().contains("on the disk of node"), "{refused}");
+    }
+
+    set_free(second, 2 * RESERVE_MB);
+    eventually("a majority has room", async || client.next(3).await.ok()).await;
+    client.try_next("bills", id(2), 1).await.unwrap();
+    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused").await, 0.0);
+
+    // The other follower is gone: without the one whose disk is low there is no majority.
+    cluster.crash(second).await;
+    until_refused_for(&cluster, leader, first, 8).await;
+    client.next(1).await.expect("a key in use goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_keeps_to_its_part_of_the_reserve() {
+    // A quarter of a megabyte of the log is kept, and not the 256 MB of the default.
+    let cluster = Cluster::start(1, |config| config.disk_reserve_mb = 1).await;
+    let mut client = cluster.client(1);
+    let group = &cluster.nodes[&1].context().group;
+    let mut first_half = None;
+    for first in (0..60_000).step_by(10_000) {
+        client.next_of_each((first..first + 10_000).collect()).await.unwrap();
+        if first < 30_000 {
+            first_half = group.log_state().last;
+        }
+    }
+    // Some entries always stay.
+    for key in 80_000..80_100 {
+        client.next(key).await.unwrap();
+    }
+    // The second half has a megabyte.
+    assert!(first_half.is_some());
+    until("the first half is purged", || group.purged_index() >= first_half).await;
 }

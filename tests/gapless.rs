@@ -165,7 +165,7 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let hanging = disk.hang_then(Fsync::Succeeds);
     let ask = |place: usize| (Key::Id(place as u64), 1);
-    let mut taking = pin!(term.next_many_gapless(&invoices, KEYS, ask, None, deadline));
+    let mut taking = pin!(term.next_many_gapless(&invoices, KEYS, ask, |_| true, None, deadline));
     assert!(futures::poll!(&mut taking).is_pending(), "its first keys wait for the disk");
     let mut closing = pin!(term.close());
     assert!(futures::poll!(&mut closing).is_pending(), "the call is inside");

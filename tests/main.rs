@@ -51,6 +51,7 @@ mod route;
 mod shares;
 mod skips;
 mod slow_reads;
+mod small_disk;
 mod snapshot;
 mod snapshot_scale;
 mod snapshot_transfer;

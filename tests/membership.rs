@@ -1,11 +1,15 @@
 //! Nodes are added, promoted, removed and moved to other addresses, and no change harms the cluster.
 
 use crate::common::{
-    cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip, until,
+    PATIENCE, cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip,
+    unhurried, until,
 };
 use ratchet::{
-    consensus::{MembershipChange, ProposeError},
-    proto::v1::{NodeRequest, UpdateNodeRequest},
+    consensus::{MembershipChange, ProposeError, TermLease},
+    proto::{
+        reason_of,
+        v1::{NodeRequest, Outcome, Reason, UpdateNodeRequest},
+    },
 };
 use std::time::Duration;
 use tonic::Code;
@@ -165,6 +169,35 @@ async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
     let now = forced.await.unwrap().unwrap().into_inner();
     assert_eq!(now.voters, [1, 2]);
     client.next_at_last(7).await;
+}
+
+/// Its first step is logged, and the second one is not: whoever asks again by itself could do harm.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_is_unknown() {
+    let mut cluster = Cluster::start(1, unhurried).await;
+    let peer_address = cluster.start_joining(2, unhurried).await;
+    cluster.client(1).add_node(2, peer_address).await.unwrap();
+    cluster.caught_up(1, 2).await;
+    let group = cluster.nodes[&1].context().group.clone();
+    let lease = group.leadership().borrow().own.clone().expect("it leads");
+    let before = group.log_state().last;
+    cluster.cut_off(2);
+    let promoting = tokio::spawn({
+        let mut client = cluster.client(1);
+        async move { client.admin.promote_node(NodeRequest { id: 2, force: true }).await }
+    });
+    until("the first step is logged", || group.log_state().last > before).await;
+    // Raft proposes nothing more in this term, and goes on sending what it has.
+    let handing_over = tokio::spawn({
+        let (group, lease) = (group.clone(), lease.clone());
+        async move { group.transfer(&lease, 2, PATIENCE).await }
+    });
+    in_time("the handover", lease.wait_until(TermLease::is_void)).await;
+    cluster.mend();
+    let status = in_time("an answer", promoting).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unknown, "{status}");
+    assert_eq!(reason_of(&status), (Reason::OutcomeUnknown, Outcome::Unknown));
+    handing_over.abort();
 }
 
 /// A caller that hangs up does not leave a change half done.

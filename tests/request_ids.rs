@@ -226,6 +226,65 @@ async fn a_message_of_many_keys_is_answered_once_whichever_node_is_asked_and_who
     assert_eq!(skipped(&cluster), 0);
 }
 
+/// From now on a request may take `count_max` numbers of an invoice's key.
+async fn limit_invoices(client: &mut Client, count_max: u64) {
+    let limit = UpdateNamespaceRequest {
+        name: INVOICE.to_owned(),
+        count_max: Some(count_max),
+        ..UpdateNamespaceRequest::default()
+    };
+    client.admin.update_namespace(limit).await.expect("updated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_under_a_request_id_is_answered_after_the_namespaces_count_max_was_lowered()
+{
+    let cluster = cluster_with_invoices().await;
+    let mut client = cluster.client(cluster.leader().await);
+    let one = once(&mut client, INVOICE, 7, 2, "one").await.expect("numbers");
+    let many = next_many(&mut client, INVOICE, Some("many")).await;
+    assert_eq!(many.firsts, [3, 1, 4]);
+    limit_invoices(&mut client, 1).await;
+    let limited = next_many(&mut client, INVOICE, Some("limited")).await;
+    assert_eq!(limited.firsts, [5, 0, 6], "key 8 was asked for 2 numbers");
+    assert_eq!(limited.refused[0].places, [1]);
+    for node in [1, 2, 3] {
+        let mut client = cluster.client(node);
+        let again = once(&mut client, INVOICE, 7, 2, "one").await.expect("what it took");
+        assert_eq!((again.first, again.last), (one.first, one.last));
+        assert_eq!(next_many(&mut client, INVOICE, Some("many")).await.firsts, many.firsts);
+        assert_eq!(next_many(&mut client, INVOICE, Some("limited")).await.firsts, limited.firsts);
+        let refused = once(&mut client, INVOICE, 7, 2, "new").await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains("its count_max"), "{refused}");
+        let reused = once(&mut client, INVOICE, 7, 3, "one").await.unwrap_err();
+        assert_eq!(reason_of(&reused).0, Reason::RequestIdReused);
+    }
+    let next = once(&mut client, INVOICE, 7, 1, "next").await.expect("a number");
+    assert_eq!(next.first, 7, "no refused request took a number");
+    assert_eq!(skipped(&cluster), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_under_a_request_id_is_answered_after_the_nodes_count_max_was_lowered() {
+    let mut cluster = Cluster::start(1, |config| config.count_max = 1_000).await;
+    create_invoices(&mut cluster.client(1), |_| {}).await;
+    let before = once(&mut cluster.client(1), INVOICE, 7, 900, "a").await.expect("numbers");
+    cluster.crash(1).await;
+    cluster.configs.get_mut(&1).expect("a node").count_max = 100;
+    cluster.start_node(1).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(1).await;
+    let again = once(&mut client, INVOICE, 7, 900, "a").await.expect("what it took");
+    assert_eq!((again.first, again.last), (before.first, before.last));
+    let refused = once(&mut client, INVOICE, 7, 900, "b").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    let refused = once(&mut client, INVOICE, 7, 0, "b").await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    let next = once(&mut client, INVOICE, 7, 100, "c").await.expect("numbers");
+    assert_eq!(next.first, before.last + 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_may_be() {
     let cluster = Cluster::start(1, |config| config.request_ids_max_mb = 1).await;

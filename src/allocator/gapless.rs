@@ -58,6 +58,9 @@ pub struct RequestIdLimits {
 pub struct Call {
     /// What it takes.
     pub part: MessagePart,
+    /// It takes nothing, and asks what an earlier try took under the part's id. If that is not remembered, it is refused with
+    /// [`Refused::IdsFull`].
+    pub only_asks: bool,
     /// Where it waits. An answer for each take, in order.
     pub reply: oneshot::Sender<Result<Given, NotTaken>>,
 }
@@ -105,6 +108,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     let mut counted = taker.clock.now();
     let mut under_way = FuturesUnordered::new();
     let mut next = Entry::default();
+    // A call that only asks. What came before it may be what it asks for, so that is applied first.
+    let mut asking = None;
     loop {
         tokio::select! {
             biased;
@@ -112,8 +117,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
             Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
                 break;
             },
-            call = calls.recv(), if next.takes < ENTRY_TAKES_MAX => match call {
-                Some(call) => next.add_all(call, &mut calls),
+            call = calls.recv(), if asking.is_none() && next.takes < ENTRY_TAKES_MAX => match call {
+                Some(call) => asking = next.add_all(call, &mut calls),
                 None => break,
             },
         }
@@ -128,8 +133,17 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
                 under_way.push(taker.take(waiting, remembering, parts));
             }
         }
+        if under_way.is_empty()
+            && next.takes == 0
+            && let Some(Call { part, reply, .. }) = asking.take()
+        {
+            // What is not remembered finds no room, and takes nothing.
+            let remembering = Remembering { bytes_max: 0, ..taker.remembering(&mut counted, 1) };
+            under_way.push(taker.take(vec![reply], remembering, vec![part]));
+        }
     }
     // What waits is told at once, and may ask the next leader. What is under way may still be committed.
+    next.calls.extend(asking);
     next.refuse();
     refuse_waiting(&mut calls);
     while let Some(answered) = under_way.next().await {
@@ -149,10 +163,13 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds a call, and those that wait behind it, as long as there is room.
-    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
+    /// Adds a call, and those that wait behind it, as long as there is room. Stops at one that only asks, and answers it.
+    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) -> Option<Call> {
         let mut next = Some(first);
         while let Some(call) = next {
+            if call.only_asks {
+                return Some(call);
+            }
             self.takes += call.part.takes.len();
             self.calls.push(call);
             next = match self.takes < ENTRY_TAKES_MAX {
@@ -160,6 +177,7 @@ impl Entry {
                 false => None,
             };
         }
+        None
     }
 
     /// Who waits for an answer, and what each of them takes, in their order. A caller that has gone takes nothing.
@@ -238,8 +256,8 @@ impl Taker {
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
-        let low = self.group.view().free_space().low();
-        let no_room = low.map(|LowDisk { free_mb, reserve_mb }| NoRoom { free_mb, reserve_mb });
+        let low = self.group.view().free_space().refusal();
+        let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let command = Command::Take { remembering, parts: parts_sent, no_room, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;
@@ -308,7 +326,10 @@ impl Taker {
             Taken::Range(range) => Ok(range),
             Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
-                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb }))
+                // The entry says how much room there was, and not where.
+                let low = self.group.view().free_space().refusal();
+                let follower = low.and_then(|low| low.follower);
+                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
             Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
         };

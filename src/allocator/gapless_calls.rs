@@ -43,7 +43,8 @@ impl Term {
     }
 
     /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
-    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
+    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then. Otherwise the keys
+    /// whose counts are not `is_allowed` are left out.
     ///
     /// A handover waits for this call. If the term is closed meanwhile, a message without an id gets none of the keys whose
     /// turn is still to come: what the others were given would be a gap if nobody got it.
@@ -53,7 +54,7 @@ impl Term {
     /// were given numbers. Without an id, these are lost then.
     pub async fn next_many_gapless<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        id: Option<&MessageId>, deadline: Instant,
+        is_allowed: impl Fn(u64) -> bool, id: Option<&MessageId>, deadline: Instant,
     ) -> Result<NextMany, NextError> {
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
@@ -69,26 +70,29 @@ impl Term {
                 }
                 break;
             }
-            let until = keys.min(place + PART_TAKES_MAX);
-            let takes = (place..until).map(|place| {
-                let (key, count) = ask(place);
-                Take { section: namespace.section_of(key).key, count }
-            });
-            let takes = takes.collect();
             let id = id.map(|id| part_id(id, number as u32));
-            let part = MessagePart { namespace: namespace.id, id, takes };
-            let given = self.take_gapless(part, deadline).await.map_err(|error| match error {
+            let part = |places: &[usize]| {
+                let takes = places.iter().map(|place| {
+                    let (key, count) = ask(*place);
+                    Take { section: namespace.section_of(key).key, count }
+                });
+                MessagePart { namespace: namespace.id, id: id.clone(), takes: takes.collect() }
+            };
+            let places: Vec<usize> = (place..keys.min(place + PART_TAKES_MAX)).collect();
+            let is_allowed = |place| is_allowed(ask(place).1);
+            let given = self.take_part(&places, part, is_allowed, deadline).await;
+            let given = given.map_err(|error| match error {
                 NextError::DeadlineExceeded => NextError::DeadlineExceeded,
                 // The parts before were taken.
                 _ if place > 0 => NextError::Unknown,
                 error => error,
             })?;
-            debug_assert_eq!(given.len(), until - place, "every take has an answer");
-            for (place, given) in (place..until).zip(given) {
+            for (place, given) in given.deliveries {
                 let (taken, numbers) = given.accept_counted();
                 held.add(numbers);
                 answer.note(place, taken, ask(place).1);
             }
+            answer.too_large.extend(given.too_large);
         }
         let answered = keys - answer.refused();
         self.metrics().numbers.inc_by(held.release());
@@ -98,20 +102,92 @@ impl Term {
         Ok(answer)
     }
 
+    /// What an earlier try took of the next `count` numbers of a gapless key under the message's `id`; `None` if nothing is
+    /// remembered. Takes nothing.
+    ///
+    /// # Errors
+    /// As [`Term::next_gapless`], for the request id and for want of an answer.
+    pub async fn taken_before(
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, id: &MessageId, deadline: Instant,
+    ) -> Result<Option<Range>, NextError> {
+        let _inside = self.enter()?;
+        let takes = vec![Take { section: namespace.section_of(key).key, count }];
+        let part = MessagePart { namespace: namespace.id, id: Some(part_id(id, 0)), takes };
+        let Some(mut given) = self.ask_gapless(part, deadline).await? else {
+            return Ok(None);
+        };
+        let given = given.pop().ok_or(NextError::Unknown)?;
+        let (taken, _) = given.accept_counted();
+        let range = taken.map_err(NextError::from)?;
+        self.metrics().answers.inc();
+        Ok(Some(range))
+    }
+
+    /// Takes the part of a message that has the keys at `places`: `part` makes it of some of them.
+    async fn take_part(
+        &self, places: &[usize], part: impl Fn(&[usize]) -> MessagePart,
+        is_allowed: impl Fn(usize) -> bool, deadline: Instant,
+    ) -> Result<GivenOfPart, NextError> {
+        let (allowed, too_large): (Vec<usize>, Vec<usize>) =
+            places.iter().copied().partition(|place| is_allowed(*place));
+        let whole = (!too_large.is_empty()).then(|| part(places));
+        if let Some(whole) = whole.filter(|whole| whole.id.is_some()) {
+            // An earlier try may have taken it before less was allowed.
+            match self.ask_gapless(whole, deadline).await {
+                Ok(Some(given)) => {
+                    let deliveries = places.iter().copied().zip(given).collect();
+                    return Ok(GivenOfPart { deliveries, too_large: Vec::new() });
+                }
+                // Or it took what was allowed then, as this one is to do.
+                Ok(None) | Err(NextError::Reused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if allowed.is_empty() {
+            return Ok(GivenOfPart { deliveries: Vec::new(), too_large });
+        }
+        let given = self.take_gapless(part(&allowed), deadline).await?;
+        debug_assert_eq!(given.len(), allowed.len(), "every take has an answer");
+        Ok(GivenOfPart { deliveries: allowed.into_iter().zip(given).collect(), too_large })
+    }
+
     /// Has the term's task take numbers, and waits for its answers.
     async fn take_gapless(
         &self, part: MessagePart, deadline: Instant,
     ) -> Result<Vec<Delivery>, NextError> {
+        given_or_refused(self.call_gapless(part, false, deadline).await?)
+    }
+
+    /// Asks the term's task what was taken under the part's id; `None` if nothing is remembered.
+    async fn ask_gapless(
+        &self, part: MessagePart, deadline: Instant,
+    ) -> Result<Option<Vec<Delivery>>, NextError> {
+        match self.call_gapless(part, true, deadline).await? {
+            Err(Refused::IdsFull(_)) => Ok(None),
+            given => given_or_refused(given).map(Some),
+        }
+    }
+
+    async fn call_gapless(
+        &self, part: MessagePart, only_asks: bool, deadline: Instant,
+    ) -> Result<Given, NextError> {
         let (reply, answer) = oneshot::channel();
-        self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
+        let call = Call { part, only_asks, reply };
+        self.gapless().send(call).map_err(|_| NextError::NotLeading)?;
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(given))) => given_or_refused(given),
+            Ok(Ok(Ok(given))) => Ok(given),
             Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),
             // The task has ended without a word: what it did is not known.
             Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
             Err(_) => Err(NextError::DeadlineExceeded),
         }
     }
+}
+
+/// What the keys of a part got, by their places, and the places of those that were left out.
+struct GivenOfPart {
+    deliveries: Vec<(usize, Delivery)>,
+    too_large: Vec<usize>,
 }
 
 /// What part number `part` of a message is called.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    process::ExitCode,
+    process::{self, ExitCode},
     sync::mpsc,
     thread,
     time::Duration,
@@ -29,7 +29,7 @@ Exit codes:
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
   74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
-      fit it, or the node had to stop; the message says which
+      fit it, or the node had to stop, or hung when it stopped; the message says which
   78  start: the configuration is not valid";
 
 /// How long the last words of a process wait for their reader.
@@ -93,6 +93,12 @@ impl CommandError {
         }
     }
 
+    /// A node was told to stop, and something in it hangs.
+    pub fn hangs() -> Self {
+        let message = "the node was told to stop, and has handed over what it could".to_owned();
+        CommandError { exit: STORE, code: "HANGS".to_owned(), message }
+    }
+
     /// The configuration is not valid.
     pub fn config(message: impl Into<String>) -> Self {
         CommandError { exit: CONFIG, code: "CONFIGURATION".to_owned(), message: message.into() }
@@ -102,6 +108,20 @@ impl CommandError {
     /// started the process waits for its end.
     pub fn report(self, json: bool) -> ExitCode {
         let exit = ExitCode::from(self.exit);
+        self.print_in_time(json);
+        exit
+    }
+
+    /// Prints the error to standard error, as [`CommandError::report`] does, and ends the process. `last` is called right
+    /// before.
+    pub fn end(self, last: impl FnOnce()) -> ! {
+        let exit = self.exit;
+        self.print_in_time(false);
+        last();
+        process::exit(exit.into())
+    }
+
+    fn print_in_time(self, json: bool) {
         let (done, printed) = mpsc::channel();
         let printing = move || {
             self.print(json);
@@ -112,7 +132,6 @@ impl CommandError {
             // It is printed, or cannot be.
             let _ = printed.recv_timeout(PRINT_MAX);
         }
-        exit
     }
 
     /// Prints the error to standard error. If that is closed, nobody is there to be told.

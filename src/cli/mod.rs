@@ -11,6 +11,7 @@
 
 mod connection;
 mod date;
+mod end;
 mod exit;
 mod export;
 mod found;
@@ -19,6 +20,7 @@ mod id;
 mod import;
 mod keys;
 mod log;
+mod log_queue;
 mod namespace;
 mod node;
 mod numbers;

@@ -1,11 +1,12 @@
 //! `ratchet start`: runs a node until SIGTERM, SIGINT, SIGHUP or a fault.
 
-use std::{fs, future::pending, io, path::PathBuf};
+use std::{fs, future::pending, io, path::PathBuf, time::Duration};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
+    end::end_within,
     exit::CommandError,
     log::log_to_stderr,
     settings::{LogFormat, Settings, read_file},
@@ -14,6 +15,9 @@ use crate::{
     node::{Config, Seams, StartError},
     server,
 };
+
+/// How long a node that has answered what was under way has to end. One whose disk hangs never does.
+const END_MAX: Duration = Duration::from_secs(8);
 
 /// `ratchet start`.
 #[derive(Debug, Args)]
@@ -59,8 +63,8 @@ struct Signals {
 
 impl Signals {
     fn listen() -> io::Result<Signals> {
-        let status = fs::read_to_string("/proc/self/status")?;
-        let hangup = (!ignores_hangup(&status)).then(|| signal(SignalKind::hangup()));
+        let status = fs::read_to_string("/proc/self/status");
+        let hangup = (!ignores_hangup(status)).then(|| signal(SignalKind::hangup()));
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -84,11 +88,25 @@ impl Signals {
     }
 }
 
-/// Whether a process ignores SIGHUP, by its file `status` in /proc. The lowest bit of the mask is that of signal 1.
-fn ignores_hangup(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 == 1)
+/// Whether a process ignores SIGHUP, by its file `status` in /proc. The lowest bit of the mask is that of signal 1. Where that
+/// file does not say so, as without /proc, SIGHUP is taken for the wish to stop: its default would kill the node without a
+/// handover.
+fn ignores_hangup(status: io::Result<String>) -> bool {
+    let mask = status.and_then(|status| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.ok_or_else(|| io::Error::other("it has no mask of ignored signals (SigIgn)"))
+    });
+    match mask {
+        Ok(mask) => mask & 1 == 1,
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "/proc/self/status does not tell whether SIGHUP is ignored (nohup): it stops this node, with a handover"
+            );
+            false
+        }
+    }
 }
 
 /// Runs a node until a signal stops it or it fails.
@@ -96,6 +114,7 @@ fn ignores_hangup(status: &str) -> bool {
 /// # Errors
 /// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
+    let timeout = Duration::from_millis(config.shutdown_timeout_ms);
     let starting = server::start(config, Seams::default());
     let node = tokio::select! {
         node = starting => node?,
@@ -103,12 +122,15 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     };
     tokio::select! {
         fault = node.failed() => {
+            end_within(END_MAX, StartError::from(fault.clone()).into());
             node.halt().await;
             return Err(fault.into());
         }
         name = signals.recv() => tracing::info!("{name}: stopping"),
     }
-    node.stop().await;
+    node.hand_over().await;
+    end_within(timeout + END_MAX, CommandError::hangs());
+    node.finish().await;
     Ok(())
 }
 
@@ -118,10 +140,16 @@ mod tests {
 
     #[test]
     fn the_mask_of_ignored_signals_says_whether_sighup_is_among_them() {
-        let status =
-            |mask: &str| format!("Name:\tratchet\nSigIgn:\t{mask}\nSigCgt:\t0000000000000001\n");
-        assert!(ignores_hangup(&status("0000000000001001")));
-        assert!(!ignores_hangup(&status("0000000000001000")));
-        assert!(!ignores_hangup("Name:\tratchet\n"));
+        let status = |mask: &str| {
+            Ok(format!("Name:\tratchet\nSigIgn:\t{mask}\nSigCgt:\t0000000000000001\n"))
+        };
+        assert!(ignores_hangup(status("0000000000001001")));
+        assert!(!ignores_hangup(status("0000000000001000")));
+    }
+
+    #[test]
+    fn without_the_mask_of_ignored_signals_sighup_stops_a_node() {
+        assert!(!ignores_hangup(Ok("Name:\tratchet\n".to_owned())));
+        assert!(!ignores_hangup(Err(io::ErrorKind::NotFound.into())));
     }
 }

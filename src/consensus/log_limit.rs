@@ -7,14 +7,17 @@
 //! While a peer is sent a snapshot, the entries that it needs next are kept. Otherwise, if more were
 //! logged during the sending than is kept, the peer would need another snapshot afterwards, for ever.
 //!
-//! Invariant: at least `log_keep_bytes` of applied entries stay, and some entries. A purge near the entry that is being
-//! applied is of no use, and has made openraft panic (openraft issue 2116).
+//! The log may not fill the disk. It keeps to its part of the disk's reserve, and while the disk is low nothing is kept
+//! for a peer that is sent a snapshot.
+//!
+//! Invariant: at least `log_keep_bytes` of applied entries stay, if the disk has room for them, and some entries. A purge near
+//! the entry that is being applied is of no use, and has made openraft panic (openraft issue 2116).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::{
-    consensus::group::Group,
-    storage::{BlockingExecutor, LogReader, StoreError},
+    consensus::group::{Group, GroupConfig},
+    storage::{BlockingExecutor, FreeSpace, LogReader, StoreError},
 };
 
 /// How often the size of the log is checked.
@@ -59,12 +62,13 @@ pub async fn watch(group: Arc<Group>) {
                 Err(reason) => return group.stop_because(reason),
             }
         }
-        let Some(up_to) = sizes.purgeable(sizes.keep_bytes) else {
+        let (keep_bytes, hold_bytes) = bounds(group.config(), group.store().free_space());
+        sizes.keep_bytes = keep_bytes;
+        let Some(up_to) = sizes.purgeable(keep_bytes) else {
             continue;
         };
         let holds = group.network.log_holds();
         let held = up_to.min(holds.purgeable_max());
-        let hold_bytes = sizes.keep_bytes.saturating_mul(group.config().log_hold_times);
         let at_least = sizes.purgeable(hold_bytes);
         let up_to = held.max(at_least.unwrap_or(0));
         let up_to = up_to.min(applied.index.saturating_sub(ENTRIES_KEPT_MIN));
@@ -88,6 +92,16 @@ pub async fn watch(group: Arc<Group>) {
             return;
         }
     }
+}
+
+/// How much of the log is kept, and how much at most for a peer that is sent a snapshot.
+fn bounds(config: &GroupConfig, disk: &FreeSpace) -> (u64, u64) {
+    let keep_bytes = config.log_keep_bytes.min(disk.log_bytes_max().unwrap_or(u64::MAX));
+    let hold_bytes = match disk.low() {
+        Some(_) => keep_bytes,
+        None => keep_bytes.saturating_mul(config.log_hold_times),
+    };
+    (keep_bytes, hold_bytes)
 }
 
 /// Says that `peers` are sent snapshots in vain: `hold_bytes` were logged meanwhile.
@@ -131,6 +145,7 @@ async fn count_up_to(
 
 /// How many bytes the pieces of the applied log have.
 struct LogSizes {
+    /// How much is to be kept: the pieces are a part of that.
     keep_bytes: u64,
     /// Pieces of the log, oldest first.
     pieces: VecDeque<Piece>,
@@ -190,7 +205,51 @@ impl LogSizes {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
+    use crate::{
+        clock::BootClock,
+        storage::{DiskSpace, Store, StoreOptions},
+    };
+
+    const MB: u64 = 1 << 20;
+
+    fn config(log_keep_mb: u64) -> GroupConfig {
+        GroupConfig {
+            cluster: "test".to_owned(),
+            set: 1,
+            node: 1,
+            heartbeat_ms: 50,
+            election_timeout_ms: 300,
+            lease_ms: 200,
+            log_keep_bytes: log_keep_mb * MB,
+            log_hold_times: 8,
+            snapshot_bytes_per_second: 8 * MB,
+        }
+    }
+
+    #[test]
+    fn the_log_keeps_to_its_part_of_the_reserve_and_holds_nothing_while_the_disk_is_low() {
+        let dir = TempDir::new().unwrap();
+        let bounds_at = |free_mb: u64, reserve_mb: u64, log_keep_mb| {
+            let options = StoreOptions {
+                measure_disk: Arc::new(move |_| {
+                    Ok(DiskSpace { free_bytes: free_mb * MB, size_bytes: 4_000 * MB })
+                }),
+                disk_reserve_bytes: reserve_mb * MB,
+                ..StoreOptions::new(Arc::new(BootClock))
+            };
+            let store = Store::open(dir.path(), "test", 1, options).unwrap();
+            let (keep, hold) = bounds(&config(log_keep_mb), store.free_space());
+            (keep / MB, hold / MB)
+        };
+        // The reserve of this disk is a twentieth of it: 200 MB.
+        assert_eq!(bounds_at(1_000, 1_024, 20), (20, 160));
+        assert_eq!(bounds_at(1_000, 1_024, 256), (50, 400));
+        assert_eq!(bounds_at(199, 1_024, 256), (50, 50));
+        assert_eq!(bounds_at(1, 0, 256), (256, 2_048), "no reserve is to be kept");
+    }
 
     #[test]
     fn what_is_to_be_kept_stays_and_little_more() {

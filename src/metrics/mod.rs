@@ -254,6 +254,9 @@ metrics! {
         disk_reserve_bytes: Gauge,
         /// 1 while less is free: as leader this node refuses new keys and namespaces.
         disk_low: Gauge,
+        /// 1 on a leader that refuses new keys and namespaces: its disk is low, or the voters whose disks have room are no
+        /// majority.
+        new_keys_refused: Gauge,
 
         /// Snapshots that could not be sent to a reachable peer, or could not be taken in.
         snapshot_failures: Counter,

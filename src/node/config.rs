@@ -12,7 +12,7 @@ pub use crate::allocator::FenceKind;
 
 use super::{
     drop_in_tables,
-    settings::{TIME_MS_MAX, for_each_setting},
+    settings::{COUNT_MAX_MAX, TIME_MS_MAX, for_each_setting},
 };
 use crate::{
     allocator::MemoryLimits,

@@ -2,16 +2,14 @@
 //!
 //! Invariant: all of a request is checked before any floor is raised.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
+    NodeContext,
     formats::counts_orders,
     leader_search::Attempt,
     request::{Answered, Keys},
-    request_memory::RequestMemory,
     route::KnownRoute,
     sequence_request::{SequenceRequest, check_kind, failed},
     waiting_keys::WaitingKeys,
@@ -148,7 +146,7 @@ impl SequenceRequest for Raise {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
     ) -> Attempt<Raised> {
         let key = self.key.as_key();
         let checked = check_kind(namespace, key).and_then(|()| check_gaps(namespace));
@@ -200,7 +198,7 @@ impl SequenceRequest for RaiseMany {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<Vec<u64>> {
         // All are of one kind.
         let checked = check_kind(namespace, self.keys.at(0))
@@ -220,7 +218,7 @@ impl SequenceRequest for RaiseMany {
             (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
         };
         let ask = |place: usize| (of(place), self.at_least[place]);
-        let mut waiting = WaitingKeys::new(memory, &self.keys);
+        let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
         let may_wait = |keys| waiting.add(keys);
         let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
         match raised.await {
@@ -269,7 +267,7 @@ impl SequenceRequest for CurrentMany {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
     ) -> Attempt<LastNumbers> {
         // All are of one kind.
         if let Err(status) = check_kind(namespace, self.keys.at(0)) {

@@ -1,7 +1,7 @@
-//! Follows the free space on the disk of the data directory.
+//! Follows the free space on the disk of the data directory, and what peers say of theirs.
 //!
-//! The leader decides by its own disk whether new sections are made. A follower whose disk is low says so itself, and
-//! changes nothing: numbers need a majority of the disks. If it leads later, it decides by its own disk.
+//! The leader decides whether new sections are made: not while its own disk is low, and not while the voters whose disks have
+//! room are no majority. A follower whose disk is low says so itself, and tells the leader with each answer.
 //!
 //! Invariant: whoever asks is told what the last measurement said, at once.
 
@@ -22,46 +22,106 @@ impl NodeContext {
         self.group.store().free_space().low()
     }
 
-    /// Measures the disk again and again, and keeps the spare.
+    /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
+    pub fn refuses_new_keys(&self) -> Option<LowDisk> {
+        self.group.store().free_space().refusal()
+    }
+
+    /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
     pub(super) async fn follow_free_space(self: Arc<Self>) {
-        let store = self.group.store();
-        if !store.free_space().has_reserve() {
+        let disk = self.group.store().free_space();
+        let mut seen = Seen::default();
+        if !disk.has_reserve() {
+            // An earlier setting may have left a spare.
+            seen.note(self.measure_disk().await, None);
             return;
         }
-        let (mut was_low, mut failed) = (false, false);
+        let configured = self.config.log_keep_bytes;
+        if let Some(kept) = disk.log_bytes_max().filter(|kept| *kept < configured) {
+            tracing::warn!("{}", short_log(configured, kept, disk.reserve_bytes()));
+        }
         loop {
-            let free_space = store.free_space().clone();
-            let measuring = store.blocking().run(move || {
-                free_space.measure()?;
-                free_space.keep_spare()
-            });
-            let measured = match measuring.await {
-                Ok(measured) => measured,
-                Err(error) => Err(StoreError::invalid(error.to_string())),
-            };
-            if let (Err(error), false) = (&measured, failed) {
-                tracing::warn!(%error, "the free space of the disk is not known for now");
-            }
-            failed = measured.is_err();
+            let measured = self.measure_disk().await;
+            disk.note_low_follower(self.group.low_voter());
             self.show_reserve();
-            let low = self.low_disk();
-            match low {
-                Some(low) if !was_low => tracing::warn!(
-                    directory = %store.dir().display(),
-                    "the disk is nearly full: {low}. As leader this node refuses new keys and namespaces; make room"
-                ),
-                None if was_low => tracing::info!("the disk has room again: new keys are taken"),
-                Some(_) | None => {}
-            }
-            was_low = low.is_some();
+            seen.note(measured, self.refuses_new_keys());
             tokio::time::sleep(CHECK_EVERY).await;
         }
+    }
+
+    /// Measures the disk, and keeps the spare.
+    async fn measure_disk(&self) -> Result<(), StoreError> {
+        let store = self.group.store();
+        let free_space = store.free_space().clone();
+        let measuring = store.blocking().run(move || {
+            free_space.measure()?;
+            free_space.keep_spare()
+        });
+        let measured = measuring.await;
+        measured.map_err(|error| StoreError::invalid(error.to_string()))?
     }
 
     /// Brings the gauges of the reserve up to date.
     pub(super) fn show_reserve(&self) {
         let free_space = self.group.store().free_space();
+        let leads = self.group.leadership().borrow().own.is_some();
+        let refuses = leads && self.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));
         self.metrics.disk_low.set(i64::from(free_space.low().is_some()));
+        self.metrics.new_keys_refused.set(i64::from(refuses));
+    }
+}
+
+/// That a disk is too small for the log that it was to keep.
+fn short_log(configured: u64, kept: u64, reserve: u64) -> String {
+    format!(
+        "log_keep_bytes is {configured}, and only {kept} bytes of the log are kept: with more it could outgrow the reserve of \
+         this disk, which is {} MB. A node that lags further gets a snapshot. Give the node a larger disk, raise \
+         disk_reserve_mb, or lower log_keep_bytes",
+        reserve >> 20
+    )
+}
+
+/// What was seen last, and told.
+#[derive(Default)]
+struct Seen {
+    failed: bool,
+    refusal: Option<LowDisk>,
+}
+
+impl Seen {
+    /// Tells what has changed.
+    fn note(&mut self, measured: Result<(), StoreError>, refusal: Option<LowDisk>) {
+        if let (Err(error), false) = (&measured, self.failed) {
+            tracing::warn!(%error, "the reserve of the disk is not looked after for now");
+        }
+        self.failed = measured.is_err();
+        let whose = |refusal: Option<LowDisk>| refusal.map(|low| low.follower);
+        let before = std::mem::replace(&mut self.refusal, refusal);
+        if whose(before) == whose(refusal) {
+            return;
+        }
+        match refusal {
+            Some(low @ LowDisk { follower: None, .. }) => tracing::warn!(
+                "the disk is nearly full: {low}. As leader this node refuses new keys and namespaces; make room"
+            ),
+            Some(low) => tracing::warn!(
+                "the voters whose disks have room are no majority: {low}. New keys and namespaces are refused; make room"
+            ),
+            None => tracing::info!("the disks have room again: new keys are taken"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_cut_short_by_a_small_disk_says_by_what_and_what_to_do() {
+        let text = short_log(256 << 20, 50 << 20, 200 << 20);
+        for part in ["268435456", "52428800", "200 MB", "disk_reserve_mb", "larger disk"] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
     }
 }

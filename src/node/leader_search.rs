@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::NodeContext;
 use crate::{
@@ -200,8 +200,10 @@ impl NodeContext {
             }
             match attempt {
                 Attempt::Answered(answer) => return Ok(answer),
-                // The attempt before may have taken numbers under the id.
-                Attempt::Refused(_) if may_be_done && request.has_id() => {
+                // The attempt before may have taken numbers under the id, or carried out what libraries would now repeat.
+                Attempt::Refused(status)
+                    if may_be_done && (request.has_id() || is_repeated(&status)) =>
+                {
                     return Err(outcome_unknown().into());
                 }
                 Attempt::Refused(status) => return Err(status.into()),
@@ -278,6 +280,11 @@ impl NodeContext {
             ),
         )
     }
+}
+
+/// True if libraries repeat a call by themselves that is answered so.
+fn is_repeated(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 /// UNKNOWN for a request that may have been carried out.

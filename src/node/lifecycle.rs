@@ -19,6 +19,8 @@ use crate::{
 
 /// How long a node that has to stop waits for answers that are under way.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// How long Raft has to stop, after that. On a disk that hangs it never does.
+const RAFT_STOP_MAX: Duration = Duration::from_secs(2);
 
 /// Makes a cluster of one out of the data directory of a node that survived its cluster. With `dry_run` it only
 /// tells what it would do. Blocks.
@@ -138,7 +140,12 @@ impl Node {
 
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
-        let limit = Duration::from_millis(self.context.config.shutdown_timeout_ms);
+        self.hand_over().await;
+        self.finish().await;
+    }
+
+    /// The first half of [`Node::stop`]: hands the leadership over. What that takes is bounded by the settings.
+    pub async fn hand_over(&self) {
         // First, so that load balancers send no further requests here.
         self.context.leaving.cancel();
         self.context.group.retire();
@@ -147,6 +154,11 @@ impl Node {
         if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = status.message(), "stopping before the handover is complete");
         }
+    }
+
+    /// The second half of [`Node::stop`]: answers what is under way, and stops.
+    pub async fn finish(self) {
+        let limit = Duration::from_millis(self.context.config.shutdown_timeout_ms);
         self.drain(limit).await;
     }
 
@@ -164,7 +176,13 @@ impl Node {
         if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
             tracing::warn!("some requests were cut off");
         }
-        self.context.group.stop().await;
+        if tokio::time::timeout(RAFT_STOP_MAX, self.context.group.stop()).await.is_err() {
+            tracing::error!(
+                "Raft does not stop within {} s: the disk of {} may hang; the node ends without it",
+                RAFT_STOP_MAX.as_secs(),
+                self.context.group.store().dir().display()
+            );
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl NodeContext {
         check_section_size(create.section_size).map_err(invalid)?;
         check_description(Some(&create.description)).map_err(invalid)?;
         let config = namespace_config(create, self.ids_time.now_ms())?;
-        if let Some(low) = self.low_disk() {
+        if let Some(low) = self.refuses_new_keys() {
             return Err(low_disk(low));
         }
         self.change_namespace(term, Command::create_namespace(config)).await

@@ -2,7 +2,10 @@
 
 use tonic::Status;
 
-use super::request::{Exhausted, ManyRanges, RefusedKeys};
+use super::{
+    Config,
+    request::{Exhausted, ManyRanges, RefusedKeys},
+};
 use crate::{
     allocator::NextMany as Taken,
     proto::{busy, refused, v1::Reason},
@@ -14,9 +17,9 @@ use crate::{
 /// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
 /// large does not refuse the others.
 pub fn within_count_max(
-    counts: &[u64], namespace: &Namespace,
+    counts: &[u64], namespace: &Namespace, config: &Config,
 ) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
-    let too_large = |count: u64| check_count_of(namespace, count).err();
+    let too_large = |count: u64| check_count_of(namespace, config, count).err();
     let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
         return (None, Vec::new());
     };
@@ -68,19 +71,30 @@ pub fn many_ranges(
     ManyRanges { firsts, increment, exhausted, refused, gapless }
 }
 
-/// Refuses a count above the namespace's `count_max`.
+/// Refuses a count of 0, or above the namespace's `count_max` or the node's.
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
-pub fn check_count_of(namespace: &Namespace, count: u64) -> Result<(), Status> {
+pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Status> {
     match namespace.config.count_max {
         Some(most) if count > most => Err(Status::invalid_argument(format!(
             "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
              count_max)",
             namespace.config.name
         ))),
-        _ => Ok(()),
+        _ => check_count(count, config.count_max),
     }
+}
+
+/// Refuses a count of 0, and one above `most`.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub fn check_count(count: u64, most: u64) -> Result<(), Status> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Status::invalid_argument(format!("count is {count}; it must lie between 1 and {most}")))
 }
 
 /// Why a new key gets no numbers.
@@ -126,7 +140,7 @@ fn too_late() -> Status {
     )
 }
 
-/// How soon to ask again for what the leader's disk has no room for: somebody has to make room.
+/// How soon to ask again for what the disks have no room for: somebody has to make room.
 const DISK_RETRY_AFTER_MS: u64 = 5_000;
 
 /// Why a key that never got a number gets none now, and no namespace is created.
@@ -135,8 +149,13 @@ pub fn low_disk(low: LowDisk) -> Status {
         Reason::DiskReserve,
         DISK_RETRY_AFTER_MS,
         format!(
-            "the disk of the leader is nearly full: {low}. Keys that have numbers go on; new keys and namespaces are refused \
-             until a quarter more than the reserve is free: make room on the disks of all nodes"
+            "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
+             reserve is free: make room on the disks of all nodes",
+            match low.follower {
+                None => "the disk of the leader is nearly full",
+                Some(_) =>
+                    "disks are nearly full, and the voters whose disks have room are no majority",
+            }
         ),
     )
 }

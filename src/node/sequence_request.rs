@@ -1,20 +1,19 @@
 //! How each kind of request is checked, answered out of a term's memory, and carried to the leader.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    Config,
+    Config, NodeContext,
     leader_search::Attempt,
     refused_keys::{
-        check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota, within_count_max,
+        check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
+        within_count_max,
     },
-    request::{Answered, Current, ManyRanges, Next, NextMany},
-    request_memory::RequestMemory,
+    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys},
     route::KnownRoute,
-    waiting_keys::{NotServed, WaitingKeys},
+    settings::COUNT_MAX_MAX,
+    waiting_keys::WaitingKeys,
 };
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
@@ -41,10 +40,11 @@ pub trait SequenceRequest: Send + Sync {
     /// The route that the caller knows.
     fn known(&self) -> KnownRoute;
 
-    /// Checks the counts, if it has any, against this node's `count_max`.
+    /// Checks the counts, if it has any, against this node's `count_max`. What was taken under an id is answered with it
+    /// whatever the limit is now: the leader checks that.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if a count is 0 or greater than `count_max`.
+    /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
     fn check(&self, _config: &Config) -> Result<(), Status> {
         Ok(())
     }
@@ -84,9 +84,9 @@ pub trait SequenceRequest: Send + Sync {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory. What many keys hold that have to wait is reserved in `memory`.
+    /// Answers it from a term's memory, on the `node` that leads. What many keys hold that have to wait is reserved there.
     fn answer(
-        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// The message that forwards it to the leader.
@@ -108,7 +108,7 @@ impl SequenceRequest for Next {
     }
 
     fn check(&self, config: &Config) -> Result<(), Status> {
-        check_count(self.count, config.count_max)
+        check_count(self.count, count_max(self.has_id(), config))
     }
 
     fn numbers(&self) -> u64 {
@@ -126,16 +126,15 @@ impl SequenceRequest for Next {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<Range> {
         let key = self.key.as_key();
-        if let Err(status) =
-            check_kind(namespace, key).and_then(|()| check_count_of(namespace, self.count))
-        {
+        let checked = check_kind(namespace, key).and_then(|()| check_id(namespace, self.has_id()));
+        if let Err(status) = checked {
             return Attempt::Refused(status);
         }
-        if let Err(status) = check_id(namespace, self.has_id()) {
-            return Attempt::Refused(status);
+        if let Err(too_large) = check_count_of(namespace, &node.config, self.count) {
+            return Box::pin(self.taken_before(term, namespace, too_large, deadline)).await;
         }
         let taken = match namespace.config.gapless {
             false => term.next(namespace, key, self.count, deadline).await,
@@ -147,9 +146,7 @@ impl SequenceRequest for Next {
         };
         match taken {
             Ok(range) => Attempt::Answered(range),
-            // The next leader knows.
-            Err(NextError::Unknown) if self.has_id() => Attempt::Unknown,
-            Err(error) => failed(error, namespace, term, self.count),
+            Err(error) => self.not_taken(error, namespace, term),
         }
     }
 
@@ -161,6 +158,30 @@ impl SequenceRequest for Next {
         match reply {
             Reply::Next(answer) => Some(answer.into()),
             _ => None,
+        }
+    }
+}
+
+impl Next {
+    /// What an earlier try took under the request's id. If there is none, the request is refused: its count is too large.
+    async fn taken_before(
+        &self, term: &Term, namespace: &Namespace, too_large: Status, deadline: Instant,
+    ) -> Attempt<Range> {
+        let Some(id) = &self.id else {
+            return Attempt::Refused(too_large);
+        };
+        match term.taken_before(namespace, self.key.as_key(), self.count, id, deadline).await {
+            Ok(Some(range)) => Attempt::Answered(range),
+            Ok(None) => Attempt::Refused(too_large),
+            Err(error) => self.not_taken(error, namespace, term),
+        }
+    }
+
+    fn not_taken(&self, error: NextError, namespace: &Namespace, term: &Term) -> Attempt<Range> {
+        match error {
+            // The next leader knows.
+            NextError::Unknown if self.has_id() => Attempt::Unknown,
+            error => failed(error, namespace, term, self.count),
         }
     }
 }
@@ -185,7 +206,7 @@ impl SequenceRequest for Current {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
     ) -> Attempt<Option<u64>> {
         let key = self.key.as_key();
         if let Err(status) = check_kind(namespace, key) {
@@ -225,7 +246,8 @@ impl SequenceRequest for NextMany {
     }
 
     fn check(&self, config: &Config) -> Result<(), Status> {
-        self.counts.iter().try_for_each(|&count| check_count(count, config.count_max))
+        let most = count_max(self.has_id(), config);
+        self.counts.iter().try_for_each(|&count| check_count(count, most))
     }
 
     fn numbers(&self) -> u64 {
@@ -245,7 +267,7 @@ impl SequenceRequest for NextMany {
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, memory: &Arc<RequestMemory>, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<ManyRanges> {
         // All are of one kind.
         if let Err(status) = check_kind(namespace, self.keys.at(0)) {
@@ -255,28 +277,20 @@ impl SequenceRequest for NextMany {
             return Attempt::Refused(status);
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let (given, refused) = within_count_max(&self.counts, namespace);
+        if namespace.config.gapless {
+            return Box::pin(self.answer_gapless(term, namespace, node, deadline)).await;
+        }
+        let (given, refused) = within_count_max(&self.counts, namespace, &node.config);
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
         let keys = given.as_ref().map_or(self.keys.len(), Vec::len);
         let ask = |place| (self.keys.at(at(place)), count(at(place)));
-        let mut waiting = WaitingKeys::new(memory, &self.keys);
+        let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
         let may_wait = |keys| waiting.add(keys);
-        let taken = match namespace.config.gapless {
-            false => (term.next_many(namespace, keys, ask, may_wait, deadline)).await,
-            true => {
-                let id = self.id.as_ref();
-                let taking = Box::pin(term.next_many_gapless(namespace, keys, ask, id, deadline));
-                taking.await.map_err(NotServed::from)
-            }
-        };
-        match taken {
+        match term.next_many(namespace, keys, ask, may_wait, deadline).await {
             Ok(taken) => {
                 Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
             }
-            Err(error) => error.attempt(|error| match error {
-                NextError::Unknown if self.has_id() => Attempt::Unknown,
-                error => failed(error, namespace, term, self.numbers()),
-            }),
+            Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
         }
     }
 
@@ -292,11 +306,35 @@ impl SequenceRequest for NextMany {
     }
 }
 
-fn check_count(count: u64, most: u64) -> Result<(), Status> {
-    if (1..=most).contains(&count) {
-        return Ok(());
+impl NextMany {
+    /// As [`SequenceRequest::answer`], of a gapless namespace. A count that is too large is refused only if no earlier try
+    /// took it.
+    async fn answer_gapless(
+        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
+    ) -> Attempt<ManyRanges> {
+        let keys = self.keys.len();
+        let ask = |place| (self.keys.at(place), self.counts.get(place).copied().unwrap_or(1));
+        let too_large = |count| check_count_of(namespace, &node.config, count).err();
+        let is_allowed = |count| too_large(count).is_none();
+        let id = self.id.as_ref();
+        match term.next_many_gapless(namespace, keys, ask, is_allowed, id, deadline).await {
+            Ok(taken) => {
+                let mut refused = Vec::new();
+                if let Some(why) = taken.too_large.first().and_then(|at| too_large(ask(*at).1)) {
+                    let places = taken.too_large.iter().map(|place| *place as u32).collect();
+                    refused.push(RefusedKeys { places, why });
+                }
+                Attempt::Answered(many_ranges(namespace, taken, keys, |place| place, refused))
+            }
+            Err(NextError::Unknown) if self.has_id() => Attempt::Unknown,
+            Err(error) => failed(error, namespace, term, self.numbers()),
+        }
     }
-    Err(Status::invalid_argument(format!("count is {count}; it must lie between 1 and {most}")))
+}
+
+/// The most numbers of a key that a request may ask this node for.
+fn count_max(has_id: bool, config: &Config) -> u64 {
+    if has_id { COUNT_MAX_MAX } else { config.count_max }
 }
 
 /// Refuses a key that is not of the namespace's kind.

@@ -138,7 +138,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
         {
             return Attempt::Refused(hands_out_ids(namespace, format));
         }
-        let answered = (self.answer(term, namespace, &node.request_memory, deadline)).await;
+        let answered = (self.answer(term, namespace, node, deadline)).await;
         answered.map(|answer| {
             node.show_first_answer();
             Answered { answer, route: node.newer_route(self.known(), term.term()) }

@@ -12,6 +12,8 @@ use crate::sequence::NodeId;
 
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
+/// The greatest value of `count_max`.
+pub const COUNT_MAX_MAX: u64 = 1_000_000_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
@@ -67,7 +69,7 @@ macro_rules! for_each_setting {
             /// By how much clocks may drift apart during a lease, in milliseconds [default: 50]
             "RATCHET_DRIFT_MARGIN_MS" [] => drift_margin_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
             /// The greatest count of one request [default: 1000000]
-            "RATCHET_COUNT_MAX" [] => count_max: u64 as u64 = 1_000_000, 1..=1_000_000_000;
+            "RATCHET_COUNT_MAX" [] => count_max: u64 as u64 = 1_000_000, 1..=COUNT_MAX_MAX;
             /// How long a request without a deadline may take, in milliseconds; at most
             /// request_timeout_max_ms [default: 5000]
             "RATCHET_REQUEST_TIMEOUT_MS" [] =>
@@ -99,8 +101,8 @@ macro_rules! for_each_setting {
             /// [default: 5000]
             "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
                 shutdown_timeout_ms: u64 as u64 = 5_000, 1..=3_600_000;
-            /// How many bytes of the applied log are kept, at least, for nodes that lag; a node that lags
-            /// further gets a snapshot [default: 268435456]
+            /// How many bytes of the applied log are kept, at least, for nodes that lag, but no more than a quarter of the
+            /// disk's reserve; a node that lags further gets a snapshot [default: 268435456]
             "RATCHET_LOG_KEEP_BYTES" [] => log_keep_bytes: u64 as u64 = 256 << 20, 1_000..=1 << 40;
             /// How many times log_keep_bytes are kept, at most, while a node is sent a snapshot, because it needs them
             /// next [default: 8]
@@ -108,10 +110,11 @@ macro_rules! for_each_setting {
             /// How fast a leader sends a snapshot to a node, at most, in MB (2^20 bytes) a second [default: 8]
             "RATCHET_SNAPSHOT_MB_PER_SECOND" [] =>
                 snapshot_mb_per_second: u64 as u64 = 8, 1..=1 << 20;
-            /// How much of the disk of data_dir stays free, in MB (2^20 bytes), on a small disk a twentieth of it; while less
-            /// is free, this node as leader refuses new keys and namespaces; 0: it never does [default: 512]
+            /// How much of the disk of data_dir stays free, in MB (2^20 bytes), on a small disk a twentieth of it, and no less
+            /// than 64; while less is free, this node as leader refuses new keys and namespaces; 0: it never does
+            /// [default: 1024]
             "RATCHET_DISK_RESERVE_MB" [] =>
-                disk_reserve_mb: u64 as u64 = 512, 0..=1 << 20;
+                disk_reserve_mb: u64 as u64 = 1_024, 0..=1 << 20;
             /// How much memory caches what is read of the database, and holds what is not in its files yet, in MB (2^20
             /// bytes) [default: 64]
             "RATCHET_BLOCK_CACHE_MB" [] => block_cache_mb: u64 as u64 = 64, 1..=1 << 20;

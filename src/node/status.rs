@@ -65,6 +65,10 @@ impl NodeContext {
             free_bytes: free_space.free_bytes(),
             reserve_bytes: free_space.reserve_bytes(),
             low: free_space.low().is_some(),
+            refuses_new_keys: self
+                .refuses_new_keys()
+                .map(|low| low.to_string())
+                .unwrap_or_default(),
         }
     }
 

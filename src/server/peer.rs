@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream::BoxStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -15,7 +16,7 @@ use crate::{
     node::NodeContext,
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-        HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+        HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
         peer_server::Peer,
     },
 };
@@ -41,7 +42,15 @@ impl PeerService {
         let group = &self.context.group;
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
-        Ok(Response::new(RaftReply { payload }))
+        Ok(Response::new(self.reply(payload)))
+    }
+
+    /// Raft's reply, with what this node says of its disk.
+    fn reply(&self, payload: Bytes) -> RaftReply {
+        let low_disk = self.context.low_disk();
+        let low_disk =
+            low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
+        RaftReply { payload, low_disk }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.
@@ -65,7 +74,7 @@ impl PeerService {
             }
             Err(answer) => answer,
         };
-        Ok(RaftReply { payload: payload.into() })
+        Ok(self.reply(payload.into()))
     }
 
     /// Receives the memory of a leader that hands over to this node.

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{error::StoreError, free_space::SPARE};
+use super::{error::StoreError, spare::SPARE};
 
 const LOCK: &str = "LOCK";
 /// Where earlier releases kept snapshots.

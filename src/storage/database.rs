@@ -4,7 +4,8 @@
 //! RocksDB drops a last write that a power cut tore, and nobody was told that it is on the disk.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    io,
     ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
@@ -59,12 +60,17 @@ impl Database {
     pub fn open(
         dir: &Path, lock: File, newest_release: String, how: &StoreOptions,
     ) -> Result<Self, StoreError> {
+        let path = Self::path(dir);
+        let measure = how.measure_disk.clone();
+        let free_space = Arc::new(FreeSpace::new(dir, how.disk_reserve_bytes, measure));
+        let wal_bytes = wal_bytes(&path).map_err(StoreError::io("cannot read", &path))?;
+        free_space.make_room_to_open(wal_bytes)?;
         let mut options = Options::default();
+        options.set_max_total_wal_size(free_space.wal_bytes_max());
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         options.set_paranoid_checks(true);
         options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-        options.set_max_total_wal_size(64 << 20);
         options.set_keep_log_file_num(4);
         options.set_max_log_file_size(4 << 20);
         options.set_max_open_files(256);
@@ -87,11 +93,7 @@ impl Database {
             cache.clone(),
         );
         options.set_write_buffer_manager(&buffers);
-        let measure = how.measure_disk.clone();
-        let free_space = Arc::new(FreeSpace::new(dir, how.disk_reserve_bytes, measure));
-        free_space.make_room_to_open()?;
         let families = Family::ALL.map(|family| descriptor(family, &cache));
-        let path = Self::path(dir);
         let db = rocksdb::DB::open_cf_descriptors(&options, &path, families)
             .map_err(|error| failed(dir, &error))?;
         free_space.measure()?;
@@ -280,6 +282,23 @@ impl Database {
 
 fn failed(dir: &Path, error: &rocksdb::Error) -> StoreError {
     StoreError::Database { dir: dir.to_owned(), message: error.to_string() }
+}
+
+/// How many bytes the database in `path` has in its own log, which are replayed when it is opened.
+fn wal_bytes(path: &Path) -> io::Result<u64> {
+    let files = match fs::read_dir(path) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = 0;
+    for file in files {
+        let file = file?;
+        if Path::new(&file.file_name()).extension().is_some_and(|kind| kind == "log") {
+            bytes += file.metadata()?.len();
+        }
+    }
+    Ok(bytes)
 }
 
 /// The options of a column family.

@@ -3,13 +3,13 @@
 //! A new section stays in the table for good. Below the reserve the leader makes none, so that a disk that fills up does
 //! not stop all nodes together: keys in use go on with the space that is left. Snapshots keep the reserve as well.
 //!
-//! The spare is a file without content in the data directory. It holds the space that a node needs to open its data on a
-//! disk without any room, and is removed for that.
+//! What goes on growing below the reserve must fit into it: the log up to its bound ([`FreeSpace::log_bytes_max`]), as much
+//! again while it is compacted, up to four files of it that are not compacted yet, and RocksDB's own log
+//! ([`wal_bytes_max`]). So the bounds of both follow from the reserve, and a small disk has a short log.
 //!
 //! Invariant: whether the disk is low changes by a measurement alone.
 
 use std::{
-    fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -21,17 +21,22 @@ use std::{
     },
 };
 
-use rustix::{
-    fs::{FallocateFlags, fallocate, statvfs},
-    io::Errno,
-};
+use parking_lot::Mutex;
+use rustix::fs::statvfs;
 
-use super::error::StoreError;
+use super::{error::StoreError, spare::Spare};
+use crate::sequence::NodeId;
 
-/// The name of the spare in the data directory.
-pub(super) const SPARE: &str = "SPARE";
-/// How large the spare is, but at most a quarter of the reserve: opening the database writes what its log holds.
-const SPARE_BYTES: u64 = 64 << 20;
+/// The reserve of a disk that is too small for the setting: a twentieth of it, and no less than this.
+const SMALL_RESERVE_BYTES: u64 = 64 << 20;
+/// How large a part of the reserve the log may take.
+const LOG_SHARE: u64 = 4;
+/// How large a part of the reserve RocksDB's own log may take.
+const WAL_SHARE: u64 = 16;
+/// How large RocksDB's own log may be at most.
+const WAL_BYTES_MAX: u64 = 64 << 20;
+/// A log of RocksDB's that is shorter would write a file every moment.
+const WAL_BYTES_MIN: u64 = 1 << 20;
 
 /// Stands for a free space that is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -59,14 +64,22 @@ pub fn measure_disk() -> MeasureDisk {
     })
 }
 
-/// The disk has less free space than the reserve. In megabytes (2^20 bytes).
+/// A disk has less free space than its reserve. In megabytes (2^20 bytes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{free_mb} MB are free, and the reserve is {reserve_mb} MB (disk_reserve_mb)")]
+#[error(
+    "{free_mb} MB are free{}, and the reserve is {reserve_mb} MB (disk_reserve_mb)", on_the_disk_of(.follower)
+)]
 pub struct LowDisk {
     /// How much is free.
     pub free_mb: u32,
     /// How much should be.
     pub reserve_mb: u32,
+    /// Whose disk it is; `None` for this node's.
+    pub follower: Option<NodeId>,
+}
+
+fn on_the_disk_of(follower: &Option<NodeId>) -> String {
+    follower.map_or_else(String::new, |node| format!(" on the disk of node {node}"))
 }
 
 /// The free space of the disk of a data directory.
@@ -77,8 +90,9 @@ pub struct FreeSpace {
     is_low: AtomicBool,
     free_bytes: AtomicU64,
     reserve_bytes: AtomicU64,
-    /// The file system gives no space to files without content.
-    has_no_spare: AtomicBool,
+    /// A follower whose low disk forbids new sections, although this node's is not low.
+    low_follower: Mutex<Option<LowDisk>>,
+    spare: Spare,
 }
 
 impl FreeSpace {
@@ -92,7 +106,8 @@ impl FreeSpace {
             is_low: AtomicBool::new(false),
             free_bytes: AtomicU64::new(UNKNOWN),
             reserve_bytes: AtomicU64::new(reserve_bytes_max),
-            has_no_spare: AtomicBool::new(false),
+            low_follower: Mutex::new(None),
+            spare: Spare::of(dir),
         }
     }
 
@@ -104,6 +119,18 @@ impl FreeSpace {
     /// The reserve, as of the last measurement.
     pub fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes.load(Acquire)
+    }
+
+    /// How large the log may be so that it fits into the reserve, as of the last measurement. `None` if no reserve is kept,
+    /// or the file system does not tell how large the disk is.
+    pub fn log_bytes_max(&self) -> Option<u64> {
+        let reserve = self.reserve_bytes();
+        (reserve > 0).then_some(reserve / LOG_SHARE)
+    }
+
+    /// How large RocksDB's own log may be, as of the last measurement.
+    pub(super) fn wal_bytes_max(&self) -> u64 {
+        wal_bytes_max(self.reserve_bytes())
     }
 
     /// How much was free when the disk was measured last; `None` if the file system does not tell.
@@ -119,8 +146,19 @@ impl FreeSpace {
             LowDisk {
                 free_mb: mb(self.free_bytes.load(Acquire)),
                 reserve_mb: mb(self.reserve_bytes()),
+                follower: None,
             }
         })
+    }
+
+    /// Notes the follower whose low disk forbids new sections, if there is one.
+    pub fn note_low_follower(&self, low: Option<LowDisk>) {
+        *self.low_follower.lock() = low;
+    }
+
+    /// Why this node, as leader, makes no new sections: its own disk is low, or those of too many voters are.
+    pub fn refusal(&self) -> Option<LowDisk> {
+        self.low().or_else(|| *self.low_follower.lock())
     }
 
     /// Measures the disk. One that was low stays so until a quarter more than the reserve is free: otherwise it would come
@@ -156,59 +194,52 @@ impl FreeSpace {
         Err(StoreError::DiskNearlyFull { dir: self.dir.clone(), free: disk.free_bytes, needed })
     }
 
-    /// Removes the spare if the disk has no room to open the database. Blocks.
+    /// Measures the disk, and removes the spare if there is no room to open the database, of whose own log `wal_bytes` are
+    /// to be replayed. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file system does not tell its free space, or the spare cannot be removed.
-    pub(super) fn make_room_to_open(&self) -> Result<(), StoreError> {
-        let disk = self.read()?;
-        if disk.size_bytes == 0 || disk.free_bytes >= spare_bytes(self.reserve_of(disk)) {
+    pub(super) fn make_room_to_open(&self, wal_bytes: u64) -> Result<(), StoreError> {
+        let disk = self.measure()?;
+        let needed = Spare::needed_to_open(wal_bytes, self.wal_bytes_max());
+        if disk.size_bytes == 0 || disk.free_bytes >= needed {
             return Ok(());
         }
-        let path = self.dir.join(SPARE);
-        match fs::remove_file(&path) {
-            Ok(()) => {
-                tracing::warn!(
-                    path = %path.display(),
-                    free_bytes = disk.free_bytes,
-                    "the disk has no room: the spare is removed, so that the node can open its data; make room"
-                );
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(StoreError::io("cannot remove", path)(error)),
+        if self.spare.remove()? {
+            tracing::warn!(
+                path = %self.spare.path().display(),
+                free_bytes = disk.free_bytes,
+                "the disk has no room: the spare is removed, so that the node can open its data; make room"
+            );
         }
+        let disk = self.measure()?;
+        if disk.free_bytes < wal_bytes {
+            tracing::error!(
+                directory = %self.dir.display(),
+                free_bytes = disk.free_bytes,
+                "opening the data can take {wal_bytes} bytes, and fails if the disk has no room for them; make room"
+            );
+        }
+        Ok(())
     }
 
-    /// Makes the spare if there is none, and room for it above the reserve. Blocks.
+    /// Makes the spare, or gives it the size that it should have, if there is room for it above the reserve; removes it if
+    /// no reserve is to be kept. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file system does not tell its free space, or the spare cannot be made.
     pub fn keep_spare(&self) -> Result<(), StoreError> {
+        if !self.has_reserve() {
+            return self.spare.remove().map(drop);
+        }
         let disk = self.read()?;
+        if disk.size_bytes == 0 {
+            return Ok(());
+        }
         let reserve = self.reserve_of(disk);
-        let (bytes, path) = (spare_bytes(reserve), self.dir.join(SPARE));
-        let has_room = disk.free_bytes >= reserve + reserve / 4 + bytes;
-        if bytes == 0 || !has_room || self.has_no_spare.load(Acquire) || path.exists() {
-            return Ok(());
-        }
-        let file = File::create(&path).map_err(StoreError::io("cannot create", &path))?;
-        let Err(error) = fallocate(&file, FallocateFlags::empty(), 0, bytes) else {
-            return Ok(());
-        };
-        // A file without its space would pass for the spare.
-        fs::remove_file(&path).map_err(StoreError::io("cannot remove", &path))?;
-        match error {
-            Errno::OPNOTSUPP => {
-                self.has_no_spare.store(true, Release);
-                tracing::info!(
-                    path = %path.display(),
-                    "this file system sets no space aside: on a full disk the node may not open its data"
-                );
-                Ok(())
-            }
-            error => Err(StoreError::io("cannot set space aside in", path)(error.into())),
-        }
+        let wal = wal_bytes_max(reserve);
+        let room = disk.free_bytes.saturating_sub(reserve + reserve / 4);
+        self.spare.keep(Spare::needed_to_open(wal, wal), room)
     }
 
     fn read(&self) -> Result<DiskSpace, StoreError> {
@@ -217,32 +248,41 @@ impl FreeSpace {
     }
 
     fn reserve_of(&self, disk: DiskSpace) -> u64 {
-        self.reserve_bytes_max.min(disk.size_bytes / 20)
+        match disk.size_bytes {
+            0 => 0,
+            size => self.reserve_bytes_max.min(SMALL_RESERVE_BYTES.max(size / 20)),
+        }
     }
 }
 
-fn spare_bytes(reserve_bytes: u64) -> u64 {
-    SPARE_BYTES.min(reserve_bytes / 4)
+/// How large RocksDB's own log may be with such a reserve.
+fn wal_bytes_max(reserve_bytes: u64) -> u64 {
+    match reserve_bytes {
+        0 => WAL_BYTES_MAX,
+        reserve => (reserve / WAL_SHARE).clamp(WAL_BYTES_MIN, WAL_BYTES_MAX),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;
+    use crate::storage::spare::SPARE;
 
     const MB: u64 = 1 << 20;
 
-    /// The free space of `dir` on a disk of 10 GB, of which 100 MB are the reserve; and how much is free.
-    fn disk(dir: &Path) -> (FreeSpace, Arc<Mutex<u64>>) {
-        let free_mb = Arc::new(Mutex::new(5_000));
+    /// The free space of `dir` on a disk of 100 GB, of which `reserve_mb` are the reserve; and how much is free.
+    fn disk(dir: &Path, reserve_mb: u64) -> (FreeSpace, Arc<Mutex<u64>>) {
+        let free_mb = Arc::new(Mutex::new(50_000));
         let told = free_mb.clone();
         let measure = move |_: &Path| {
             let free_bytes = *told.lock() * MB;
-            Ok(DiskSpace { free_bytes, size_bytes: 10_000 * MB })
+            Ok(DiskSpace { free_bytes, size_bytes: 100_000 * MB })
         };
-        (FreeSpace::new(dir, 100 * MB, Arc::new(measure)), free_mb)
+        (FreeSpace::new(dir, reserve_mb * MB, Arc::new(measure)), free_mb)
     }
 
     #[test]
@@ -256,15 +296,30 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_a_twentieth_of_a_small_disk() {
+    fn the_reserve_is_a_twentieth_of_a_small_disk_and_64_mb_of_a_tiny_one() {
         let space = FreeSpace::new(Path::new("/"), 256 * MB, measure_disk());
         let of = |size_bytes| space.reserve_of(DiskSpace { free_bytes: 0, size_bytes });
-        assert_eq!((of(1 << 40), of(20 * MB)), (256 * MB, MB));
+        assert_eq!([1 << 40, 2_000 * MB, 20 * MB].map(of), [256 * MB, 100 * MB, 64 * MB]);
+        assert_eq!(of(0), 0, "a file system that does not tell its size");
+    }
+
+    #[test]
+    fn what_may_still_be_written_below_the_reserve_fits_into_it() {
+        for size_mb in [20, 1_000, 8_000, 20_480, 1 << 20] {
+            let size_bytes = size_mb * MB;
+            let measure = move |_: &Path| Ok(DiskSpace { free_bytes: 0, size_bytes });
+            let space = FreeSpace::new(Path::new("/"), 1_024 * MB, Arc::new(measure));
+            space.measure().unwrap();
+            let (log, wal) = (space.log_bytes_max().unwrap(), space.wal_bytes_max());
+            // The log, a compaction of it, four files of it, RocksDB's own log and what it flushes.
+            let all = log + log + 4 * wal + 2 * wal;
+            assert!(all <= space.reserve_bytes(), "a disk of {size_mb} MB: {all}");
+        }
     }
 
     #[test]
     fn a_disk_is_low_below_the_reserve_until_a_quarter_more_than_that_is_free() {
-        let (space, free_mb) = disk(Path::new("/"));
+        let (space, free_mb) = disk(Path::new("/"), 100);
         let mut is_low = |free| {
             *free_mb.lock() = free;
             space.measure().unwrap();
@@ -272,22 +327,59 @@ mod tests {
         };
         let seen = [100, 99, 100, 124, 125, 100, 0].map(&mut is_low);
         assert_eq!(seen, [false, true, true, true, false, false, true]);
-        assert_eq!(space.low(), Some(LowDisk { free_mb: 0, reserve_mb: 100 }));
+        assert_eq!(space.low(), Some(LowDisk { free_mb: 0, reserve_mb: 100, follower: None }));
+    }
+
+    #[test]
+    fn a_low_follower_forbids_new_sections_and_does_not_make_this_disk_low() {
+        let (space, free_mb) = disk(Path::new("/"), 100);
+        let follower = LowDisk { free_mb: 7, reserve_mb: 8, follower: Some(3) };
+        space.note_low_follower(Some(follower));
+        assert_eq!((space.low(), space.refusal()), (None, Some(follower)));
+        assert!(follower.to_string().starts_with("7 MB are free on the disk of node 3, and"));
+        *free_mb.lock() = 0;
+        space.measure().unwrap();
+        assert_eq!(space.refusal(), space.low(), "its own disk comes first");
     }
 
     #[test]
     fn the_spare_is_made_where_there_is_room_and_removed_where_there_is_none() {
         let dir = TempDir::new().unwrap();
-        let (space, free_mb) = disk(dir.path());
+        // RocksDB's own log may have 10 MB.
+        let (space, free_mb) = disk(dir.path(), 160);
         let spare = dir.path().join(SPARE);
-        for (free, has_spare) in [(149, false), (150, true), (25, true), (24, false), (24, false)] {
+        for (free, has_spare) in [(223, false), (224, true), (24, true), (23, false), (23, false)] {
             *free_mb.lock() = free;
-            space.make_room_to_open().unwrap();
+            space.make_room_to_open(10 * MB).unwrap();
             space.keep_spare().unwrap();
             assert_eq!(spare.exists(), has_spare, "{free} MB are free");
             if has_spare {
-                assert_eq!(fs::metadata(&spare).unwrap().len(), 25 * MB);
+                assert_eq!(fs::metadata(&spare).unwrap().len(), 24 * MB);
             }
         }
+    }
+
+    #[test]
+    fn the_spare_goes_for_a_replay_that_takes_more_than_the_setting_says() {
+        let dir = TempDir::new().unwrap();
+        let (space, free_mb) = disk(dir.path(), 160);
+        space.keep_spare().unwrap();
+        *free_mb.lock() = 60;
+        space.make_room_to_open(45 * MB).unwrap();
+        assert!(dir.path().join(SPARE).exists());
+        space.make_room_to_open(47 * MB).unwrap();
+        assert!(!dir.path().join(SPARE).exists());
+    }
+
+    #[test]
+    fn the_spare_follows_the_setting_and_goes_with_the_reserve() {
+        let dir = TempDir::new().unwrap();
+        let spare = dir.path().join(SPARE);
+        for (reserve_mb, spare_mb) in [(160, 24), (320, 44), (160, 24)] {
+            disk(dir.path(), reserve_mb).0.keep_spare().unwrap();
+            assert_eq!(fs::metadata(&spare).unwrap().len(), spare_mb * MB, "{reserve_mb}");
+        }
+        disk(dir.path(), 0).0.keep_spare().unwrap();
+        assert!(!spare.exists());
     }
 }

@@ -24,6 +24,7 @@
 //! - `options`: what a store is given from outside, with the seams for tests.
 //! - `blocking`: where blocking work runs.
 //! - `free_space`: measures the disk, and keeps a reserve of it.
+//! - `spare`: the file that holds the space to open the database on a full disk.
 //! - `raft_types`: openraft's types as this product uses them, on the runtime of `raft_runtime`.
 //! - `layout`: the column families and the keys in them.
 //! - `codec`: how values become bytes.
@@ -50,6 +51,7 @@ mod recovery;
 mod recovery_record;
 mod release;
 mod snapshot;
+mod spare;
 mod store;
 mod table;
 mod writer;

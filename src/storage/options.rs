@@ -24,7 +24,7 @@ pub struct StoreOptions {
     pub directory_synced: Arc<dyn Fn(&Path) + Send + Sync>,
     /// Measures the disk. A test fills it, and makes room.
     pub measure_disk: MeasureDisk,
-    /// How much of the disk stays free, in bytes; on a small disk a twentieth of it.
+    /// How much of the disk stays free, in bytes; on a small disk a twentieth of it, and no less than 64 MB.
     pub disk_reserve_bytes: u64,
     /// Where blocking work runs.
     pub blocking: BlockingExecutor,

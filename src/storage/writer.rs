@@ -9,11 +9,14 @@ use std::{
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
+        mpsc::{self as std_mpsc, RecvTimeoutError},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use openraft::storage::IOFlushed;
+use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,6 +31,8 @@ use crate::{
 
 /// The error for a write that no writer is left to take.
 pub const STOPPED: &str = "the log's writer has stopped; restart the node";
+/// How long the end of a writer waits for its thread. One whose disk hangs never ends.
+const END_MAX: Duration = Duration::from_secs(2);
 /// Stands in [`DiskHealth`] for no time.
 const IDLE: u64 = 0;
 /// The largest number of writes in one batch.
@@ -61,6 +66,13 @@ pub struct Write {
     pub durable: DurableWaiter,
 }
 
+/// The writer's thread.
+struct WriterThread {
+    thread: JoinHandle<()>,
+    /// Disconnected once the thread has written everything, or panicked.
+    ended: Mutex<std_mpsc::Receiver<()>>,
+}
+
 /// The state of the log's writer, for a watchdog.
 #[derive(Debug, Default)]
 pub struct DiskHealth {
@@ -84,11 +96,11 @@ impl DiskHealth {
     }
 }
 
-/// The writer's handle. Dropping it waits for the thread, which first writes everything that was sent.
-/// A task is not waited for: it ends by itself after it has written everything.
+/// The writer's handle. Dropping it waits for the thread, which first writes everything that was sent; not for long, as its disk
+/// may hang. A task is not waited for: it ends by itself after it has written everything.
 pub struct Writer {
     writes: Option<mpsc::UnboundedSender<Write>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<WriterThread>,
     health: Arc<DiskHealth>,
 }
 
@@ -104,15 +116,19 @@ impl Writer {
         let task = WriterTask { db: db.clone(), options, health: health.clone() };
         let serving = tasks.watched("writer of the log", task.serve(waiting));
         let thread = match place {
-            BlockingExecutor::Threads => Some(
-                std::thread::Builder::new()
-                    .name("ratchet-log".to_owned())
-                    .spawn(move || futures::executor::block_on(serving))
-                    .map_err(StoreError::io(
-                        "cannot start the thread that writes the log in",
-                        db.dir(),
-                    ))?,
-            ),
+            BlockingExecutor::Threads => {
+                let (ending, ended) = std_mpsc::channel();
+                let writing = move || {
+                    let _ending: std_mpsc::Sender<()> = ending;
+                    futures::executor::block_on(serving);
+                };
+                let thread = std::thread::Builder::new().name("ratchet-log".to_owned());
+                let thread = thread.spawn(writing).map_err(StoreError::io(
+                    "cannot start the thread that writes the log in",
+                    db.dir(),
+                ))?;
+                Some(WriterThread { thread, ended: Mutex::new(ended) })
+            }
             BlockingExecutor::Inline => {
                 tokio::spawn(serving);
                 None
@@ -143,9 +159,15 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.writes = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        let Some(WriterThread { thread, ended }) = self.thread.take() else {
+            return;
+        };
+        if ended.into_inner().recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::error!(
+                "the thread that writes the log does not end within {} s: its disk may hang; it is left alone",
+                END_MAX.as_secs()
+            );
+        } else if thread.join().is_err() {
             tracing::error!("the thread that writes the log panicked");
         }
     }

@@ -23,7 +23,7 @@ impl Memory {
     }
 
     /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
-    /// now. If it is a new section and the leader's disk is low, they are refused. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
+    /// now. If it is a new section and the disks are low, they are refused. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
     /// the record is read again.
     pub fn record_read(
         &self, place: Place, (id, let_goes): &(SectionId, Option<u64>), record: SectionRecord,
@@ -44,7 +44,7 @@ impl Memory {
             if read_again {
                 return false;
             }
-            if let Some(low) = self.view.free_space().low().filter(|_| !record.exists()) {
+            if let Some(low) = self.view.free_space().refusal().filter(|_| !record.exists()) {
                 shard.refuse(place.section, low, served);
                 return false;
             }

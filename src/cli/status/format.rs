@@ -100,10 +100,11 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
             "bytes": memory.bytes,
             "bytes_max": memory.bytes_max,
         })),
-        "disk": status.disk.map(|disk| json!({
+        "disk": status.disk.as_ref().map(|disk| json!({
             "free_bytes": disk.free_bytes,
             "reserve_bytes": disk.reserve_bytes,
             "low": disk.low,
+            "refuses_new_keys": Some(&disk.refuses_new_keys).filter(|why| !why.is_empty()),
         })),
         "nodes": nodes,
     })
@@ -143,14 +144,22 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
         }
     );
     let memory = status.memory.map(|memory| memory_of(&memory));
-    let disk = status.disk.filter(|disk| disk.low).map(|disk| low_disk(status.node, &disk));
+    let disk = status.disk.as_ref().map(|disk| low_disk(status.node, disk));
     let (memory, disk) = (memory.unwrap_or_default(), disk.unwrap_or_default());
     format!("{asked}\n{}{memory}{disk}", output::table(&rows))
 }
 
-/// That the disk of the node that answered is low, as a further line.
+/// That the disk of the node that answered is low, or those of too many voters are, as a further line; empty if not.
 fn low_disk(node: u64, disk: &v1::DiskSpace) -> String {
     let mb = |bytes: u64| bytes >> 20;
+    if !disk.low {
+        return match disk.refuses_new_keys.as_str() {
+            "" => String::new(),
+            why => format!(
+                "\nthe voters whose disks have room are no majority: {why}; new keys and namespaces are refused"
+            ),
+        };
+    }
     format!(
         "\nthe disk of node {node} is nearly full: {} MB are free, the reserve is {} MB; new keys and namespaces are refused",
         mb(disk.free_bytes.unwrap_or_default()),

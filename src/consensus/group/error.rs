@@ -22,7 +22,7 @@ pub enum ProposeError {
 }
 
 impl ProposeError {
-    /// What the failure of a membership change in `term` means for its proposer.
+    /// What the failure of a membership change in `term` means for its proposer, if it logged nothing, or Raft stopped.
     pub(in crate::consensus) fn of_membership_change(
         term: u64, error: RaftError<Types, ClientWriteError<Types>>,
     ) -> ProposeError {

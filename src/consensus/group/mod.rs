@@ -5,6 +5,7 @@
 //! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
 //! * `confirm`: asks a majority whether it still follows this leader.
+//! * `disks`: whether enough voters have room on their disks.
 //! * `transfer`: hands the leadership to another node.
 //! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
 //! * `election_turns`, `election`: when this node stands for election.
@@ -12,6 +13,7 @@
 
 mod config;
 mod confirm;
+mod disks;
 mod election;
 mod election_turns;
 mod error;

@@ -42,7 +42,7 @@ impl Group {
     /// * [`ProposeError::Refused`] if another change is under way, if the membership is no longer the one
     ///   that the change was meant for, if its voters are unfit, or if Raft refuses it.
     /// * [`ProposeError::NotLeader`] if this node does not lead `term`.
-    /// * [`ProposeError::Unknown`] if the leadership was lost meanwhile.
+    /// * [`ProposeError::Unknown`] if the leadership was lost meanwhile, also after the first of two steps.
     /// * [`ProposeError::Stopped`] if Raft has stopped.
     ///
     /// After a failure on the way a voter may have been added or removed halfway (both majorities are
@@ -105,7 +105,10 @@ impl Group {
         {
             self.lease.settle(quorums_of(&now));
         }
-        let written = written.map_err(|e| ProposeError::of_membership_change(term, e))?;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => return Err(self.failed_change(term, &before, error).await),
+        };
         // If this node is asked for its members from now on, the answer must contain the change.
         let index = written.log_id.index;
         let seen = |metrics: &RaftMetrics<Types>| {
@@ -115,6 +118,19 @@ impl Group {
         match self.raft.metrics().wait_until(seen).await {
             Ok(_) => Ok(()),
             Err(error) => Err(ProposeError::Stopped(error.to_string())),
+        }
+    }
+
+    /// What the failure of a change of `before` in `term` means for its proposer. Raft answers the same before the first step
+    /// and before the second one: nothing was done only if it acts on the membership that it acted on before.
+    async fn failed_change(
+        &self, term: u64, before: &StoredMembership,
+        error: RaftError<Types, ClientWriteError<Types>>,
+    ) -> ProposeError {
+        let read = self.raft.with_raft_state(|state| *state.membership_state.effective().log_id());
+        match read.await {
+            Ok(now) if now != *before.log_id() => ProposeError::Unknown(term),
+            Ok(_) | Err(_) => ProposeError::of_membership_change(term, error),
         }
     }
 

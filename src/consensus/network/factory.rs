@@ -6,7 +6,7 @@ use openraft::RaftNetworkFactory;
 
 use super::{
     acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, candidacy::Candidacy,
-    log_holds::LogHolds, peer::Peer, rpc_client::RpcClient, sender::Sender,
+    log_holds::LogHolds, peer::Peer, peer_disks::PeerDisks, rpc_client::RpcClient, sender::Sender,
     snapshot_sender::SnapshotSender, transport::Transport,
 };
 use crate::{
@@ -25,6 +25,7 @@ pub struct Network {
     metrics: Arc<Metrics>,
     addresses: Arc<MemberAddresses>,
     acknowledged: Arc<AcknowledgedIndexes>,
+    disks: Arc<PeerDisks>,
     log_holds: Arc<LogHolds>,
     candidacy: Arc<Candidacy>,
     snapshot_bytes_per_second: u64,
@@ -44,6 +45,7 @@ impl Network {
             metrics,
             addresses: Arc::default(),
             acknowledged: Arc::default(),
+            disks: Arc::default(),
             log_holds: Arc::default(),
             candidacy: Arc::default(),
             snapshot_bytes_per_second,
@@ -65,6 +67,11 @@ impl Network {
     /// Since when this node asks for votes.
     pub fn candidacy(&self) -> &Candidacy {
         &self.candidacy
+    }
+
+    /// What peers say of their disks.
+    pub fn disks(&self) -> &PeerDisks {
+        &self.disks
     }
 
     /// Where what is sent is counted.
@@ -102,6 +109,7 @@ impl Network {
             client,
             lease: self.lease.clone(),
             acknowledged: self.acknowledged.clone(),
+            disks: self.disks.clone(),
             snapshots,
             candidacy: self.candidacy.clone(),
         }

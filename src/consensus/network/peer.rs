@@ -17,8 +17,8 @@ use openraft::{
 };
 
 use super::{
-    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, rpc_client::RpcClient,
-    snapshot_sender::SnapshotSender, transport::RaftRpc,
+    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_disks::PeerDisks,
+    rpc_client::RpcClient, snapshot_sender::SnapshotSender, transport::RaftRpc,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -34,6 +34,8 @@ pub struct Peer {
     pub(super) lease: Arc<LeaseClock>,
     /// Up to where each peer has acknowledged the log.
     pub(super) acknowledged: Arc<AcknowledgedIndexes>,
+    /// What peers say of their disks.
+    pub(super) disks: Arc<PeerDisks>,
     /// Sends the peer snapshots.
     pub(super) snapshots: SnapshotSender,
     /// Where it is recorded that this node asks for votes.
@@ -55,8 +57,10 @@ impl Peer {
         if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
             self.record_late_answers(request);
         }
-        let response: AppendEntriesResponse<Types> =
-            self.client.call(RaftRpc::Append, request, timeout).await?;
+        let reply =
+            self.client.send(RaftRpc::Append, self.client.message(request)?, timeout).await?;
+        self.disks.note(self.client.target, reply.low_disk);
+        let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         self.record_acknowledged_index(request, &response)?;
         match &response {
             // The peer accepted this leader's vote, and so keeps out of elections. That holds even if

@@ -61,6 +61,13 @@ impl RpcClient {
         &self, rpc: RaftRpc, question: &Q, timeout: Duration,
     ) -> Result<A, RPCError<Types>> {
         let reply = self.send(rpc, self.message(question)?, timeout).await?;
+        self.read(rpc, &reply)
+    }
+
+    /// The answer in a reply.
+    pub fn read<A: DeserializeOwned>(
+        &self, rpc: RaftRpc, reply: &RaftReply,
+    ) -> Result<A, RPCError<Types>> {
         let what = format!("the answer to {rpc:?}");
         let answer = payload::decode(&what, self.target, &reply.payload);
         answer.map_err(|text| RPCError::Network(NetworkError::from_string(text)))

@@ -62,8 +62,10 @@ struct DiskSpace {
     free_bytes: Option<u64>,
     /// How many should be.
     reserve_bytes: u64,
-    /// Whether fewer are: the leader refuses new keys and namespaces.
+    /// Whether fewer are: as leader the node refuses new keys and namespaces.
     low: bool,
+    /// Why the node, as leader, refuses new keys and namespaces; null while it takes them.
+    refuses_new_keys: Option<String>,
 }
 
 /// A member.
@@ -127,6 +129,7 @@ impl From<v1::StatusResponse> for ClusterStatus {
                 free_bytes: disk.free_bytes,
                 reserve_bytes: disk.reserve_bytes,
                 low: disk.low,
+                refuses_new_keys: Some(disk.refuses_new_keys).filter(|why| !why.is_empty()),
             }),
             nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
         }
