@@ -45,8 +45,8 @@ impl Term {
     /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
     /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
     ///
-    /// A handover waits for this call. If the term is closed meanwhile, a message without an id gets none of the keys whose
-    /// turn is still to come: what the others were given would be a gap if nobody got it.
+    /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
+    /// turn is still to come ([`NextMany::late`]): what the others were given would be a gap if nobody got it.
     ///
     /// # Errors
     /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
@@ -60,15 +60,8 @@ impl Term {
         // If a later part fails, or the caller leaves, nobody gets these.
         let mut held = Held::new(self.metrics(), 0);
         let places = (0..keys).step_by(PART_TAKES_MAX);
+        let has_id = id.is_some();
         for (number, place) in places.enumerate() {
-            if place > 0 && self.memory().gate().is_closed() {
-                match id {
-                    // The next leader answers the parts that were taken alike, and takes the others.
-                    Some(_) => return Err(NextError::Unknown),
-                    None => answer.too_late = keys - place,
-                }
-                break;
-            }
             let until = keys.min(place + PART_TAKES_MAX);
             let takes = (place..until).map(|place| {
                 let (key, count) = ask(place);
@@ -77,12 +70,17 @@ impl Term {
             let takes = takes.collect();
             let id = id.map(|id| part_id(id, number as u32));
             let part = MessagePart { namespace: namespace.id, id, takes };
-            let given = self.take_gapless(part, deadline).await.map_err(|error| match error {
-                NextError::DeadlineExceeded => NextError::DeadlineExceeded,
+            let given = match self.take_gapless(part, deadline).await {
+                // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
+                Err(NextError::NotLeading) if place > 0 && !has_id => {
+                    answer.late.extend(place..keys);
+                    break;
+                }
+                Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
                 // The parts before were taken.
-                _ if place > 0 => NextError::Unknown,
-                error => error,
-            })?;
+                Err(_) if place > 0 => return Err(NextError::Unknown),
+                given => given?,
+            };
             debug_assert_eq!(given.len(), until - place, "every take has an answer");
             for (place, given) in (place..until).zip(given) {
                 let (taken, numbers) = given.accept_counted();
