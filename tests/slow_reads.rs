@@ -6,10 +6,11 @@ use crate::common::{
     PATIENCE,
     cluster::Cluster,
     disk::{HangingReads, Reads},
-    in_time, other_than, until,
+    in_time, other_than, unhurried, until,
 };
 use futures::future::join_all;
 use ratchet::{
+    allocator::WAITING_KEY_BYTES,
     metrics::{HandoverEnd, HandoverPhase, SkipCause},
     node::{
         CurrentMany, Keys, KnownRoute, LastNumbers, NextMany, Node, Origin, Raise, SequenceRequest,
@@ -33,7 +34,7 @@ struct Slow {
 impl Slow {
     /// Number 1 of book 7 is handed out.
     async fn start() -> Slow {
-        let mut cluster = Cluster::configured(3, |_| {});
+        let mut cluster = Cluster::configured(3, unhurried);
         let mut disks = BTreeMap::new();
         for id in 1..=3 {
             let (reads, mut seams) = (Reads::default(), cluster.seams(id));
@@ -54,7 +55,12 @@ impl Slow {
 
     /// Asks the leader.
     fn ask<Q: SequenceRequest + 'static>(&self, request: Q) -> JoinHandle<Q::Answer> {
-        let node = self.node().context().clone();
+        self.ask_at(self.leader, request)
+    }
+
+    /// Asks a node.
+    fn ask_at<Q: SequenceRequest + 'static>(&self, node: u64, request: Q) -> JoinHandle<Q::Answer> {
+        let node = self.cluster.nodes[&node].context().clone();
         let deadline = Instant::now() + PATIENCE;
         tokio::spawn(async move {
             let answered = node.serve(request, Origin::Client, deadline).await;
@@ -144,18 +150,67 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
     slow.assert_nothing_is_skipped();
 }
 
+/// A request for numbers of books, as many of each as `counts` says.
+fn next_many(books: Vec<u64>, counts: Vec<u64>) -> NextMany {
+    let next = NextMany::new("book".into(), Keys::Ids(books), counts, None, KnownRoute::default());
+    next.expect("a request")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_call_had_taken_that_leaves_a_closed_term_is_skipped_and_counted() {
+async fn what_a_call_has_when_its_term_is_closed_is_answered_and_the_next_leader_gives_the_rest() {
     let slow = Slow::start().await;
-    let books = Keys::Ids(vec![7, 100]);
-    let next = NextMany::new("book".into(), books, vec![5, 1], None, KnownRoute::default());
-    let next = slow.ask(next.expect("a request"));
+    // Book 7 has numbers in memory, and book 100 none.
+    let next = slow.ask(next_many(vec![7, 100], vec![5, 1]));
     slow.hanging(1).await;
     slow.transfer().await;
-    let ranges = in_time("numbers", next).await.expect("a caller");
-    // Book 7 gave 2 to 6 in the term before.
-    assert_eq!(ranges.firsts, [7, 1]);
-    assert_eq!(slow.skipped(SkipCause::fence), 5);
-    assert_eq!(slow.skipped(SkipCause::cancelled) + slow.skipped(SkipCause::leader_change), 0);
-    assert_eq!(slow.next().await, 12);
+    assert_eq!(in_time("numbers", next).await.expect("a caller").firsts, [2, 1]);
+    assert_eq!(slow.next().await, 7);
+    slow.assert_nothing_is_skipped();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_brought_to_a_key_of_a_message_while_it_waited_for_another_is_not_skipped() {
+    const MORE_THAN_A_STEP: u64 = 20_000;
+    let slow = Slow::start().await;
+    let metrics = &slow.node().context().metrics;
+    let bumps = metrics.bumps.get();
+    // A bump brings the numbers of book 7 while the record of book 100 is read.
+    let next = slow.ask(next_many(vec![100, 7], vec![1, MORE_THAN_A_STEP]));
+    slow.hanging(1).await;
+    until("the bump is answered", || metrics.bumps.get() > bumps).await;
+    slow.transfer().await;
+    assert_eq!(in_time("numbers", next).await.expect("a caller").firsts, [1, 2]);
+    assert_eq!(slow.next().await, 2 + MORE_THAN_A_STEP);
+    slow.assert_nothing_is_skipped();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_beside_many_messages_that_wait_skips_nothing_of_any_of_them() {
+    const CALLS: u64 = 20;
+    const COLD: u64 = 2_000;
+    let slow = Slow::start().await;
+    let calls = (0..CALLS).map(|call| {
+        let first = 1_000 + call * COLD;
+        let mut books: Vec<u64> = (first..first + COLD).collect();
+        // In the second slice.
+        books.push(7);
+        // Every other one comes by way of a follower.
+        let asked = [slow.leader, other_than(slow.leader)][call as usize % 2];
+        slow.ask_at(asked, next_many(books, vec![]))
+    });
+    let calls: Vec<_> = calls.collect();
+    let metrics = &slow.node().context().metrics;
+    let all_wait = (CALLS * COLD) as i64 * WAITING_KEY_BYTES as i64;
+    until("the cold keys wait", || metrics.request_bytes.get() >= all_wait).await;
+    slow.transfer().await;
+    let mut of_book_7 = Vec::new();
+    for answer in in_time("numbers", join_all(calls)).await {
+        let mut firsts = answer.expect("a caller").firsts;
+        of_book_7.extend(firsts.pop());
+        assert_eq!(firsts, vec![1; COLD as usize]);
+    }
+    of_book_7.sort_unstable();
+    assert_eq!(of_book_7, (2..2 + CALLS).collect::<Vec<_>>());
+    assert_eq!(slow.next().await, 2 + CALLS);
+    slow.assert_nothing_is_skipped();
 }

@@ -13,15 +13,23 @@
 //! An entry whose outcome is not known may be applied later. It is never proposed again from here: without a request
 //! id, numbers would be committed that nobody is given.
 //!
+//! # The end of the term
+//!
+//! Once the gate is closed nothing more is proposed: a handover waits for the entries under way, and for no call behind
+//! them. These are told so, and ask the next leader.
+//!
 //! Invariant: each call is in one entry, and is told what it got, that it was not proposed, or that its outcome is not
 //! known.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 
-use super::held::{Delivery, Shortage};
+use super::{
+    held::{Delivery, Shortage},
+    memory::Memory,
+};
 use crate::{
     clock::{Clock, Instant},
     consensus::{Group, ProposeError, TermLease},
@@ -90,6 +98,8 @@ pub enum NotTaken {
 
 /// What the task works with.
 pub struct Taker {
+    /// The memory of the term, which has its gate.
+    pub memory: Arc<Memory>,
     /// Where it proposes.
     pub group: Arc<Group>,
     /// The lease of the term.
@@ -102,7 +112,7 @@ pub struct Taker {
     pub limits: RequestIdLimits,
 }
 
-/// Serves one term's calls until the term is dropped or lost.
+/// Serves one term's calls until the term is closed, dropped or lost.
 pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     // Up to when the term's time is part of the table's clock.
     let mut counted = taker.clock.now();
@@ -110,10 +120,12 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     let mut next = Entry::default();
     // A call that only asks. What came before it may be what it asks for, so that is applied first.
     let mut asking = None;
+    let mut closed = pin!(taker.memory.gate().closed());
     loop {
         tokio::select! {
             biased;
             () = taker.lease.wait_until(TermLease::is_void) => break,
+            () = &mut closed => break,
             Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
                 break;
             },

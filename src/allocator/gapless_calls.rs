@@ -46,8 +46,8 @@ impl Term {
     /// count. If the message has an `id`, each part of it that an earlier try took is answered as then. Otherwise the keys
     /// whose counts are not `is_allowed` are left out.
     ///
-    /// A handover waits for this call. If the term is closed meanwhile, a message without an id gets none of the keys whose
-    /// turn is still to come: what the others were given would be a gap if nobody got it.
+    /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
+    /// turn is still to come ([`NextMany::late`]): what the others were given would be a gap if nobody got it.
     ///
     /// # Errors
     /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
@@ -61,15 +61,8 @@ impl Term {
         // If a later part fails, or the caller leaves, nobody gets these.
         let mut held = Held::new(self.metrics(), 0);
         let places = (0..keys).step_by(PART_TAKES_MAX);
+        let has_id = id.is_some();
         for (number, place) in places.enumerate() {
-            if place > 0 && self.memory().gate().is_closed() {
-                match id {
-                    // The next leader answers the parts that were taken alike, and takes the others.
-                    Some(_) => return Err(NextError::Unknown),
-                    None => answer.too_late = keys - place,
-                }
-                break;
-            }
             let id = id.map(|id| part_id(id, number as u32));
             let part = |places: &[usize]| {
                 let takes = places.iter().map(|place| {
@@ -80,13 +73,17 @@ impl Term {
             };
             let places: Vec<usize> = (place..keys.min(place + PART_TAKES_MAX)).collect();
             let is_allowed = |place| is_allowed(ask(place).1);
-            let given = self.take_part(&places, part, is_allowed, deadline).await;
-            let given = given.map_err(|error| match error {
-                NextError::DeadlineExceeded => NextError::DeadlineExceeded,
+            let given = match self.take_part(&places, part, is_allowed, deadline).await {
+                // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
+                Err(NextError::NotLeading) if place > 0 && !has_id => {
+                    answer.late.extend(place..keys);
+                    break;
+                }
+                Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
                 // The parts before were taken.
-                _ if place > 0 => NextError::Unknown,
-                error => error,
-            })?;
+                Err(_) if place > 0 => return Err(NextError::Unknown),
+                given => given?,
+            };
             for (place, given) in given.deliveries {
                 let (taken, numbers) = given.accept_counted();
                 held.add(numbers);

@@ -17,9 +17,9 @@ pub struct NextMany {
     pub memory_full: MemoryFull,
     /// The places of the keys that got none because their counts are not allowed. Gapless keys alone.
     pub too_large: Vec<usize>,
-    /// How many keys at the end got none because the term was closed before their turn. Gapless keys alone: others are taken
-    /// again by the next leader, and what they had got is skipped.
-    pub too_late: usize,
+    /// The places of the keys that got none because the term was closed before their turn, or while they waited. The next
+    /// leader has their numbers.
+    pub late: Vec<usize>,
     /// The places of the keys that got none because their sections are new and disks are low.
     pub low_disk: Vec<(usize, LowDisk)>,
 }
@@ -37,7 +37,7 @@ impl NextMany {
     /// How many of the keys got none.
     pub(super) fn refused(&self) -> usize {
         let others = self.over_quota.len() + self.memory_full.places.len() + self.low_disk.len();
-        self.exhausted.len() + others + self.too_large.len() + self.too_late
+        self.exhausted.len() + others + self.too_large.len() + self.late.len()
     }
 
     /// Notes what the key at `place` got, and returns how many numbers that is. Inlined, as `Shard::take_fast`.

@@ -7,6 +7,7 @@
 
 mod above;
 mod current;
+mod many;
 mod raise;
 
 pub use above::Above;
@@ -30,10 +31,9 @@ use super::{
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
     inheritance::Inheritance,
-    memory::{Asked, KEYS_AT_ONCE, Memory, Need, Place},
+    memory::{Memory, Need, Place},
     memory_reader::MemoryReader,
     next_error::NextError,
-    next_many::NextMany,
     pending::Answer,
     record_reader,
     releaser::{self, MemoryLimits},
@@ -89,17 +89,18 @@ impl Term {
         view.recent_records().leading(lease.term());
         let term = lease.term();
         let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
+        let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics.clone(), work);
+        let memory = Arc::new(memory.bounded(options.memory.bytes_max));
         let (gapless, calls) = mpsc::unbounded_channel();
         let taker = Taker {
+            memory: memory.clone(),
             group: group.clone(),
             lease: lease.clone(),
             clock: clock.clone(),
-            metrics: metrics.clone(),
+            metrics,
             limits: options.request_ids,
         };
         group.tasks().spawn("gapless keys", gapless::run(taker, calls));
-        let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics, work);
-        let memory = Arc::new(memory.bounded(options.memory.bytes_max));
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
         }
@@ -173,82 +174,6 @@ impl Term {
             self.hot_keys.note(namespace, key, count);
         }
         taken.map_err(NextError::from)
-    }
-
-    /// Hands out the next numbers of many keys with one check of the fence. `ask` says for each place
-    /// which key it is and how many numbers it wants (at least 1). A key gets all of them or, if too few
-    /// are left in the namespace, none. A key that comes twice gets two ranges, in the order of its
-    /// places.
-    ///
-    /// Up to [`KEYS_AT_ONCE`](super::KEYS_AT_ONCE) keys are taken at once. After each so many others get their turn.
-    /// `may_wait` is told how many of them wait, before more are taken; what it answers ends the call.
-    ///
-    /// # Errors
-    /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, or without room, which
-    /// [`NextMany`] names; and that of `may_wait`. Numbers that were taken for some of the keys are then lost, and counted.
-    pub async fn next_many<'k, E: From<NextError>>(
-        &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
-    ) -> Result<NextMany, E> {
-        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
-        // The message stays inside the gate while some of its keys wait: the numbers that its other keys
-        // took must be answered, or known to be lost, before a handover tells what was used.
-        let _inside = self.enter()?;
-        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
-        let mut held = Held::new(self.memory.metrics(), 0);
-        let mut waiting = Vec::new();
-        let asked = Asked { namespace, ask };
-        // What may come between two slices, and why the answer stays right:
-        //
-        // - Other calls take numbers of keys whose turn is still to come. They are concurrent with this one, which has not
-        //   returned: either order is right. That holds for messages of the same stream as well.
-        // - A key that comes again in a later slice gets greater numbers: the place before took its own, and what it took
-        //   them from only goes on; or it waits, and the later one stands behind it.
-        // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
-        //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
-        // - The gate closes. A call that was given nothing yet leaves: what its waiting keys get in this moment is skipped, and
-        //   counted. One that has taken numbers goes on: what
-        //   the memory has is taken within milliseconds, and would be skipped otherwise. The handover waits for it, and what
-        //   is taken is told, too. For numbers that are not there it waits `STAY_MAX` at most (`in_time`).
-        // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
-        //   told.
-        // - The caller leaves, or may not wait. `held` counts what was taken.
-        for from in (0..keys).step_by(KEYS_AT_ONCE) {
-            if from > 0 {
-                tokio::task::yield_now().await;
-                if held.is_empty() && self.memory.gate().is_closed() {
-                    return Err(NextError::NotLeading.into());
-                }
-            }
-            let places = from..keys.min(from + KEYS_AT_ONCE);
-            let before = waiting.len();
-            let note = |place, count, taken| match taken {
-                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
-                Answer::Later(later) => waiting.push((place, count, later)),
-            };
-            for need in self.memory.take_many(&asked, places, note) {
-                self.ask_for(need);
-            }
-            may_wait(waiting.len() - before)?;
-        }
-        for (place, count, later) in waiting {
-            match Box::pin(self.wait(later, deadline)).await {
-                Ok(taken) => held.add(answer.note(place, taken, count)),
-                Err(error) => {
-                    self.memory.lose(namespace, error.lost_by(), held.release());
-                    return Err(error.into());
-                }
-            }
-        }
-        answer.exhausted.sort_unstable();
-        answer.over_quota.sort_unstable();
-        answer.memory_full.places.sort_unstable();
-        // Not earlier, as in `next`.
-        let answered = keys - answer.refused();
-        self.pass_fence(namespace, held, answered as u64, deadline).await?;
-        let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
-        self.hot_keys.note_many(namespace, keys, taken);
-        Ok(answer)
     }
 
     /// The term's memory.

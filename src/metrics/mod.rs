@@ -45,10 +45,10 @@ label! {
     /// Why numbers were skipped: they will never be handed out.
     SkipCause as "cause" {
         /// The last leader ended without giving its chunks back. Per section that skips at most one step
-        /// and what waiting calls had asked for beyond it. Counted when the section is first used again, as an upper
+        /// and what waiting calls had asked for beyond it. Counted when an entry writes the section again, as an upper
         /// bound: nobody knows how much of a chunk was used that no entry tells of.
         leader_change,
-        /// The fence failed after the numbers were taken, or the term was closed while other keys of the message waited.
+        /// The fence failed after the numbers were taken.
         fence,
         /// The caller asked for several keys at once, and its deadline passed while some of them waited.
         deadline,

@@ -43,6 +43,7 @@ mod introductions;
 mod key_ids;
 mod key_queues;
 mod key_times;
+mod late_keys;
 mod leader_search;
 mod leadership;
 mod lifecycle;

@@ -50,9 +50,8 @@ pub fn many_ranges(
             why: memory_full(taken.memory_full.max_mb),
         });
     }
-    if taken.too_late > 0 {
-        let late = taken.firsts.len() - taken.too_late..taken.firsts.len();
-        let places = late.map(|place| at(place) as u32).collect();
+    if !taken.late.is_empty() {
+        let places = taken.late.iter().map(|place| at(*place) as u32).collect();
         refused.push(RefusedKeys { places, why: too_late() });
     }
     if let Some((_, low)) = taken.low_disk.first() {
@@ -128,7 +127,8 @@ pub fn memory_full(max_mb: u64) -> Status {
 /// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
 const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
 
-/// Why gapless keys at the end of a message get no numbers, while the others do.
+/// Why keys of a message get no numbers from a leader that hands over, while the others do. The node that the caller asked
+/// gets them from the next leader (`late_keys.rs`).
 fn too_late() -> Status {
     busy(
         Reason::Busy,

@@ -89,6 +89,17 @@ pub trait SequenceRequest: Send + Sync {
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
+    /// What of it the leader has left to the next one, as its answer says. Nothing was done of that.
+    fn rest(&self, _answer: &Self::Answer) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Completes an answer with that to its rest, or with why there is none.
+    fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Status>) {}
+
     /// The message that forwards it to the leader.
     fn to_forward(&self) -> Forward;
 
@@ -292,6 +303,18 @@ impl SequenceRequest for NextMany {
             }
             Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
         }
+    }
+
+    #[inline]
+    fn rest(&self, answer: &ManyRanges) -> Option<NextMany> {
+        match answer.refused.is_empty() {
+            true => None,
+            false => self.late(answer),
+        }
+    }
+
+    fn add_rest(&self, answer: &mut ManyRanges, rest: Result<ManyRanges, Status>) {
+        answer.add_late(rest);
     }
 
     fn to_forward(&self) -> Forward {

@@ -62,7 +62,12 @@ impl NodeContext {
             }
         };
         let may_be_done = match attempt {
-            Attempt::Answered(answer) => return Ok(answer),
+            Attempt::Answered(answered) => match rest_of(&request, origin, &answered) {
+                None => return Ok(answered),
+                Some(rest) => {
+                    return Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await);
+                }
+            },
             Attempt::Refused(status) => return Err(status.into()),
             Attempt::Mistaken => return Err(self.mistaken().into()),
             Attempt::Unanswered => false,
@@ -83,7 +88,38 @@ impl NodeContext {
             // Without a leader the caller learns from here that its id means nothing.
             check_id(known, true)?;
         }
-        routed
+        let answered = routed?;
+        match rest_of(&request, origin, &answered) {
+            None => Ok(answered),
+            Some(rest) => Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await),
+        }
+    }
+
+    /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
+    async fn complete<Q: SequenceRequest>(
+        self: &Arc<Self>, request: &Q, (mut answered, mut rest): (Answered<Q::Answer>, Q),
+        deadline: Instant,
+    ) -> Answered<Q::Answer> {
+        loop {
+            let Ok(_reserved) = self.request_memory.reserve(rest.bytes()) else {
+                return answered;
+            };
+            let more = match self.route_to_leader(&rest, Origin::Client, false, deadline).await {
+                Ok(more) => more,
+                Err(Failure::Status(why)) => {
+                    request.add_rest(&mut answered.answer, Err(why));
+                    return answered;
+                }
+                // A client's request is never answered so.
+                Err(Failure::NotLeader(_)) => return answered,
+            };
+            answered.route = more.route.or(answered.route);
+            request.add_rest(&mut answered.answer, Ok(more.answer));
+            rest = match request.rest(&answered.answer) {
+                Some(rest) => rest,
+                None => return answered,
+            };
+        }
     }
 
     /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
@@ -92,6 +128,13 @@ impl NodeContext {
         let known = namespaces.by_name(request.namespace());
         request.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
     }
+}
+
+/// What of a request is to be asked of the next leader. A peer sees to that itself.
+fn rest_of<Q: SequenceRequest>(
+    request: &Q, origin: Origin, answered: &Answered<Q::Answer>,
+) -> Option<Q> {
+    request.rest(&answered.answer).filter(|_| origin == Origin::Client)
 }
 
 impl<Q: SequenceRequest> ForLeader for Q {

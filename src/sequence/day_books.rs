@@ -27,7 +27,7 @@ pub struct DayBooks {
     pub leader_change: u64,
     /// So many were skipped because a key rose to the greatest number of the section that it shares.
     pub shared_section: u64,
-    /// So many were taken, and the fence failed, or the term was closed while other keys of the message waited.
+    /// So many were taken, and the fence failed.
     pub fence: u64,
     /// So many were taken for a message of several keys, whose deadline passed.
     pub deadline: u64,

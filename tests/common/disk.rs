@@ -26,6 +26,8 @@ pub enum Fsync {
 #[derive(Clone)]
 pub struct Disk {
     fsync: Arc<(Mutex<Fsync>, Condvar)>,
+    /// How many fsyncs hang.
+    hanging: Arc<AtomicU64>,
     free_bytes: Arc<AtomicU64>,
 }
 
@@ -33,6 +35,7 @@ impl Default for Disk {
     fn default() -> Self {
         Disk {
             fsync: Arc::new((Mutex::new(Fsync::Succeeds), Condvar::new())),
+            hanging: Arc::default(),
             free_bytes: Arc::new(SIZE_BYTES.into()),
         }
     }
@@ -44,6 +47,11 @@ impl Disk {
         let (state, changed) = &*self.fsync;
         *state.lock().unwrap() = fsync;
         changed.notify_all();
+    }
+
+    /// How many fsyncs hang.
+    pub fn hanging(&self) -> u64 {
+        self.hanging.load(Ordering::SeqCst)
     }
 
     /// So many megabytes are free from now on.
@@ -78,7 +86,9 @@ impl Disk {
     fn sync(&self) -> Result<(), String> {
         let (state, changed) = &*self.fsync;
         let state = state.lock().unwrap();
+        self.hanging.fetch_add(1, Ordering::SeqCst);
         let state = changed.wait_while(state, |fsync| *fsync == Fsync::Hangs);
+        self.hanging.fetch_sub(1, Ordering::SeqCst);
         match *state.unwrap() {
             Fsync::Fails => {
                 Err("IO error: While fdatasync: 000009.log: Input/output error".to_owned())

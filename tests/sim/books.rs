@@ -20,22 +20,32 @@ use crate::{
 /// # Errors
 /// If the books do not add up, or the leader does not tell within `patience`.
 pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
-    let until = clock::now() + patience;
     for (namespace, id) in KEYS {
         // What was answered before the leader is asked must be in its books.
         let got = numbers_got(record, &format!("{namespace}/{id}"));
-        let known = loop {
-            if let Some(known) = explained(world, namespace, id).await {
-                break known;
-            }
-            if clock::now() > until {
-                return Err(format!("nobody explains {namespace}/{id} within {patience:?}"));
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
+        let known = known(world, (namespace, id), patience).await?;
         compare(&known, got).map_err(|why| format!("{namespace}/{id}: {why}: {known:?}"))?;
     }
     Ok(())
+}
+
+/// What the leader knows of a key.
+///
+/// # Errors
+/// If it does not tell within `patience`.
+pub async fn known(
+    world: &World, (namespace, id): (&str, u64), patience: Duration,
+) -> Result<v1::Explanation, String> {
+    let until = clock::now() + patience;
+    loop {
+        if let Some(known) = explained(world, namespace, id).await {
+            return Ok(known);
+        }
+        if clock::now() > until {
+            return Err(format!("nobody explains {namespace}/{id} within {patience:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// How many numbers of a key clients got, and the greatest one.

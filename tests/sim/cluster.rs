@@ -12,7 +12,7 @@ use std::{
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
-    metrics::{Metrics, TermStart},
+    metrics::{Metrics, SkipCause, TermStart},
     node::{Addresses, Config, Node, NodeContext, Seams},
     server::PeerService,
 };
@@ -40,6 +40,8 @@ pub struct World {
     /// A founder has said that the cluster is founded.
     is_founded: AtomicBool,
     state: Mutex<BTreeMap<Host, Machine>>,
+    /// What every process of the run has counted, also those that ended.
+    counted: Mutex<Vec<Arc<Metrics>>>,
 }
 
 /// A node's machine, which outlives its process.
@@ -66,12 +68,24 @@ pub enum Condition {
 
 impl World {
     pub fn new(network: Network, trace: Arc<Trace>, config: Config, founders: u64) -> Arc<World> {
-        let (is_founded, state) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(World { network, trace, config, founders, is_founded, state })
+        let (is_founded, state, counted) = Default::default();
+        Arc::new(World { network, trace, config, founders, is_founded, state, counted })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, BTreeMap<Host, Machine>> {
         self.state.lock().expect("the world")
+    }
+
+    /// How many numbers all processes counted as skipped.
+    pub fn skipped(&self, cause: SkipCause) -> u64 {
+        let counted = self.counted.lock().expect("metrics");
+        counted.iter().map(|metrics| metrics.skipped(cause)).sum()
+    }
+
+    /// How many numbers all processes answered as leaders.
+    pub fn numbers_answered(&self) -> u64 {
+        let counted = self.counted.lock().expect("metrics");
+        counted.iter().map(|metrics| metrics.numbers.get()).sum()
     }
 
     /// A new machine, on which nothing runs yet.
@@ -189,6 +203,7 @@ impl World {
 
     /// Serves until the node fails, or has stopped because it was told to.
     async fn serve(self: Arc<Self>, id: Host, node: Node) -> String {
+        self.counted.lock().expect("metrics").push(node.context().metrics.clone());
         let doors = Doors {
             shared: node.context().clone(),
             peers: Arc::new(PeerService::new(node.context().clone(), node.stopping())),

@@ -19,6 +19,7 @@ mod answers;
 mod books;
 mod clock;
 mod cluster;
+mod counting;
 mod delayed_faults;
 mod disk;
 mod fault;

@@ -11,16 +11,17 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::node::Config;
 use ratchet_jepsen::checker::check_order;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::{
     admin, books,
     cluster::{Cluster, World},
+    counting,
     fault::some_kinds,
     faults::Faults,
     gapless::{self, Invoices},
     key_ids,
-    network::{Network, Weather},
+    network::{Host, Network, Weather},
     observed::{Report, no_panic, observe},
     trace::Trace,
     workers::{self, Chunks},
@@ -63,7 +64,10 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         disk_reserve_mb: 0,
         ..Config::default()
     };
-    if rng.random_bool(0.5) {
+    // In such a run there are no other callers than those of numbers, so that all that is counted can be compared.
+    let is_counting = rng.random_ratio(1, 4);
+    // A node that gets a snapshot instead of entries that it has proposed does not count what they book.
+    if rng.random_bool(0.5) && !is_counting {
         config.log_keep_bytes = rng.random_range(1_000..6_000);
     }
     if rng.random_bool(0.5) {
@@ -89,9 +93,13 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     let mut cluster = Cluster::found(world.clone(), seed, &mut rng);
 
     let (jobs, todo) = mpsc::unbounded_channel();
-    let verdict = Arc::new(Mutex::new(None));
-    let healed = Arc::new(tokio::sync::Notify::new());
-    start_clients(&mut cluster, record, todo, healed.clone(), verdict.clone(), &mut rng);
+    let verdict = Verdict::default();
+    let healed = Arc::new(Notify::new());
+    let told = (healed.clone(), verdict.clone());
+    match is_counting {
+        true => start_counting(&mut cluster, record, todo, told, &mut rng),
+        false => start_clients(&mut cluster, record, todo, told, &mut rng),
+    }
 
     // Faults mostly begin once the cluster runs, sometimes while it is being founded.
     let start = Duration::from_millis(match rng.random_bool(0.8) {
@@ -118,7 +126,6 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         }
         cluster.sim.step().map_err(|error| error.to_string())?;
         if let Some(verdict) = verdict.lock().expect("a verdict").take() {
-            let verdict: Result<(), String> = verdict;
             verdict?;
             break;
         }
@@ -127,21 +134,54 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     judge(record)
 }
 
+/// What a run came to, once it is known.
+type Verdict = Arc<Mutex<Option<Result<(), String>>>>;
+
+/// What decides what callers of numbers ask, and the node that each of them is stuck to.
+fn callers(world: &World, rng: &mut StdRng) -> Vec<(StdRng, Option<Host>)> {
+    let callers = (0..rng.random_range(3..9)).map(|_| {
+        let stuck_to = rng.random_bool(0.6);
+        let stuck_to = stuck_to.then(|| rng.random_range(1..=world.founders));
+        (StdRng::seed_from_u64(rng.random()), stuck_to)
+    });
+    callers.collect()
+}
+
+/// Callers of numbers alone, and a look at what was counted once they have stopped.
+fn start_counting(
+    cluster: &mut Cluster<'_>, record: &Arc<Record>, jobs: mpsc::UnboundedReceiver<admin::Job>,
+    (healed, verdict): (Arc<Notify>, Verdict), rng: &mut StdRng,
+) {
+    let (world, record) = (cluster.world.clone(), record.clone());
+    let callers = callers(&world, rng);
+    let step = rng.random_range(1..60);
+    cluster.sim.client("clients", async move {
+        let preparing = world.clone();
+        tokio::spawn(async move { workload::create_namespaces(&preparing, step).await });
+        let operators = tokio::spawn(admin::see_to(world.clone(), jobs));
+        for (rng, stuck_to) in callers {
+            tokio::spawn(Client::new(&world, &record).keep_asking(rng, stuck_to));
+        }
+        healed.notified().await;
+        operators.await?;
+        let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
+        record.stop();
+        if asked.is_ok() {
+            asked = counting::check(&world, &record, HEALING_MAX).await;
+        }
+        *verdict.lock().expect("a verdict") = Some(asked);
+        Ok(())
+    });
+}
+
 /// All clients are on one host, which has no faults.
 fn start_clients(
     cluster: &mut Cluster<'_>, record: &Arc<Record>, jobs: mpsc::UnboundedReceiver<admin::Job>,
-    healed: Arc<tokio::sync::Notify>, verdict: Arc<Mutex<Option<Result<(), String>>>>,
-    rng: &mut StdRng,
+    (healed, verdict): (Arc<Notify>, Verdict), rng: &mut StdRng,
 ) {
     let world = cluster.world.clone();
     let record = record.clone();
-    let clients: Vec<_> = (0..rng.random_range(3..9))
-        .map(|_| {
-            let stuck_to = rng.random_bool(0.6);
-            let stuck_to = stuck_to.then(|| rng.random_range(1..=world.founders));
-            (StdRng::seed_from_u64(rng.random()), stuck_to)
-        })
-        .collect();
+    let clients = callers(&world, rng);
     let step = rng.random_range(1..60);
     let invoicing: Vec<_> =
         (0..rng.random_range(1..4)).map(|_| StdRng::seed_from_u64(rng.random())).collect();

@@ -38,6 +38,9 @@ const OWN: &str = "own";
 const SHARED: &str = "shared";
 const SPARSE: &str = "sparse";
 
+/// The namespaces of the keys.
+pub const NAMESPACES: [&str; 3] = [OWN, SHARED, SPARSE];
+
 /// The keys: two with a section each, two that share a section, and one whose numbers are 100 apart.
 pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 12), (SPARSE, 1)];
 

@@ -30,6 +30,12 @@ pub enum Act {
     Abandon(usize),
     Restart(usize),
     RaiseMax,
+    Release(usize),
+    Raise(usize),
+    Delete(usize),
+    BeginFill(usize),
+    EndFill(usize),
+    TakeGapless(usize),
 }
 
 impl Rules {
@@ -58,6 +64,12 @@ impl Rules {
                 state.table.max = u8::MAX;
                 Some(())
             }
+            Release(n) => self.release(state, n),
+            Raise(n) => self.raise(state, n),
+            Delete(n) => self.delete(state, n),
+            BeginFill(n) => self.begin_fill(state, n),
+            EndFill(n) => self.end_fill(state, n),
+            TakeGapless(n) => self.take_gapless(state, n),
         }
     }
 
@@ -69,7 +81,7 @@ impl Rules {
         let node = &mut state.nodes[n];
         node.leads = Some(Term::new(state.term, state.handed_out.top));
         node.behind.clear();
-        if node.applied != view && !self.keep(ReadAfterOwnEntry) {
+        if node.applied != view && self.follows_views() {
             node.behind.push(Committed { answer: None, view });
         }
         self.begin(state, n)
@@ -104,7 +116,7 @@ impl Rules {
     }
 
     /// Logs an entry of the leader `n`.
-    fn log(&self, state: &mut State, n: usize, entry: Entry) -> Option<()> {
+    pub fn log(&self, state: &mut State, n: usize, entry: Entry) -> Option<()> {
         let is_first = state.leads(n)?.stage == Stage::Beginning;
         let outcome = state.log(self, n, entry)?;
         // Only the first entry's leader goes another way if it is refused.
@@ -115,8 +127,9 @@ impl Rules {
 
     /// A node that does not lead applies all that is committed.
     fn catch_up(&self, state: &mut State, n: usize) -> Option<()> {
-        possible(!self.keep(ReadAfterOwnEntry) && state.nodes[n].leads.is_none())?;
-        state.nodes[n].applied = state.view();
+        possible(self.follows_views() && state.nodes[n].leads.is_none())?;
+        let view = state.view();
+        state.nodes[n].apply(self, view, false);
         Some(())
     }
 
@@ -125,7 +138,7 @@ impl Rules {
         let node = &mut state.nodes[n];
         possible(!node.behind.is_empty())?;
         let Committed { answer, view } = node.behind.remove(0);
-        node.applied = view;
+        node.apply(self, view, answer.is_some());
         let leads = node.leads.as_mut()?;
         match (leads.stage, answer) {
             (Stage::Beginning, Some(Outcome::Begun(lift))) => {
@@ -136,6 +149,12 @@ impl Rules {
             }
             (_, Some(Outcome::Bumped(chunk))) => leads.memory = Some(grant(leads.memory, chunk)),
             (Stage::Closed, Some(Outcome::Trimmed)) => leads.stage = Stage::Trimmed,
+            (_, Some(Outcome::Released)) => {
+                (leads.memory, leads.leaving, leads.read) = (None, false, None);
+            }
+            (_, Some(Outcome::Deleted)) => (leads.memory, leads.read) = (None, None),
+            (_, Some(Outcome::Raised(chunk))) => self.raised(state, n, chunk),
+            (_, Some(Outcome::Took(number))) => self.took(state, n, number),
             (_, _) => {}
         }
         Some(())
@@ -147,7 +166,9 @@ impl Rules {
         let leads = node.leads.as_mut()?;
         possible(leads.reads(self) && leads.read.is_none())?;
         if leads.touches(self) {
-            leads.read = Some(node.applied.record);
+            // A record in memory is looked at if it is older than the lift.
+            let recent = node.recent.filter(|record| record.lift < leads.lift);
+            leads.read = Some(recent.unwrap_or(node.applied.record));
         }
         if !self.keep(OwnLift) {
             leads.lift = node.applied.lift;
@@ -162,11 +183,15 @@ impl Rules {
     /// The record that was read becomes the leader's chunk, if the section is live.
     fn use_record(&self, state: &mut State, n: usize) -> Option<()> {
         let HandedOut { top, top_lift, .. } = state.handed_out;
+        let recent = state.nodes[n].recent;
         let leads = state.nodes[n].leads.as_mut()?;
         possible(leads.serves() && leads.lift > 0)?;
-        let lift = leads.lift;
-        let chunk = leads.read?.lift_chunk(self, lift)?;
+        let (lift, read) = (leads.lift, leads.read?);
+        let chunk = read.lift_chunk(self, lift)?;
         (leads.read, leads.memory) = (None, Some(chunk));
+        if recent == Some(read) {
+            state.happens(self, Event::RecentRecordUsed, lift);
+        }
         if (chunk.cur_seq, lift) == (top, top_lift) {
             state.happens(self, Event::GiveBackUsed, lift);
         }
@@ -175,8 +200,8 @@ impl Rules {
 
     /// A leader logs a bump: of a section that is not live, or of which less than a step is left.
     fn bump(&self, state: &mut State, n: usize, step: u8) -> Option<()> {
-        let bumps = |outcome| matches!(outcome, Outcome::Bumped(_));
-        possible(!state.nodes[n].awaits(bumps))?;
+        let bumps = |outcome| matches!(outcome, Outcome::Bumped(_) | Outcome::Raised(_));
+        possible(!state.nodes[n].awaits(bumps) && !self.has(Part::Gapless))?;
         let (before, lift) = (state.table.record, state.table.ledger.lift);
         possible(before.ceiling(self, lift) < self.numbers)?;
         let leads = self.writes(state, n)?;
@@ -188,9 +213,18 @@ impl Rules {
             (None, _) if leads.is_abandoned() || !self.keep(ReadBeforeBump) => {}
             (None, read) => possible(read?.lift_chunk(self, leads.lift).is_none())?,
         }
+        possible(!leads.leaving)?;
         leads.read = leads.read.filter(|_| leads.memory.is_some());
         let numbers = step - left + self.extra;
+        let was_released = leads.memory.is_none() && before.floor == before.max_seq;
         self.log(state, n, Entry::Bump { numbers, step })?;
+        match before.lift {
+            0 if before.max_seq > 0 => state.happens(self, Event::BumpedOnceDeleted, lift),
+            written if was_released && written == lift => {
+                state.happens(self, Event::BumpedOnceReleased, lift);
+            }
+            _ => {}
+        }
         if before.age(self, lift) == Age::NotLive && before.step > 0 {
             state.happens(self, Event::BumpedBeyondK, lift);
         }
@@ -202,14 +236,16 @@ impl Rules {
         possible(!self.is_last(state.term))?;
         let View { record, lift } = state.view();
         possible(matches!(record.age(self, lift), Age::Live(_)))?;
-        self.writes(state, n)?.memory?;
+        let leads = self.writes(state, n)?;
+        leads.memory.filter(|_| !leads.leaving)?;
         self.log(state, n, Entry::Settle)?;
         state.happens(self, Event::Settled, lift);
         Some(())
     }
 
     /// The term of `n`, if it writes sections: as long as calls are inside, or may come.
-    fn writes<'a>(&self, state: &'a mut State, n: usize) -> Option<&'a mut Term> {
+    pub fn writes<'a>(&self, state: &'a mut State, n: usize) -> Option<&'a mut Term> {
+        self.knows_namespace(state, n)?;
         let leads = state.leads(n)?;
         let late = match leads.stage {
             Stage::Closed | Stage::Trimmed => !self.keep(WritesEndBeforeTrims),
@@ -223,7 +259,7 @@ impl Rules {
     /// A call takes a number.
     fn take(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.nodes[n].leads.as_mut()?;
-        possible(leads.serves())?;
+        possible(leads.takes(self))?;
         // A memory is lost once the lease is void: what is taken then is not answered, so it closes no gap.
         possible(!(leads.is_abandoned() && self.check == Check::Gap))?;
         leads.inside = false;
@@ -234,6 +270,7 @@ impl Rules {
     /// before; so one stays inside only where nobody waits for it.
     fn close(&self, state: &mut State, n: usize) -> Option<()> {
         possible(!self.is_last(state.term))?;
+        self.knows_namespace(state, n)?;
         let leads = state.leads(n)?;
         possible(leads.stage == Stage::Open)?;
         leads.stage = Stage::Closed;
@@ -295,8 +332,14 @@ impl Rules {
     fn end(&self, state: &mut State, n: usize, bequest: Bequest) -> Option<()> {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) => self.keep(BumpsAwaited),
-            Outcome::Trimmed => true,
-            Outcome::Settled | Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+            Outcome::Released => self.keep(ReleaseAwaited),
+            Outcome::Trimmed | Outcome::Raised(_) | Outcome::Deleted => true,
+            // It is applied before, or refused.
+            Outcome::Took(_)
+            | Outcome::Settled
+            | Outcome::Refused
+            | Outcome::Begun(_)
+            | Outcome::Bequeathed => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         state.leads(n)?.stage = Stage::Ended;
@@ -307,8 +350,8 @@ impl Rules {
     fn trim(&self, state: &mut State, n: usize) -> Option<()> {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) | Outcome::Settled => self.keep(WritesEndBeforeTrims),
-            Outcome::Trimmed => true,
-            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+            Outcome::Trimmed | Outcome::Raised(_) | Outcome::Released | Outcome::Deleted => true,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed | Outcome::Took(_) => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         let leads = state.leads(n)?;
@@ -340,19 +383,21 @@ impl Rules {
         possible(!matches!(leads.stage, Stage::Ended | Stage::Abandoned))?;
         leads.inside = leads.serves();
         (leads.stage, leads.memory, leads.inherited) = (Stage::Abandoned, None, 0);
+        leads.leaving = false;
         Some(())
     }
 
     /// A node crashes and restarts: it forgets what it was sent, and does not lead any more.
     fn restart(&self, state: &mut State, n: usize) -> Option<()> {
-        state.nodes[n].received.take()?;
-        state.nodes[n].leads = None;
+        let node = &mut state.nodes[n];
+        node.received.take()?;
+        (node.leads, node.recent, node.fill) = (None, None, None);
         Some(())
     }
 }
 
 /// Within a term the memory only grows.
-fn grant(memory: Memory, chunk: Chunk) -> Chunk {
+pub fn grant(memory: Memory, chunk: Chunk) -> Chunk {
     match memory {
         Some(before) if before.ceiling == chunk.cur_seq => {
             Chunk::above(before.cur_seq, chunk.ceiling)

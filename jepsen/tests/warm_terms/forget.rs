@@ -17,6 +17,9 @@ impl State {
         if rules.is_last(self.term) {
             for node in &mut self.nodes {
                 node.received = None;
+                if node.leads.is_none() {
+                    (node.recent, node.fill) = (None, None);
+                }
             }
         }
         if matches!(rules.check, Check::Strict | Check::Gap) {
@@ -33,7 +36,11 @@ impl State {
         };
         for entry in &mut node.behind {
             entry.answer = entry.answer.filter(|answer| match answer {
-                Outcome::Begun(_) | Outcome::Bumped(_) => true,
+                Outcome::Begun(_) | Outcome::Bumped(_) | Outcome::Released | Outcome::Took(_) => {
+                    true
+                }
+                // Without these it may take more than it would.
+                Outcome::Raised(_) | Outcome::Deleted => false,
                 Outcome::Refused | Outcome::Bequeathed | Outcome::Settled | Outcome::Trimmed => {
                     false
                 }
@@ -86,9 +93,10 @@ impl State {
 impl Node {
     /// Forgets what would only be read, where nothing is read any more.
     fn forget_reads(&mut self, rules: &Rules) {
+        let may_forget = self.awaits(|answer| answer == Outcome::Deleted);
         let Some(leads) = &mut self.leads else {
             self.behind.clear();
-            if rules.keep(ReadAfterOwnEntry) {
+            if !rules.follows_views() {
                 self.applied = View::default();
             }
             return;
@@ -99,7 +107,8 @@ impl Node {
             (Check::Strict, Some(chunk)) => leads.seen = leads.seen.max(chunk.cur_seq),
             (_, _) => {}
         }
-        let may_read_later = leads.stage.is_before_open() && leads.memory.is_none();
+        let may_read_later = (leads.stage.is_before_open() && leads.memory.is_none())
+            || (may_forget || leads.leaving || rules.has(Part::RecentRecords));
         if !leads.reads(rules) && !may_read_later {
             leads.read = None;
             self.behind.retain(|entry| entry.answer.is_some());
@@ -123,6 +132,7 @@ impl Node {
         }
         let bumped = self.behind.iter().filter_map(|entry| match entry.answer? {
             Outcome::Bumped(chunk) => Some(chunk),
+            Outcome::Took(number) => Some(Chunk::above(number - 1, number)),
             _ => None,
         });
         let views = self.behind.iter().map(|entry| entry.view);
@@ -130,7 +140,7 @@ impl Node {
         let read = (found.chain(leads.read))
             .filter(|_| leads.touches(rules))
             .filter_map(|record| record.lift_chunk(rules, leads.lift));
-        let owned = leads.memory.filter(|chunk| chunk.left() > 0);
+        let owned = leads.memory.filter(|chunk| chunk.left() > 0 && leads.takes(rules));
         Some(owned.into_iter().chain(bumped).chain(read).collect())
     }
 }

@@ -9,7 +9,13 @@ impl State {
         let chunk = leads.memory.as_mut().filter(|chunk| chunk.left() > 0)?;
         possible(chunk.cur_seq < rules.numbers.min(self.table.max))?;
         chunk.cur_seq += 1;
-        let (number, leads) = (chunk.cur_seq, *leads);
+        let number = chunk.cur_seq;
+        self.give(rules, n, number)
+    }
+
+    /// The leader `n` hands out a number.
+    pub fn give(&mut self, rules: &Rules, n: usize, number: u8) -> Option<()> {
+        let leads = self.nodes[n].leads?;
         match rules.check {
             Check::Unique => self.judge(self.handed_out.numbers >> number & 1 == 0),
             Check::Order => self.judge(number > leads.seen),
@@ -27,10 +33,18 @@ impl State {
             Check::Happens(Event::TakenOnceAbandoned) => {
                 self.happened |= u8::from(leads.is_abandoned());
             }
-            Check::Happens(Event::BumpedBeyondK | Event::Settled | Event::GiveBackUsed) => {}
+            Check::Happens(_) => {}
         }
         self.note(rules, leads, number);
         Some(())
+    }
+
+    /// The leader `n` answers that all numbers up to `floor` are passed over: those that follow must be greater.
+    pub fn pass_over(&mut self, rules: &Rules, n: usize, floor: u8) {
+        let Some(leads) = self.nodes[n].leads else {
+            return;
+        };
+        self.note(rules, leads, floor);
     }
 
     /// Notes that `number` was handed out.
@@ -82,7 +96,10 @@ impl State {
     pub fn note_write(&mut self, rules: &Rules, outcome: Outcome) {
         let touched = match outcome {
             Outcome::Bumped(_) | Outcome::Settled => true,
-            Outcome::Trimmed => self.table.record.max_seq != self.handed_out.top,
+            Outcome::Trimmed | Outcome::Released => {
+                self.table.record.max_seq != self.handed_out.top
+            }
+            Outcome::Raised(_) | Outcome::Deleted | Outcome::Took(_) => false,
             Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
         };
         if touched && rules.check == Check::Gap {

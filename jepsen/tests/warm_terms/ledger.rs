@@ -43,6 +43,10 @@ pub enum Entry {
     Bump { numbers: u8, step: u8 },
     Settle,
     Trim { used: u8 },
+    Release { used: u8 },
+    Raise,
+    Delete,
+    Take,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +58,11 @@ pub enum Outcome {
     Bumped(Chunk),
     Settled,
     Trimmed,
+    Released,
+    /// All of these are passed over.
+    Raised(Chunk),
+    Deleted,
+    Took(u8),
 }
 
 impl Table {
@@ -63,9 +72,13 @@ impl Table {
             Entry::Lift => self.ledger.lift(rules, term),
             Entry::Inherit { heir, digest } => self.ledger.inherit(rules, term, heir, digest),
             Entry::Bequeath(bequest) => self.ledger.bequeath(rules, term, bequest),
-            Entry::Bump { .. } | Entry::Settle | Entry::Trim { .. } => {
-                self.write(rules, term, entry)
-            }
+            Entry::Bump { .. }
+            | Entry::Settle
+            | Entry::Trim { .. }
+            | Entry::Release { .. }
+            | Entry::Raise
+            | Entry::Take => self.write(rules, term, entry),
+            Entry::Delete => Some(self.delete(rules)),
         };
         outcome.unwrap_or(Outcome::Refused)
     }
@@ -87,12 +100,35 @@ impl Table {
                 (record, Outcome::Settled)
             }
             Entry::Trim { used } => (before.trim(rules, lift, used)?, Outcome::Trimmed),
-            Entry::Lift | Entry::Inherit { .. } | Entry::Bequeath(_) => return None,
+            Entry::Release { used } => (before.release(rules, lift, used)?, Outcome::Released),
+            Entry::Raise => {
+                let (record, chunk) = before.raise(rules, lift);
+                (record, Outcome::Raised(chunk))
+            }
+            Entry::Take => {
+                let (record, number) = before.take(rules, lift);
+                (record, Outcome::Took(number))
+            }
+            Entry::Lift | Entry::Inherit { .. } | Entry::Bequeath(_) | Entry::Delete => {
+                return None;
+            }
         };
         self.ledger.may_write(rules, term).then(|| {
             self.record = record;
             outcome
         })
+    }
+}
+
+impl Table {
+    /// The namespace is deleted, and created again: the key has no record, and begins above all that may have been handed out.
+    fn delete(&mut self, rules: &Rules) -> Outcome {
+        let base = match rules.keep(TombstoneCountsLifts) {
+            true => self.record.ceiling(rules, self.ledger.lift),
+            false => self.record.max_seq,
+        };
+        self.record = Record::above(base);
+        Outcome::Deleted
     }
 }
 

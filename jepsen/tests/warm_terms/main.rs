@@ -1,4 +1,5 @@
-//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and heirs.
+//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and heirs, and apart from one
+//! another releases, floors, deletions, records in memory and gapless keys.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
 //! with one of them left out, the search prints the shortest way to break it
@@ -25,6 +26,22 @@
 //! is lost at any moment before its last entry, while its term goes on (`Abandon`): its lease ended, or its
 //! bumper failed. The gate is closed then. A call that is inside goes on, and gets what a bump brings that was
 //! under way. What is left looks like a memory that has touched nothing.
+//!
+//! **Parts** are modelled in searches of their own (`Part`, `parts.rs`), since each adds states to all others:
+//! * `Releases`: a section is let go while its term goes on, twice at most. Its release is logged, and answered late or
+//!   never.
+//! * `Floors`: a leader raises the key's floor by a bump that brings nothing else; all of it is passed over. The floor
+//!   counts as answered when the leader of the last term learns of it.
+//! * `Deletions`: the namespace is deleted, and created again under its name. The leader that proposed it hands out numbers
+//!   of the old one until it has applied the entry. Others know the new one from the start of their terms.
+//! * `RecentRecords`: a node has the record in memory, too. What it applies is added, but for what its own term
+//!   wrote; one that is there is replaced. While it does not lead, it reads the record from its table, and adds it at any
+//!   later moment. A leader looks there first.
+//! * `Gapless`: each number is taken by an entry, and handed out when the answer to that arrives, also by a leader that is
+//!   deposed. There are no chunks.
+//!
+//! **Not modelled**: several sections (nothing that an entry does to one looks at another, but for quotas), a record that
+//! is read while its section leaves, and the parts together.
 //!
 //! **Abstracted, and why nothing is lost.**
 //! * An entry is committed when it is logged. One that is lost is one that was never logged.
@@ -57,6 +74,15 @@
 //! | `Gap`, two nodes, five terms, five numbers; K = 1 | 190 207 |
 //! | ... K = 2 | 217 295 |
 //! | ... steps of 2, four terms, eight numbers; K = 2 | 310 772 |
+//! | `Releases`: two nodes, three terms, four numbers; K = 1 | 87 612 |
+//! | ... `Gap` | 60 409 |
+//! | `Floors`: the same | 24 354 |
+//! | ... `Gap`, floors alone, five terms, five numbers | 28 056 |
+//! | `Deletions`: two nodes, three terms, four numbers; K = 1 | 76 991 |
+//! | `RecentRecords`: two nodes, three terms, four numbers; K = 1 | 382 661 |
+//! | ... K = 2 | 392 906 |
+//! | `Gapless`: two nodes, four terms, four numbers; K = 1 | 83 891 |
+//! | ... `Gap`, five terms, five numbers | 8 782 |
 //! | by hand (`--ignored`): two nodes, five terms, seven numbers; K = 2 | 7 644 591 |
 //! | ... a step of 1 or 2 with each bump; two nodes, four terms, five numbers; K = 2 | 1 694 812 |
 //!
@@ -95,11 +121,21 @@
 //! | `AbandonedTrimsNothing` | the trim goes down to the floor: below what was handed out | `a_trim_once_the_memory_...` |
 //! | `AbandonedBequeathsNothing` | the heir has a memory from before the first touch, and the digest of nothing fits | `a_bequest_once_the_memory_...` |
 //! | `AbandonedGivesNothingBack` | the section looks untouched: the next term takes the same lift's chunk | `a_lift_given_back_once_...` |
+//! | `NothingTakenWhileLeaving` | a call takes a number that the release takes back | `a_call_that_takes_while_...` |
+//! | `ReleaseAwaited` | the heir has numbers that the release took back, and a bump gives them again | `a_bequest_with_a_release_...` |
+//! | `ReleaseToWhatWasUsed` | the ceiling falls below what was handed out | `a_release_that_does_not_say_...` |
+//! | `FloorGivesNoStep` | lifts give chunks of a key that nobody uses, which are skipped | `a_floor_that_gives_a_step_...` |
+//! | `RaisedOnceCommitted` | the next leader hands out numbers below the floor | `a_floor_that_is_answered_...` |
+//! | `TombstoneCountsLifts` | the new namespace begins below what a lift gave, and nobody logged | `a_tombstone_that_ignores_lifts_...` |
+//! | `WrittenReplaces`, `FillLooksAgain` | a record in memory is older than what the node's own term wrote: its lift's chunk was handed out (K = 2) | `a_record_in_memory_...`, `a_record_that_was_read_...` |
+//! | `TakeGivesNoStep` | the next number is taken above what a lift would give | `a_take_that_gives_a_step_...` |
+//! | `TookOnceCommitted` | the next leader takes the same number | `a_take_that_is_answered_...` |
 
 mod actions;
 mod forget;
 mod judge;
 mod ledger;
+mod parts;
 mod properties;
 mod record;
 mod rules;

@@ -23,12 +23,13 @@ impl Model for Rules {
     fn actions(&self, state: &State, acts: &mut Vec<Act>) {
         acts.push(RaiseMax);
         for n in 0..self.nodes {
-            acts.extend([Elect(n), CatchUp(n), Restart(n)]);
+            acts.extend([Elect(n), CatchUp(n), Restart(n), BeginFill(n), EndFill(n)]);
             if state.nodes[n].leads.is_none() {
                 continue;
             }
             acts.extend([Lift(n), Apply(n), Read(n), Use(n), Settle(n), Take(n)]);
             acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n), Abandon(n)]);
+            acts.extend([Release(n), Raise(n), Delete(n), TakeGapless(n)]);
             acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
             for to in (0..self.nodes).filter(|&to| to != n) {
                 acts.extend([Send(n, to), Bequeath(n, to)]);
@@ -51,12 +52,12 @@ impl Model for Rules {
             Check::Happens(event) => Property::sometimes(
                 EVENT,
                 match event {
-                    Event::LiftChunksUsed => |_, state: &State| state.happened.count_ones() > 1,
-                    Event::HeirWentOn
-                    | Event::BumpedBeyondK
-                    | Event::Settled
-                    | Event::GiveBackUsed
-                    | Event::TakenOnceAbandoned => |_, state: &State| state.happened > 0,
+                    Event::LiftChunksUsed
+                    | Event::RaisedUnderTwoLifts
+                    | Event::TookUnderTwoLifts => {
+                        |_, state: &State| state.happened.count_ones() > 1
+                    }
+                    _ => |_, state: &State| state.happened > 0,
                 },
             ),
         }]

@@ -45,8 +45,8 @@ impl Chunk {
 impl Record {
     pub fn age(self, rules: &Rules, lift: u8) -> Age {
         match lift.saturating_sub(self.lift) {
-            _ if self.step == 0 => Age::NotLive,
             0 => Age::Written,
+            _ if self.step == 0 => Age::NotLive,
             lifts if lifts <= rules.live_lifts => Age::Live(lifts),
             _ => Age::NotLive,
         }
@@ -103,6 +103,30 @@ impl Record {
         let record =
             Record { max_seq: old + numbers, floor: self.tenure_floor(rules, lift), lift, step };
         (record, Chunk::above(old, record.max_seq))
+    }
+
+    /// A bump by one number, for a floor alone: what lifts give stays as it is.
+    pub fn raise(self, rules: &Rules, lift: u8) -> (Self, Chunk) {
+        let step = if rules.keep(FloorGivesNoStep) { self.step } else { 1 };
+        self.bump(rules, lift, 1, step)
+    }
+
+    /// Takes a number of a gapless key. Nobody owns a chunk of it: its ceiling is its floor.
+    pub fn take(self, rules: &Rules, lift: u8) -> (Self, u8) {
+        let number = self.ceiling(rules, lift) + 1;
+        let step = u8::from(!rules.keep(TakeGivesNoStep));
+        (Record { max_seq: number, floor: number, lift, step }, number)
+    }
+
+    /// Lowers the ceiling to what was used of a section that is let go. The next chunk comes from a bump.
+    pub fn release(self, rules: &Rules, lift: u8, used: u8) -> Option<Self> {
+        let used = if rules.keep(ReleaseToWhatWasUsed) { used } else { 0 };
+        Some(Record { lift, ..self.trim(rules, lift, used)? })
+    }
+
+    /// A namespace without a record of the key, which begins above `base`.
+    pub fn above(base: u8) -> Self {
+        Record { max_seq: base, floor: base, lift: 0, step: 0 }
     }
 
     /// Writes a lift's chunk. It costs no number. `None` if there is nothing to write.

@@ -14,12 +14,29 @@ pub struct Rules {
     pub max: u8,
     /// How many steps an idle section may lose in all.
     pub idle_steps: u8,
+    /// What is searched beside the rest.
+    pub with: &'static [Part],
     /// The margins that are left out.
     pub without: &'static [Margin],
     pub check: Check,
     // The bounds: the last term, and the greatest number that is taken.
     pub terms: u8,
     pub numbers: u8,
+}
+
+/// A part of the protocol that most searches leave out: each adds states.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Part {
+    /// A section that nobody asks for is let go, while its term goes on.
+    Releases,
+    /// Floors are raised, by bumps that bring nothing else.
+    Floors,
+    /// The namespace is deleted, and created again under its name.
+    Deletions,
+    /// Nodes keep records in memory beside the table, and a new leader looks there first.
+    RecentRecords,
+    /// The key is gapless: each number is taken by an entry, and no chunk is given.
+    Gapless,
 }
 
 /// What is looked for.
@@ -52,6 +69,16 @@ pub enum Event {
     GiveBackUsed,
     /// A call inside took a number of a bump that was under way when the memory was lost.
     TakenOnceAbandoned,
+    /// A section that had been let go was bumped in the same term.
+    BumpedOnceReleased,
+    /// A floor was raised under two lifts.
+    RaisedUnderTwoLifts,
+    /// The key was bumped after the namespace was deleted and created again.
+    BumpedOnceDeleted,
+    /// A leader found a lift's chunk in a record that it had in memory.
+    RecentRecordUsed,
+    /// Entries took numbers under two lifts.
+    TookUnderTwoLifts,
 }
 
 /// The margins that can be left out. The table in main.rs says what happens without each.
@@ -98,6 +125,21 @@ pub enum Margin {
     // The heir.
     InheritsWhatItHolds,
     MemoryUsedOnce,
+    // `Part::Releases`.
+    NothingTakenWhileLeaving,
+    ReleaseAwaited,
+    ReleaseToWhatWasUsed,
+    // `Part::Floors`.
+    FloorGivesNoStep,
+    RaisedOnceCommitted,
+    // `Part::Deletions`.
+    TombstoneCountsLifts,
+    // `Part::RecentRecords`.
+    WrittenReplaces,
+    FillLooksAgain,
+    // `Part::Gapless`.
+    TakeGivesNoStep,
+    TookOnceCommitted,
 }
 
 pub const K1: Rules = Rules {
@@ -107,6 +149,7 @@ pub const K1: Rules = Rules {
     extra: 0,
     max: u8::MAX,
     idle_steps: 2,
+    with: &[],
     without: &[],
     check: Check::Strict,
     terms: 5,
@@ -122,6 +165,15 @@ pub fn possible(yes: bool) -> Option<()> {
 impl Rules {
     pub fn keep(&self, margin: Margin) -> bool {
         !self.without.contains(&margin)
+    }
+
+    pub fn has(&self, part: Part) -> bool {
+        self.with.contains(&part)
+    }
+
+    /// What a node has applied while it does not lead can matter.
+    pub fn follows_views(&self) -> bool {
+        !self.keep(Margin::ReadAfterOwnEntry) || self.has(Part::RecentRecords)
     }
 
     /// Nobody is elected after this term.

@@ -16,6 +16,8 @@ pub struct State {
     /// The last term that has a leader.
     pub term: u8,
     pub handed_out: HandedOut,
+    /// How often the section was let go.
+    pub releases: u8,
     pub broken: bool,
     /// The lifts under which the event that is looked for happened, as bits.
     pub happened: u8,
@@ -43,6 +45,10 @@ pub struct Node {
     pub applied: View,
     /// What is committed and not applied here. Kept for a node with a leader's memory.
     pub behind: Vec<Committed>,
+    /// The record that it has in memory, beside its table.
+    pub recent: Option<Record>,
+    /// The record that was read from its table, to be added to those in memory.
+    pub fill: Option<Record>,
 }
 
 /// A committed entry.
@@ -70,6 +76,8 @@ pub struct Term {
     /// The lift whose chunks it holds. 0: its first entry is not applied yet.
     pub lift: u8,
     pub memory: Memory,
+    /// The section is let go, and the answer to its release has not arrived.
+    pub leaving: bool,
     /// The section's record was read, and is not used yet.
     pub read: Option<Record>,
     /// The ceiling of what it inherited. Kept for `Event::HeirWentOn`.
@@ -110,6 +118,7 @@ impl Term {
             inside: false,
             lift: 0,
             memory: None,
+            leaving: false,
             read: None,
             inherited: 0,
             seen,
@@ -144,6 +153,11 @@ impl Term {
         (self.touches(rules) || for_current) && (early || self.serves())
     }
 
+    /// A call takes numbers of its memory.
+    pub fn takes(&self, rules: &Rules) -> bool {
+        self.serves() && !(self.leaving && rules.keep(NothingTakenWhileLeaving))
+    }
+
     /// How many numbers it can take before the next chunk.
     pub fn left(&self) -> u8 {
         self.memory.map_or(0, Chunk::left)
@@ -155,6 +169,22 @@ impl Node {
     pub fn awaits(&self, which: impl Fn(Outcome) -> bool) -> bool {
         let mut answers = self.behind.iter().flat_map(|entry| entry.answer);
         answers.any(which)
+    }
+
+    /// Applies what is committed. `by_itself`: it proposed the entry.
+    pub fn apply(&mut self, rules: &Rules, view: View, by_itself: bool) {
+        let is_written = self.applied.record != view.record;
+        self.applied = view;
+        if !(rules.has(Part::RecentRecords) && is_written) {
+            return;
+        }
+        // The memory of a term knows what the term writes: a record is not added, but one that is there is replaced.
+        if !by_itself || (self.recent.is_some() && rules.keep(WrittenReplaces)) {
+            self.recent = Some(view.record);
+        }
+        if rules.keep(FillLooksAgain) {
+            self.fill = None;
+        }
     }
 }
 

@@ -56,6 +56,22 @@ impl Told for Rules {
             Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
             Restart(n) => format!("node {n} crashes and restarts"),
             RaiseMax => "the namespace's max is raised".to_owned(),
+            Release(n) => format!("node {n} lets the section go, and logs a release: {logged}"),
+            Raise(n) => format!("node {n} raises a floor: {logged}; its memory: {}", memory(n)),
+            Delete(n) => {
+                format!("node {n} has the namespace deleted and created again: {logged}")
+            }
+            BeginFill(n) => {
+                let Record { max_seq, lift, .. } = after.nodes[n].fill.unwrap_or_default();
+                format!(
+                    "node {n} reads for its memory of records: max_seq {max_seq} as of lift {lift}"
+                )
+            }
+            EndFill(n) => {
+                let Record { max_seq, lift, .. } = after.nodes[n].recent.unwrap_or_default();
+                format!("node {n} has the record in memory: max_seq {max_seq} as of lift {lift}")
+            }
+            TakeGapless(n) => format!("node {n} takes a number by an entry: {logged}"),
         }
     }
 }

@@ -75,6 +75,11 @@ impl RecentRecords {
         self.own_term.store(term, Relaxed);
     }
 
+    /// True if this process led `term`, and has opened no later one.
+    pub fn leads_last(&self, term: u64) -> bool {
+        self.own_term.load(Relaxed) == term
+    }
+
     /// The record of a section, if it is here and older than lift number `lift`. Its floor is not kept; nobody needs
     /// that of an older record. Nor is the time.
     pub fn find(&self, id: &SectionId, lift: u64) -> Option<SectionRecord> {

@@ -72,6 +72,39 @@ async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
 }
 
 #[tokio::test]
+async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let raise = |key| {
+        let (answer, need) = memory.raise(&book, RaiseOf::Key(Key::Id(key)), 500);
+        (answer, need.map(|(place, _)| place))
+    };
+    let counted = || memory.metrics().skipped(SkipCause::floor);
+    let (answer, _) = memory.take(&book, Key::Id(7), 1);
+    assert_eq!(first_of(&answer), Some(101));
+    // It leaves before its bump is proposed, as from a closed term.
+    let (answer, place) = raise(7);
+    let place = place.expect("a bump is needed");
+    drop(answer);
+    assert!(memory.propose_bump(place, &memory.view().namespaces()).is_none());
+    assert_eq!(counted(), 0);
+    // It leaves while its bump is under way.
+    let (answer, place) = raise(7);
+    let place = place.expect("a bump is needed");
+    let bump = memory.propose_bump(place, &memory.view().namespaces()).expect("a bump");
+    drop(answer);
+    let section = bump.section.clone();
+    machine.apply_now(2, [Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 }]).await;
+    let chunk = Bumped::Chunk(Chunk { old: 200, new: 500 });
+    assert!(!memory.bump_answered(place, &section, chunk, &book));
+    assert_eq!(counted(), 399);
+    // It asks again: this term, or the one that inherits its memory.
+    let (answer, place) = raise(7);
+    assert!(matches!(answer, RaiseAnswer::Done(Ok(raised)) if raised.passed == 0), "{answer:?}");
+    assert_eq!((place, counted()), (None, 399));
+}
+
+#[tokio::test]
 async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_key_was_asked_for()
 {
     let dir = TempDir::new().expect("a directory");

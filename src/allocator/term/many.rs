@@ -1,0 +1,163 @@
+//! Numbers of many keys, in slices, with one check of the fence.
+//!
+//! Invariant: what such a call was given is answered, or counted as skipped; a handover skips none of it.
+
+use std::collections::HashSet;
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{NextError, Term};
+use crate::{
+    allocator::{
+        held::{Delivery, Held},
+        memory::{Asked, KEYS_AT_ONCE},
+        next_many::NextMany,
+        pending::Answer,
+    },
+    metrics::Metrics,
+    sequence::{Key, LostBy, Namespace},
+};
+
+impl Term {
+    /// Hands out the next numbers of many keys with one check of the fence. `ask` says for each place
+    /// which key it is and how many numbers it wants (at least 1). A key gets all of them or, if too few
+    /// are left in the namespace, none. A key that comes twice gets two ranges, in the order of its
+    /// places.
+    ///
+    /// Up to [`KEYS_AT_ONCE`] keys are taken at once. After each so many others get their turn.
+    /// `may_wait` is told how many of them wait, before more are taken; what it answers ends the call.
+    ///
+    /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
+    /// turn is still to come, and those that wait for too long, are [`NextMany::late`].
+    ///
+    /// # Errors
+    /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, without room, or late,
+    /// which [`NextMany`] names; and that of `may_wait`. Numbers that were taken for some of the keys are then lost, and
+    /// counted.
+    pub async fn next_many<'k, E: From<NextError>>(
+        &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
+    ) -> Result<NextMany, E> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
+        // The message stays inside the gate while some of its keys wait: the numbers that its other keys
+        // took must be answered, or known to be lost, before a handover tells what was used.
+        let _inside = self.enter()?;
+        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
+        let mut held = Held::new(self.memory.metrics(), 0);
+        let mut waiting = Vec::new();
+        let asked = Asked { namespace, ask };
+        // What may come between two slices, and why the answer stays right:
+        //
+        // - Other calls take numbers of keys whose turn is still to come. They are concurrent with this one, which has not
+        //   returned: either order is right. That holds for messages of the same stream as well.
+        // - A key that comes again in a later slice gets greater numbers: the place before took its own, and what it took
+        //   them from only goes on; or it waits, and the later one stands behind it.
+        // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
+        //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
+        // - The gate closes. The next leader has the numbers of the keys that are left. The handover waits for this call, which
+        //   waits `STAY_MAX` at most for numbers that are not there (`in_time`).
+        // - The term is lost. What was taken before fails the fence, which is checked after the last slice; who waits is
+        //   told.
+        // - The caller leaves, or may not wait. `held` counts what was taken.
+        for from in (0..keys).step_by(KEYS_AT_ONCE) {
+            if from > 0 {
+                tokio::task::yield_now().await;
+                if self.memory.gate().is_closed() {
+                    answer.late.extend(from..keys);
+                    break;
+                }
+            }
+            let places = from..keys.min(from + KEYS_AT_ONCE);
+            let before = waiting.len();
+            let note = |place, count, taken| match taken {
+                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
+                Answer::Later(later) => waiting.push((place, count, later)),
+            };
+            for need in self.memory.take_many(&asked, places, note) {
+                self.ask_for(need);
+            }
+            may_wait(waiting.len() - before)?;
+        }
+        if !waiting.is_empty()
+            && let Err(error) = self.wait_for_all(waiting, &mut answer, &mut held, deadline).await
+        {
+            self.memory.lose(namespace, error.lost_by(), held.release());
+            return Err(error.into());
+        }
+        if !answer.late.is_empty() && (held.is_empty() || is_disordered(&answer, &asked.ask)) {
+            self.memory.lose(namespace, LostBy::Fence, held.release());
+            return Err(NextError::NotLeading.into());
+        }
+        answer.exhausted.sort_unstable();
+        answer.over_quota.sort_unstable();
+        answer.memory_full.places.sort_unstable();
+        answer.low_disk.sort_unstable_by_key(|(place, _)| *place);
+        // Not earlier, as in `next`.
+        let answered = keys - answer.refused();
+        self.pass_fence(namespace, held, answered as u64, deadline).await?;
+        let taken = |place| (answer.firsts[place] > 0).then(|| (asked.ask)(place));
+        self.hot_keys.note_many(namespace, keys, taken);
+        Ok(answer)
+    }
+
+    /// Waits for the numbers of many keys, and notes what they got. If the term is closed meanwhile, those that have none by
+    /// then are late.
+    ///
+    /// # Errors
+    /// As [`Term::in_time`]. What the others were given is held all the same.
+    #[cold]
+    async fn wait_for_all(
+        &self, waiting: Vec<Waits>, answer: &mut NextMany, held: &mut Held<&Metrics>,
+        deadline: Instant,
+    ) -> Result<(), NextError> {
+        let mut left = waiting.into_iter();
+        let mut failed = None;
+        for (place, count, later) in left.by_ref() {
+            match Box::pin(self.wait(later, deadline)).await {
+                Ok(taken) => held.add(answer.note(place, taken, count)),
+                Err(error) => {
+                    failed = Some((place, error));
+                    break;
+                }
+            }
+        }
+        let Some((place, error)) = failed else {
+            return Ok(());
+        };
+        let is_handover = self.memory.gate().is_closed() && !self.lease.is_void();
+        answer.late.push(place);
+        // From behind: of two places of one key the first one was served first.
+        for (place, count, mut later) in left.rev() {
+            match later.try_recv() {
+                Ok(delivery) => held.add(answer.note(place, delivery.accept(), count)),
+                Err(_) => answer.late.push(place),
+            }
+        }
+        answer.late.sort_unstable();
+        match error {
+            NextError::NotLeading if is_handover => Ok(()),
+            error => Err(error),
+        }
+    }
+}
+
+/// A key that waits: its place in the message, how many numbers it wants, and where they come.
+type Waits = (usize, u64, oneshot::Receiver<Delivery>);
+
+/// True if a key has numbers at one place of a message, and is late at an earlier one: it would get greater numbers there.
+#[cold]
+fn is_disordered<'k>(answer: &NextMany, ask: impl Fn(usize) -> (Key<'k>, u64)) -> bool {
+    let late: HashSet<usize> = answer.late.iter().copied().collect();
+    let mut late_keys = HashSet::new();
+    let first = answer.late.first().copied().unwrap_or(answer.firsts.len());
+    (first..answer.firsts.len()).any(|place| {
+        let key = ask(place).0;
+        match late.contains(&place) {
+            true => {
+                late_keys.insert(key);
+                false
+            }
+            false => answer.firsts[place] > 0 && late_keys.contains(&key),
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! What was counted as skipped, beside the books and beside what callers got.
+//!
+//! - What all nodes counted as skipped by leaders that ended is what the books say. If a process ended, or a node was
+//!   removed, it may be less: an entry that it had proposed, and did not apply, is counted by nobody.
+//! - Of the other causes the books have no more than was counted: what a leader had not told is missing.
+//! - The books say that at least so many numbers of a key were handed out. So many were taken: callers got them, or they
+//!   were lost on the way to a caller, or counted as skipped.
+//!
+//! A run in which this is checked has no other callers than those of the keys below, and deletes no namespace: what they
+//! do would be counted, too.
+
+use std::{sync::Arc, time::Duration};
+
+use ratchet::{
+    metrics::SkipCause,
+    proto::{
+        peer::{administer_reply::Reply, administer_request::Request},
+        v1::GapsRequest,
+    },
+};
+use ratchet_jepsen::history::Action;
+
+use crate::{
+    books, clock,
+    cluster::{Condition, World},
+    workload::{KEYS, NAMESPACES, Record, administer},
+};
+
+/// No call of a run takes longer.
+const CALLS_MAX: Duration = Duration::from_secs(2);
+
+/// The causes that the books have, too.
+const BOOKED: [SkipCause; 5] = [
+    SkipCause::leader_change,
+    SkipCause::shared_section,
+    SkipCause::fence,
+    SkipCause::deadline,
+    SkipCause::floor,
+];
+
+/// Checks what was counted, once the callers have stopped.
+///
+/// # Errors
+/// If what was counted, the books and what callers got do not agree, or the leader does not tell within `patience`.
+pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
+    tokio::time::sleep(CALLS_MAX).await;
+    let mut booked = [0; BOOKED.len()];
+    for namespace in NAMESPACES {
+        let of_namespace = booked_of(world, namespace, patience).await?;
+        booked.iter_mut().zip(of_namespace).for_each(|(sum, numbers)| *sum += numbers);
+    }
+    let counted = BOOKED.map(|cause| world.skipped(cause));
+    let told = || format!("{BOOKED:?}: counted {counted:?}, booked {booked:?}");
+    let is_gone = |condition: &Condition| *condition == Condition::Gone;
+    if !world.trace.counts().contains_key("crash") && world.nodes(is_gone).is_empty() {
+        world.trace.note(clock::now(), "counted exactly", counted[0]);
+        if counted[0] != booked[0] {
+            return Err(format!("the books and the counters differ: {}", told()));
+        }
+    }
+    if counted[0] > booked[0] {
+        return Err(format!("more was counted than booked: {}", told()));
+    }
+    if counted.iter().zip(booked).skip(1).any(|(counted, booked)| booked > *counted) {
+        return Err(format!("more was booked than counted: {}", told()));
+    }
+    check_handed_out(world, record, patience).await
+}
+
+/// What the books of a namespace say of each cause, in all days.
+async fn booked_of(
+    world: &World, namespace: &str, patience: Duration,
+) -> Result<[u64; BOOKED.len()], String> {
+    let until = clock::now() + patience;
+    loop {
+        let request = Request::Gaps(GapsRequest { namespace: namespace.to_owned(), days: 0 });
+        if let Some(leader) = world.leader()
+            && let Ok(Reply::Gaps(told)) =
+                administer(world, leader, request, Duration::from_secs(1)).await
+        {
+            let skipped: Vec<_> = told.days.into_iter().flat_map(|day| day.skipped).collect();
+            return Ok(BOOKED.map(|cause| {
+                let of_cause = skipped.iter().filter(|one| one.cause == format!("{cause:?}"));
+                of_cause.map(|one| one.numbers).sum()
+            }));
+        }
+        if clock::now() > until {
+            return Err(format!("nobody tells the gaps of {namespace} within {patience:?}"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Checks that the books of the keys with sections of their own have no more numbers as handed out than were taken.
+async fn check_handed_out(
+    world: &Arc<World>, record: &Record, patience: Duration,
+) -> Result<(), String> {
+    let mut booked = 0;
+    let mut got_of_others = 0;
+    for (namespace, id) in KEYS {
+        let known = books::known(world, (namespace, id), patience).await?;
+        match known.first_id == known.last_id {
+            true => booked += known.accounts.map_or(0, |accounts| accounts.handed_out),
+            false => got_of_others += numbers_got(record, &format!("{namespace}/{id}")),
+        }
+    }
+    // Answers that were lost on the way to a caller are among these.
+    let answered = world.numbers_answered();
+    let taken_and_lost =
+        [SkipCause::fence, SkipCause::deadline, SkipCause::cancelled, SkipCause::floor];
+    let lost: u64 = taken_and_lost.map(|cause| world.skipped(cause)).iter().sum();
+    let taken = (answered + lost).saturating_sub(got_of_others);
+    if booked > taken {
+        return Err(format!(
+            "the books say that {booked} numbers were handed out at least, of {taken} that were taken: {answered} were \
+             answered, {got_of_others} of them for keys of shared sections, and {lost} were lost"
+        ));
+    }
+    Ok(())
+}
+
+/// How many numbers of a key callers got.
+fn numbers_got(record: &Record, key: &str) -> u64 {
+    let history = record.history();
+    let answered = history.answered().filter(|op| op.key == key);
+    let numbers = answered.map(|op| match op.action {
+        Action::Next { count } => count,
+        _ => 0,
+    });
+    numbers.sum()
+}
