@@ -57,8 +57,10 @@ pub struct Matrix {
 struct Row {
     nemesis: Nemesis,
     fence: Fence,
-    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys.
+    /// Instead of the usual one. All but `ids`, and those whose keys come and go, have [`MANY_KEYS`] keys.
     workload: Option<Workload>,
+    /// The limit of the leader's memory under which keys come and go.
+    limit: Option<&'static str>,
 }
 
 impl Row {
@@ -66,6 +68,10 @@ impl Row {
     fn name(&self) -> String {
         let nemesis = value(self.nemesis);
         match self.workload {
+            workload if let Some(limit) = self.limit => {
+                let workload = workload.map(|workload| format!(", {}", value(workload)));
+                format!("{nemesis}, {limit}{}", workload.unwrap_or_default())
+            }
             None => nemesis,
             Some(Workload::Ids) => format!("{nemesis}, {}", value(Workload::Ids)),
             Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),
@@ -74,6 +80,7 @@ impl Row {
 
     fn dir(&self) -> String {
         let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
+        let dir = self.limit.map_or(dir.clone(), |limit| format!("{dir}-{limit}"));
         match self.workload {
             None => dir,
             Some(workload) => format!("{dir}-{}", value(workload)),
@@ -92,10 +99,11 @@ impl Row {
         }
         if let Some(workload) = self.workload {
             arguments.push(format!("--workload={}", value(workload)));
-            if workload != Workload::Ids {
+            if workload != Workload::Ids && self.limit.is_none() {
                 arguments.push(format!("--keys={MANY_KEYS}"));
             }
         }
+        arguments.extend(self.limit.map(|limit| format!("--{limit}")));
         arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
         arguments
     }
@@ -130,7 +138,7 @@ impl Matrix {
                 continue;
             }
             let mut add = |fence, workload| {
-                rows.push(Row { nemesis, fence, workload });
+                rows.push(Row { nemesis, fence, workload, limit: None });
             };
             add(Fence::Lease, None);
             if BOTH_FENCES.contains(&nemesis) {
@@ -146,6 +154,7 @@ impl Matrix {
                 add(Fence::Lease, Some(Workload::Skewed));
                 add(Fence::Lease, Some(Workload::Floors));
             }
+            rows.extend(limited(nemesis));
         }
         rows
     }
@@ -181,6 +190,24 @@ impl Matrix {
         }
         Ok(verdict)
     }
+}
+
+/// The runs of a nemesis under limits of the leader's memory. Keys are let go once nobody asked for them for 50 ms, or at once.
+fn limited(nemesis: Nemesis) -> impl Iterator<Item = Row> {
+    let limits: &[(Option<Workload>, &'static str)] = match nemesis {
+        Nemesis::KillLeader => {
+            &[(None, "key-idle-ms=50"), (Some(Workload::ManyKeys), "memory-max-mb=0")]
+        }
+        Nemesis::Transfer => &[(Some(Workload::Sections), "key-idle-ms=50")],
+        _ => &[],
+    };
+    let row = move |&(workload, limit)| Row {
+        nemesis,
+        fence: Fence::Lease,
+        workload,
+        limit: Some(limit),
+    };
+    limits.iter().map(row)
 }
 
 fn cell(summary: &Value, field: &str) -> String {
