@@ -19,6 +19,7 @@ mod answers;
 mod books;
 mod clock;
 mod cluster;
+mod crowd;
 mod delayed_faults;
 mod disk;
 mod fault;
@@ -150,6 +151,9 @@ fn many_seeds() {
         "section raised",
         "handover to hit",
         "namespace deleted",
+        "namespace changed",
+        "answer for many keys",
+        "last numbers",
         "worker leased",
         "ids of a key",
         "ids with a date",
