@@ -19,6 +19,7 @@ use super::{
     sequence_request::{SequenceRequest, check_id, outcome_unknown},
 };
 use crate::{
+    planted_bugs::{Bug, is_planted},
     proto::{
         peer::{NotLeader, forward_reply::Reply},
         v1::Reason,
@@ -218,6 +219,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
                 match assumed.may_be_asked_again {
                     true if SequenceRequest::has_id(self) => Attempt::Unknown,
                     true => Attempt::Unanswered,
+                    false if is_planted(Bug::LostCallAskedAgain) => Attempt::Unanswered,
                     false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),
                 }
             }

@@ -37,7 +37,8 @@ impl Answers {
         Asked(asked.collect())
     }
 
-    /// A call was answered with `count` numbers of each of its keys, in a row from `firsts` on.
+    /// A call was answered with `count` numbers of each of its keys, in a row from `firsts` on. A key whose first is 0 got
+    /// none.
     ///
     /// # Errors
     /// If a number does not lie above all those that were answered before the call.
@@ -45,7 +46,8 @@ impl Answers {
         if asked.0.len() != firsts.len() {
             return Err(format!("{} keys, {} ranges", asked.0.len(), firsts.len()));
         }
-        for (&(key, before), &first) in asked.0.iter().zip(firsts) {
+        let got = asked.0.iter().zip(firsts).filter(|(_, first)| **first > 0);
+        for (&(key, before), &first) in got {
             if first <= before {
                 return Err(format!(
                     "key {key}: {first} was answered to a call that began after {before} was answered"
@@ -65,7 +67,18 @@ impl Answers {
     /// # Errors
     /// If a greater number was answered before the call.
     pub fn current(&mut self, asked: &Asked, last: u64) -> Result<(), String> {
-        for &(key, before) in &asked.0 {
+        self.current_many(asked, &[last])
+    }
+
+    /// As [`Answers::current`], for the last numbers of several keys.
+    ///
+    /// # Errors
+    /// As [`Answers::current`], and if there are more or fewer than keys.
+    pub fn current_many(&mut self, asked: &Asked, last: &[u64]) -> Result<(), String> {
+        if asked.0.len() != last.len() {
+            return Err(format!("{} keys, {} last numbers", asked.0.len(), last.len()));
+        }
+        for (&(key, before), &last) in asked.0.iter().zip(last) {
             if last < before {
                 return Err(format!(
                     "key {key}: {last} was told to be the last number by a call that began after {before} \
@@ -76,6 +89,11 @@ impl Answers {
             *greatest = last.max(*greatest);
         }
         Ok(())
+    }
+
+    /// How many keys got numbers.
+    pub fn keys_with_numbers(&self) -> u64 {
+        self.counts.iter().filter(|count| **count > 0).count() as u64
     }
 
     /// Checks that no number of a key was skipped. Keys start at 1, in steps of 1.

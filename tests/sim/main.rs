@@ -20,6 +20,7 @@ mod books;
 mod clock;
 mod cluster;
 mod counting;
+mod crowd;
 mod delayed_faults;
 mod disk;
 mod fault;
@@ -151,6 +152,9 @@ fn many_seeds() {
         "section raised",
         "handover to hit",
         "namespace deleted",
+        "namespace changed",
+        "answer for many keys",
+        "last numbers",
         "worker leased",
         "ids of a key",
         "ids with a date",

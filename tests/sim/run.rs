@@ -17,6 +17,7 @@ use crate::{
     admin, books,
     cluster::{Cluster, World},
     counting,
+    crowd,
     fault::some_kinds,
     faults::Faults,
     gapless::{self, Invoices},
@@ -197,11 +198,16 @@ fn start_clients(
     let ids_step = rng.random_range(1..ids_step);
     let recreating_key_ids = StdRng::seed_from_u64(rng.random());
     let recreates_key_ids = rng.random_bool(0.3);
+    let crowds = crowd::all();
+    let crowding: Vec<_> =
+        (0..rng.random_range(2..5)).map(|_| StdRng::seed_from_u64(rng.random())).collect();
+    let changing = StdRng::seed_from_u64(rng.random());
     let stop = Arc::new(AtomicBool::new(false));
     cluster.sim.client("clients", async move {
         let preparing = world.clone();
         tokio::spawn(async move {
             workload::create_namespaces(&preparing, step).await;
+            crowd::create(&preparing, step).await;
             gapless::create(&preparing).await;
             workers::create(&preparing).await;
             key_ids::create(&preparing, ids_step).await;
@@ -234,6 +240,12 @@ fn start_clients(
         for rng in of_keys {
             tokio::spawn(key_ids::keep_asking(world.clone(), record.clone(), rng));
         }
+        let crowding = crowding.into_iter().zip(crowds.iter().cycle()).map(|(rng, crowd)| {
+            let (world, record) = (world.clone(), record.clone());
+            tokio::spawn(crowd.clone().keep_asking(world, record, rng))
+        });
+        let crowding: Vec<_> = crowding.collect();
+        tokio::spawn(crowd::change(world.clone(), record.clone(), step, changing));
         healed.notified().await;
         stop.store(true, Ordering::Relaxed);
         operators.await?;
@@ -249,6 +261,12 @@ fn start_clients(
         }
         if asked.is_ok() {
             asked = joined(holding).await;
+        }
+        if asked.is_ok() {
+            asked = joined(crowding).await;
+        }
+        if asked.is_ok() {
+            asked = crowds.iter().try_for_each(|crowd| crowd.check());
         }
         *verdict.lock().expect("a verdict") = Some(asked);
         Ok(())

@@ -44,9 +44,9 @@ pub const NAMESPACES: [&str; 3] = [OWN, SHARED, SPARSE];
 /// The keys: two with a section each, two that share a section, and one whose numbers are 100 apart.
 pub const KEYS: [(&str, u64); 5] = [(OWN, 1), (OWN, 2), (SHARED, 11), (SHARED, 12), (SPARSE, 1)];
 
-/// A key of a namespace that is deleted and created again. Its numbers go on growing. Nobody asks for the last one: a
-/// namespace that was created again has handed out none.
-const AGAIN: (&str, u64) = ("again", 1);
+/// Keys of a namespace that is deleted and created again, with a section for both or for each. Their numbers go on growing.
+/// Nobody judges the last one, nor a floor: a namespace that was created again has handed out none.
+const AGAIN: [(&str, u64); 2] = [("again", 1), ("again", 2)];
 /// Chunks of it last through what happens between a lift and a deletion: then nobody has logged what the lift gave.
 const AGAIN_STEP: u64 = 1_000;
 
@@ -209,14 +209,21 @@ impl Client {
                 _ => members[rng.random_range(0..members.len())],
             };
             let key = KEYS.get(rng.random_range(0..=KEYS.len()));
-            let key = key.copied().unwrap_or(AGAIN);
+            let is_again = key.is_none();
+            let key = key.copied().unwrap_or(AGAIN[rng.random_range(0..AGAIN.len())]);
             let floor = rng.random_range(1..=began.elapsed().as_millis() as u64 + 100);
             let drawn = rng.random_range(0..20);
             let patience = Duration::from_millis(rng.random_range(50..1_500));
             let action = match drawn {
-                0..4 if key != AGAIN => Some(Action::Current),
+                0..2 | 4 if is_again => {
+                    let raise = Action::Raise { floor };
+                    let action = if drawn == 4 { raise } else { Action::Current };
+                    drop(self.call(node, key, action, patience).await);
+                    continue;
+                }
+                0..4 if !is_again => Some(Action::Current),
                 // Above what is handed out, and below: as time goes on, the numbers of some keys are raised along.
-                4 if key != AGAIN && key.1.is_multiple_of(2) => Some(Action::Raise { floor }),
+                4 if key.1.is_multiple_of(2) => Some(Action::Raise { floor }),
                 5 if key.0 == SHARED => None,
                 4..8 => Some(Action::Next { count: rng.random_range(2..60) }),
                 _ => Some(Action::Next { count: 1 }),
@@ -327,8 +334,9 @@ pub async fn create_namespaces(world: &World, step: u64) {
 pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         let again = CreateNamespaceRequest {
-            name: AGAIN.0.to_owned(),
+            name: AGAIN[0].0.to_owned(),
             step: Some(AGAIN_STEP),
+            section_size: Some([1, 10][rng.random_range(0..2)]),
             ..CreateNamespaceRequest::default()
         };
         create_namespace(&world, again).await;
@@ -336,8 +344,8 @@ pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>)
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];
         let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
-            name: AGAIN.0.to_owned(),
-            confirm: AGAIN.0.to_owned(),
+            name: AGAIN[0].0.to_owned(),
+            confirm: AGAIN[0].0.to_owned(),
             forget: false,
         });
         let deleted = administer(&world, node, delete, Duration::from_secs(1)).await;
