@@ -59,6 +59,8 @@ pub enum Bug {
     CounterLaps,
     /// The date in ids is that of the leader's clock, without a look at the log.
     DateNotLogged,
+    /// A leader believes its wall clock, whatever those of a majority show.
+    ClockBelievedAtStart,
 }
 
 /// True if this process has `bug`.
@@ -81,7 +83,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 24] = [
+    const NAMES: [(&str, Bug); 25] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -106,6 +108,7 @@ mod chosen {
         ("ceiling-not-waited-for", Bug::CeilingNotWaitedFor),
         ("counter-laps", Bug::CounterLaps),
         ("date-not-logged", Bug::DateNotLogged),
+        ("clock-believed-at-start", Bug::ClockBelievedAtStart),
     ];
 
     pub fn bug() -> Option<Bug> {

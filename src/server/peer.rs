@@ -41,7 +41,8 @@ impl PeerService {
         let group = &self.context.group;
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
-        Ok(Response::new(RaftReply { payload }))
+        let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
+        Ok(Response::new(RaftReply { payload, wall_ms }))
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.
@@ -65,7 +66,7 @@ impl PeerService {
             }
             Err(answer) => answer,
         };
-        Ok(RaftReply { payload: payload.into() })
+        Ok(RaftReply { payload: payload.into(), wall_ms: None })
     }
 
     /// Receives the memory of a leader that hands over to this node.

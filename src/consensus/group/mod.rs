@@ -4,12 +4,14 @@
 //!
 //! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
+//! * `clocks`: how far a time lies from what the voters' clocks show.
 //! * `confirm`: asks a majority whether it still follows this leader.
 //! * `transfer`: hands the leadership to another node.
 //! * `leadership_watch`: follows what Raft says, and ends terms that were given up.
 //! * `election_turns`, `election`: when this node stands for election.
 //! * `start`: starts a group.
 
+mod clocks;
 mod config;
 mod confirm;
 mod election;

@@ -6,8 +6,8 @@ use openraft::RaftNetworkFactory;
 
 use super::{
     acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, candidacy::Candidacy,
-    log_holds::LogHolds, peer::Peer, rpc_client::RpcClient, sender::Sender,
-    snapshot_sender::SnapshotSender, transport::Transport,
+    log_holds::LogHolds, peer::Peer, peer_clocks::PeerClocks, rpc_client::RpcClient,
+    sender::Sender, snapshot_sender::SnapshotSender, transport::Transport,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -27,6 +27,7 @@ pub struct Network {
     acknowledged: Arc<AcknowledgedIndexes>,
     log_holds: Arc<LogHolds>,
     candidacy: Arc<Candidacy>,
+    clocks: Arc<PeerClocks>,
     snapshot_bytes_per_second: u64,
 }
 
@@ -46,6 +47,7 @@ impl Network {
             acknowledged: Arc::default(),
             log_holds: Arc::default(),
             candidacy: Arc::default(),
+            clocks: Arc::default(),
             snapshot_bytes_per_second,
         }
     }
@@ -65,6 +67,11 @@ impl Network {
     /// Since when this node asks for votes.
     pub fn candidacy(&self) -> &Candidacy {
         &self.candidacy
+    }
+
+    /// What the peers' wall clocks show.
+    pub fn clocks(&self) -> &PeerClocks {
+        &self.clocks
     }
 
     /// Where what is sent is counted.
@@ -104,6 +111,7 @@ impl Network {
             acknowledged: self.acknowledged.clone(),
             snapshots,
             candidacy: self.candidacy.clone(),
+            clocks: self.clocks.clone(),
         }
     }
 }

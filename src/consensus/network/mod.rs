@@ -7,6 +7,7 @@
 //! * `rpc_client`: one RPC to one peer.
 //! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
 //!   gets a snapshot.
+//! * `peer_clocks`: what their wall clocks show.
 //! * `candidacy`: since when this node asks its peers for votes.
 //! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
 //! * `factory`: [`Network`] makes the peers.
@@ -19,6 +20,7 @@ mod grpc_transport;
 mod log_holds;
 pub(super) mod payload;
 mod peer;
+mod peer_clocks;
 mod rpc_client;
 mod sender;
 mod snapshot_sender;
@@ -26,5 +28,6 @@ mod transport;
 
 pub use factory::Network;
 pub use grpc_transport::GrpcTransport;
+pub use peer_clocks::ClockDistance;
 pub use sender::Sender;
 pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};

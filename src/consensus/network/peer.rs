@@ -17,8 +17,8 @@ use openraft::{
 };
 
 use super::{
-    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, rpc_client::RpcClient,
-    snapshot_sender::SnapshotSender, transport::RaftRpc,
+    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_clocks::PeerClocks,
+    rpc_client::RpcClient, snapshot_sender::SnapshotSender, transport::RaftRpc,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -38,6 +38,8 @@ pub struct Peer {
     pub(super) snapshots: SnapshotSender,
     /// Where it is recorded that this node asks for votes.
     pub(super) candidacy: Arc<Candidacy>,
+    /// Where it is recorded what the peer's wall clock shows.
+    pub(super) clocks: Arc<PeerClocks>,
 }
 
 impl Peer {
@@ -55,8 +57,9 @@ impl Peer {
         if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
             self.record_late_answers(request);
         }
-        let response: AppendEntriesResponse<Types> =
-            self.client.call(RaftRpc::Append, request, timeout).await?;
+        let (response, wall_ms): (AppendEntriesResponse<Types>, _) =
+            self.client.call_and_read_clock(RaftRpc::Append, request, timeout).await?;
+        self.clocks.record(self.client.target, (sent, self.lease.now()), wall_ms);
         self.record_acknowledged_index(request, &response)?;
         match &response {
             // The peer accepted this leader's vote, and so keeps out of elections. That holds even if

@@ -60,10 +60,18 @@ impl RpcClient {
     pub async fn call<Q: Serialize, A: DeserializeOwned>(
         &self, rpc: RaftRpc, question: &Q, timeout: Duration,
     ) -> Result<A, RPCError<Types>> {
+        self.call_and_read_clock(rpc, question, timeout).await.map(|(answer, _)| answer)
+    }
+
+    /// As [`RpcClient::call`], with what the peer's wall clock showed, if its release tells.
+    pub async fn call_and_read_clock<Q: Serialize, A: DeserializeOwned>(
+        &self, rpc: RaftRpc, question: &Q, timeout: Duration,
+    ) -> Result<(A, Option<u64>), RPCError<Types>> {
         let reply = self.send(rpc, self.message(question)?, timeout).await?;
         let what = format!("the answer to {rpc:?}");
         let answer = payload::decode(&what, self.target, &reply.payload);
-        answer.map_err(|text| RPCError::Network(NetworkError::from_string(text)))
+        let answer = answer.map_err(|text| RPCError::Network(NetworkError::from_string(text)))?;
+        Ok((answer, reply.wall_ms))
     }
 
     /// Sends a snapshot in parts, and waits until it is installed.

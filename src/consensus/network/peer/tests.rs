@@ -59,7 +59,7 @@ impl Transport for HeldAnswers {
         one.map_err(|e| Status::internal(e.to_string()))?.forget();
         let mut payload = codec::encode(&self.answer).unwrap();
         payload[0] = self.format_version.load(Ordering::SeqCst);
-        Ok(RaftReply { payload: payload.into() })
+        Ok(RaftReply { payload: payload.into(), wall_ms: None })
     }
 
     async fn install_snapshot(
@@ -70,7 +70,7 @@ impl Transport for HeldAnswers {
         };
         parts.count().await;
         let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
-        Ok(RaftReply { payload: payload.into() })
+        Ok(RaftReply { payload: payload.into(), wall_ms: None })
     }
 
     async fn send_memory(
