@@ -83,6 +83,8 @@ pub enum Bug {
     DateNotLogged,
     /// What leaders left unused is counted by every node that applies the entry which books it.
     SkipsCountedByAll,
+    /// A leader believes its wall clock, whatever those of a majority show.
+    ClockBelievedAtStart,
 }
 
 /// True if this process has `bug`.
@@ -105,7 +107,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 36] = [
+    const NAMES: [(&str, Bug); 37] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -142,6 +144,7 @@ mod chosen {
         ("counter-laps", Bug::CounterLaps),
         ("date-not-logged", Bug::DateNotLogged),
         ("skips-counted-by-all", Bug::SkipsCountedByAll),
+        ("clock-believed-at-start", Bug::ClockBelievedAtStart),
     ];
 
     pub fn bug() -> Option<Bug> {

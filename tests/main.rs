@@ -66,3 +66,4 @@ mod warm_handover;
 mod warm_terms;
 mod worker_growth;
 mod workers;
+mod wrong_clocks;

@@ -84,4 +84,23 @@ impl Client {
         });
         listing.await
     }
+
+    /// Ends a lease that reaches too far ahead, because a leader's wall clock was wrong. `ceiling_ms` is its ceiling, as
+    /// [`Client::list_workers`] tells it. Where ids have a date, worker 0 stands for the date.
+    ///
+    /// It is the one way in which a time can be used twice. With `vouched` you answer for it that nobody makes ids under the
+    /// lease any more, and that it does no harm if ids with times above the new ceiling are made again when those times come.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
+    pub async fn take_worker_back(
+        &self, namespace: &str, worker: u32, ceiling_ms: u64, vouched: bool,
+    ) -> Result<v1::TakeWorkerBackResponse, Error> {
+        let namespace = namespace.to_owned();
+        let request = v1::TakeWorkerBackRequest { namespace, worker, ceiling_ms, vouched };
+        let taking = self.pool().call(true, request, async |channel, request| {
+            IdsClient::new(channel).take_worker_back(request).await
+        });
+        taking.await
+    }
 }

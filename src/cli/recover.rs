@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::{exit::CommandError, output};
+use super::{date::date_and_time, exit::CommandError, output};
 use crate::{
     node,
     storage::{Margin, RaisedNamespace, Recovery},
@@ -104,7 +104,8 @@ fn lines_of(namespace: &RaisedNamespace, line: &mut impl FnMut(String)) {
             true => "",
             false => "; whoever held a worker id leases one again",
         };
-        line(format!("  its ids have times from {ids_after_ms} ms on{leases}"));
+        let date = date_and_time(*ids_after_ms);
+        line(format!("  its ids have times from {ids_after_ms} ms ({date} UTC) on{leases}"));
     }
     match (exhausted, ids_after_ms) {
         (0, _) => {}
@@ -193,8 +194,7 @@ mod tests {
             follows_the_time: true,
         };
         let text = text_of(&chat);
-        let expected =
-            "namespace chat: 3 sections raised to 501\n  its ids have times from 7 ms on";
+        let expected = "namespace chat: 3 sections raised to 501\n  its ids have times from 7 ms (1970-01-01 00:00:00 UTC) on";
         assert!(text.starts_with(expected), "{text}");
         let with_margin = RaisedNamespace { margin_steps: 2, raised_by: 20, ..chat };
         let text = text_of(&with_margin);

@@ -4,7 +4,10 @@ use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 use serde_json::{Value, json};
 
-use super::{connection::Connection, exit::CommandError, output};
+use super::{connection::Connection, date::date_and_time, exit::CommandError, output};
+
+/// A lease reaches ten seconds ahead of its leader's time. One that reaches so far was made under a wrong clock.
+const FAR_MS: u64 = 600_000;
 
 /// `ratchet worker`.
 #[derive(Debug, Args)]
@@ -22,19 +25,60 @@ enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// End a lease that reaches too far ahead, because a leader's wall clock was wrong
+    ///
+    /// Its ceiling falls to two minutes or so above the leader's time, and the worker id is free once that has passed. Of a
+    /// namespace whose ids have a date, worker 0 is the date: ids have today's date again.
+    TakeBack {
+        /// The namespace, for example "orders"
+        namespace: String,
+        /// The worker id; 0 for the date
+        worker: u32,
+        /// The lease's ceiling, as `ratchet worker list` shows it: no other lease is ended
+        #[arg(long, value_name = "MS")]
+        ceiling_ms: u64,
+        /// I answer for it: nobody makes ids under the lease any more, and ids with times above its new end, which were made
+        /// under it, may be made again when those times have come
+        #[arg(long)]
+        vouch: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
 }
 
 impl Worker {
     pub(super) fn wants_json(&self) -> bool {
-        let Command::List { connection, .. } = &self.command;
-        connection.json
+        match &self.command {
+            Command::List { connection, .. } | Command::TakeBack { connection, .. } => {
+                connection.json
+            }
+        }
     }
 
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let Command::List { namespace, connection } = self.command;
-        let list = connection.client()?.list_workers(namespace).await?;
-        output::result(connection.json, &to_json(&list), &to_text(&list))
+        match self.command {
+            Command::List { namespace, connection } => {
+                let list = connection.client()?.list_workers(namespace).await?;
+                output::result(connection.json, &to_json(&list), &to_text(&list))
+            }
+            Command::TakeBack { namespace, worker, ceiling_ms, vouch, connection } => {
+                let client = connection.client()?;
+                let taking = client.take_worker_back(&namespace, worker, ceiling_ms, vouch);
+                let taken = taking.await?;
+                let shown = json!({ "ceiling_ms": taken.ceiling_ms, "now_ms": taken.now_ms });
+                output::result(connection.json, &shown, &taken_back(worker, &taken))
+            }
+        }
     }
+}
+
+fn taken_back(worker: u32, taken: &v1::TakeWorkerBackResponse) -> String {
+    let until = date_and_time(taken.ceiling_ms);
+    let left_ms = taken.ceiling_ms.saturating_sub(taken.now_ms);
+    format!(
+        "the lease of worker id {worker} ends at {until} UTC; the worker id is free in {} s",
+        left_ms.div_ceil(1_000)
+    )
 }
 
 fn to_json(list: &v1::ListWorkersResponse) -> Value {
@@ -62,6 +106,13 @@ fn to_text(list: &v1::ListWorkersResponse) -> String {
     for worker in &list.workers {
         // As the leader decides: at its ceiling a worker id is still held.
         let state = match worker.ceiling_ms.checked_sub(list.now_ms) {
+            Some(left) if left > FAR_MS => {
+                held += 1;
+                let (until, ceiling) = (date_and_time(worker.ceiling_ms), worker.ceiling_ms);
+                format!(
+                    "held until {until} UTC: a clock was wrong (ceiling {ceiling}, see take-back)"
+                )
+            }
             Some(left) => {
                 held += 1;
                 format!("held for {:.1} s", left as f64 / 1e3)
@@ -107,6 +158,15 @@ mod tests {
         let shown = to_json(&list);
         assert_eq!(shown["workers"][2]["ceiling_ms"], 4_000);
         assert!(shown["workers"][2].get("token").is_none(), "{shown}");
+        list.workers = vec![worker(2, 4_000_000_000_000)];
+        let far = "held until 2096-10-02 07:06:40 UTC: a clock was wrong (ceiling 4000000000000, see take-back)";
+        assert!(to_text(&list).contains(far), "{}", to_text(&list));
+        let taken = v1::TakeWorkerBackResponse { ceiling_ms: 140_000, now_ms: 10_000 };
+        let told = taken_back(2, &taken);
+        assert!(
+            told.ends_with("ends at 1970-01-01 00:02:20 UTC; the worker id is free in 130 s"),
+            "{told}"
+        );
         list.workers.clear();
         assert_eq!(to_text(&list), "1024 of 1024 worker ids are free");
     }

@@ -193,6 +193,11 @@ metrics! {
         /// Corrections of the time of ids by more than a second: one for the node's own view, and one for each namespace whose
         /// ids it makes.
         clock_steps: Counter,
+        /// 1 while this node leads and its wall clock is further from those of a majority than clock_apart_max_ms, or theirs are
+        /// not known.
+        clock_doubted: Gauge,
+        /// Calls for ids of a time, and for worker ids, that this node as leader refused because its wall clock is not believed.
+        clock_refusals: Counter,
         /// How often the ids of a namespace's keys went on ahead of the leader's time.
         id_times_ahead: Counter,
         /// Answers discarded because the fence failed.
@@ -239,6 +244,8 @@ metrics! {
         /// Time since this leader last heard a peer, or since the term began if it never did; only a
         /// leader shows it.
         peer_silent_seconds: PeerGauges<f64>,
+        /// How far a peer's wall clock is ahead of this leader's, negative if it is behind; only a leader shows it.
+        peer_clock_ahead_seconds: PeerGauges<f64>,
 
         /// Time that an fsync of the log took.
         fsync_seconds: Histogram,

@@ -125,6 +125,7 @@ fn is_harmless(request: &Request) -> bool {
             | Request::ListWorkers(_)
             | Request::LeaseWorker(_)
             | Request::ReleaseWorker(_)
+            | Request::TakeWorkerBack(_)
             | Request::TakeIdNumbers(_)
     )
 }
@@ -161,6 +162,9 @@ impl NodeContext {
             }
             Request::TakeIdNumbers(take) => {
                 return self.take_id_numbers(leading, take, deadline).await;
+            }
+            Request::TakeWorkerBack(take) => {
+                return self.take_worker_back(leading, take, deadline).await;
             }
             Request::ListWorkers(list) => self.list_workers(list, deadline).await,
             Request::CreateNamespace(create) => self.create_namespace(term, create).await,

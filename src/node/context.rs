@@ -70,7 +70,7 @@ pub struct NodeContext {
     pub(super) inheritance: HeldInheritance,
     /// The worker ids that this node holds.
     pub(super) id_sources: IdSources,
-    /// The time by which worker ids are leased.
+    /// The time by which worker ids are leased, and ids of keys are made.
     pub(super) ids_time: IdsTime,
     /// Where worker ids are leased.
     pub(super) worker_desk: WorkerDesk,
@@ -108,7 +108,13 @@ impl NodeContext {
         };
         let client_address = advertised(&config.advertise, addresses.client);
         let door = |at: SocketAddr| door_address(&client_address, addresses.client, at);
-        let ids_time = IdsTime::new(seams.clock.clone(), metrics.clone());
+        let ids_time = IdsTime::new(
+            config.node_id,
+            seams.clock.clone(),
+            group.clone(),
+            config.clock_apart_max_ms,
+            metrics.clone(),
+        );
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),

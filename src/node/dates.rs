@@ -5,6 +5,8 @@
 //! never undercut. A new leader asks the log before it uses a date, and takes the date that was in force if that is later
 //! than its own clock's.
 //!
+//! A date that lies years ahead, because a leader's clock was wrong, can be taken back ([`super::take_back`]).
+//!
 //! Invariant: a date that is known in a term is that of an entry of this term.
 
 use std::{collections::HashMap, sync::Arc};
@@ -41,6 +43,11 @@ impl Dates {
     /// What a caller holds while it asks the log.
     pub fn asking(&self, namespace: NamespaceId) -> Asking {
         self.asking.lock().entry(namespace).or_default().clone()
+    }
+
+    /// Forgets the date of a namespace, because it was taken back.
+    pub fn forget(&self, namespace: NamespaceId) {
+        self.known.lock().by_namespace.remove(&namespace);
     }
 
     /// Notes the date that an entry of a term has brought, and forgets namespaces that do not exist.
@@ -80,5 +87,7 @@ mod tests {
         assert_eq!(dates.known(5, namespace, 0), None);
         dates.learn(6, NamespaceId(4), 1_200, |id| id != namespace);
         assert_eq!(dates.known(6, namespace, 0), None);
+        dates.forget(NamespaceId(4));
+        assert_eq!(dates.known(6, NamespaceId(4), 0), None);
     }
 }

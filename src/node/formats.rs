@@ -22,6 +22,8 @@ pub struct WorkerIds {
     pub format: String,
     /// How many worker ids there are, from 0 on.
     pub workers: u32,
+    /// The format, if its ids have a date: that is logged as a lease of worker 0, which nobody holds.
+    pub date: Option<Format>,
 }
 
 /// Up to how many steps above the leader's time a log entry brings numbers of a key, so that later ids of it need no entry.
@@ -161,7 +163,30 @@ pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
         workers: u32::try_from(format.workers_max())
             .map_or(WORKERS_MAX, |workers| workers.min(WORKERS_MAX)),
         format: format.to_string(),
+        date: None,
     })
+}
+
+/// The worker ids of a namespace, or the one whose lease is the date of its ids.
+///
+/// # Errors
+/// FAILED_PRECONDITION if it has no format, or one whose ids have neither a worker nor a date.
+pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Status> {
+    let format = id_format(&namespace)?;
+    match format.source() {
+        Source::Worker => worker_ids(namespace),
+        Source::Date => Ok(WorkerIds {
+            namespace: namespace.id,
+            name: namespace.config.name,
+            workers: 1,
+            format: format.to_string(),
+            date: Some(format),
+        }),
+        Source::Key => Err(Status::failed_precondition(format!(
+            "ids of namespace {name:?} have no worker: their times are numbers of its keys, which never go back. If those lie              too far ahead, and you can do without them, create the namespace again: ratchet namespace delete {name} --forget",
+            name = namespace.config.name
+        ))),
+    }
 }
 
 /// The format of a namespace whose ids are made by whoever holds a worker id.

@@ -67,7 +67,7 @@ impl NodeContext {
         };
         match taken {
             Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
-                now_ms: self.ids_time.now_ms(),
+                now_ms: self.ids_time.shown_ms(),
                 ..numbers
             })),
             Err(otherwise) => otherwise,
@@ -104,7 +104,8 @@ impl NodeContext {
     /// Takes up to `left` numbers of the present unit of time, or of the one that the key has come to if that lies ahead.
     async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Result<Taken, Attempt<Reply>> {
         loop {
-            let leader_ms = self.ids_time.now_ms();
+            let believed = self.ids_time.now_ms(of.term.term());
+            let leader_ms = believed.map_err(Attempt::<Reply>::Refused)?;
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
@@ -137,7 +138,7 @@ impl NodeContext {
 
     /// Has the namespace of a key that is far ahead go on from `from_ms`.
     fn go_on_ahead(&self, of: &OfKey<'_>, from_ms: u64, ahead_ms: u64) {
-        let (now, leader_ms) = (self.clock.now(), self.ids_time.now_ms());
+        let (now, leader_ms) = (self.clock.now(), self.ids_time.shown_ms());
         if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
             self.metrics.id_times_ahead.inc();
             tracing::info!(
@@ -150,7 +151,9 @@ impl NodeContext {
 
     /// Takes order numbers, with the date.
     async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
-        let today = of.format.day_of(self.ids_time.now_ms());
+        let believed = self.ids_time.now_ms(of.term.term());
+        let now_ms = believed.map_err(Attempt::<Reply>::Refused)?;
+        let today = of.format.day_of(now_ms);
         // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
         let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
         let date_ms = date.await?;

@@ -20,7 +20,7 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     proto::{
         peer::{administer_reply::Reply, administer_request::Request},
-        refused, retry_after_ms,
+        reason_of, refused, retry_after_ms,
         v1::{self, Reason},
     },
     sequence::{self, NamespaceId},
@@ -249,6 +249,8 @@ impl Lessor for Leader {
 
     fn is_final(status: &Status) -> bool {
         match status.code() {
+            // It may take until somebody has mended the clock.
+            Code::Unavailable => reason_of(status).0 == Reason::ClockDoubted,
             Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
             Code::ResourceExhausted => retry_after_ms(status).is_none(),
             _ => false,

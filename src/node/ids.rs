@@ -293,8 +293,6 @@ impl NodeContext {
         loop {
             checks.tick().await;
             self.id_sources.let_idle_go();
-            // A node that does not lead looks at its clock as well: it may lead next.
-            self.ids_time.now_ms();
         }
     }
 }

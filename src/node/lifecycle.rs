@@ -106,6 +106,8 @@ impl Node {
         node.run("watch for a lost directory", until_stopped(lost.boxed()));
         let idle = context.clone().let_idle_workers_go();
         node.run("giving idle worker ids back", until_stopped(idle.boxed()));
+        let clock = context.clone().follow_clock();
+        node.run("following the clock", until_stopped(clock.boxed()));
         let greeting = context.clone().greet_members();
         node.run("greeting the members", until_stopped(greeting.boxed()));
         Ok(node)

@@ -86,6 +86,12 @@ impl NodeContext {
         metrics.peer_lag_entries.set(lags);
         let seconds = silences.map(|(node, silence)| (node.id, silence.lasts.as_secs_f64()));
         metrics.peer_silent_seconds.set(seconds);
+        let leads = self.group.leadership().borrow().own.is_some();
+        let ahead = nodes.iter().filter(|_| leads).filter_map(|node| {
+            let ahead_ms = self.group.clock_ahead_ms(node.id)?;
+            Some((node.id, ahead_ms as f64 / 1e3))
+        });
+        metrics.peer_clock_ahead_seconds.set(ahead);
     }
 
     /// How much the memory of this node as leader holds; nothing if it does not lead. May block, as

@@ -58,7 +58,12 @@ impl NodeContext {
         check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
         check_section_size(create.section_size).map_err(invalid)?;
         check_description(Some(&create.description)).map_err(invalid)?;
-        let config = namespace_config(create, self.ids_time.now_ms())?;
+        // Its epoch must have begun.
+        let now_ms = match create.format {
+            Some(_) => self.ids_time.now_ms(term)?,
+            None => 0,
+        };
+        let config = namespace_config(create, now_ms)?;
         if let Some(low) = self.refuses_new_keys() {
             return Err(low_disk(low));
         }

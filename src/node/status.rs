@@ -36,6 +36,7 @@ impl NodeContext {
             serving,
             memory: self.leader_memory(),
             disk: Some(self.disk_space()),
+            clock: self.clock_status(),
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -51,6 +52,7 @@ impl NodeContext {
                     unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
                     missing: node.silence.is_some_and(|silence| silence.lasts > missing_after),
                     build: self.introduction_of(node.id).map(|told| told.build),
+                    clock_ahead_ms: self.group.clock_ahead_ms(node.id).filter(|_| leads),
                 })
                 .collect(),
         }

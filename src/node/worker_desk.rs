@@ -10,6 +10,7 @@ use std::{
 };
 
 use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
 
 use super::{free_workers::FreeWorkers, ids_time::IdsTime};
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
 
 /// How far a lease reaches above the leader's time, in milliseconds. So long a worker id is not free after its holder
 /// is gone, and so long a holder goes on while no leader answers.
-const AHEAD_MS: u64 = 10_000;
+pub const AHEAD_MS: u64 = 10_000;
 const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
 
 /// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
@@ -68,6 +69,15 @@ pub enum Wanted {
         /// The greatest time that was used.
         used_ms: u64,
     },
+    /// To end a lease that reaches too far ahead.
+    TakeBack {
+        /// The worker id.
+        worker: u32,
+        /// The lease's ceiling.
+        ceiling_ms: u64,
+        /// Where it is to end.
+        to_ms: u64,
+    },
 }
 
 /// What became of it.
@@ -86,6 +96,8 @@ pub enum Served {
     Unknown,
     /// The table cannot be read. The text says why.
     Unreadable(String),
+    /// The leader's clock is not believed.
+    Refused(Status),
 }
 
 /// What a caller wants in a term, and where it waits.
@@ -169,8 +181,11 @@ impl Clerk {
         };
         let lease = lease.clone();
         let in_term = |call: &Call| call.lease.term() == lease.term() && !call.reply.is_closed();
-        let calls = calls.into_iter().filter(in_term).collect();
-        let now_ms = self.time.now_ms();
+        let calls: Vec<Call> = calls.into_iter().filter(in_term).collect();
+        let now_ms = match self.time.now_ms(lease.term()) {
+            Ok(now_ms) => now_ms,
+            Err(why) => return refuse(calls, &why),
+        };
         let Entry { asks, replies } = self.entry_of(calls, now_ms).await;
         if asks.is_empty() {
             return;
@@ -221,6 +236,9 @@ impl Clerk {
                 Wanted::Release { worker, token, used_ms } => {
                     (worker, WorkerAct::Release { token, used_ms })
                 }
+                Wanted::TakeBack { worker, ceiling_ms, to_ms } => {
+                    (worker, WorkerAct::TakeBack { ceiling_ms, to_ms })
+                }
             };
             let namespace = call.namespace;
             let ask = WorkerAsk { namespace, worker, act };
@@ -259,5 +277,13 @@ impl Clerk {
             }
         }
         entry
+    }
+}
+
+/// Tells all callers why nothing is done.
+fn refuse(calls: Vec<Call>, why: &Status) {
+    for call in calls {
+        // The caller may have gone.
+        let _ = call.reply.send(Served::Refused(why.clone()));
     }
 }

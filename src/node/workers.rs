@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{
     NodeContext,
-    formats::{WorkerIds, worker_ids},
+    formats::{WorkerIds, leases_of, worker_ids},
     leader_search::Attempt,
     worker_desk::{Served, Wanted},
 };
@@ -96,11 +96,11 @@ impl NodeContext {
     /// Lists the worker ids of a namespace.
     ///
     /// # Errors
-    /// NOT_FOUND, FAILED_PRECONDITION if the format has no worker, DEADLINE_EXCEEDED, INTERNAL.
+    /// NOT_FOUND, FAILED_PRECONDITION if the format has neither a worker nor a date, DEADLINE_EXCEEDED, INTERNAL.
     pub(super) async fn list_workers(
         &self, asked: v1::ListWorkersRequest, deadline: Instant,
     ) -> Result<Reply, Status> {
-        let ids = self.worker_ids(&asked.namespace)?;
+        let ids = self.namespace_named(&asked.namespace).and_then(leases_of)?;
         let reading = timeout_at(deadline, read_workers(self.group.view(), ids.namespace));
         let workers = reading.await.map_err(|_| {
             Status::deadline_exceeded("the worker ids were not read before the deadline")
@@ -109,7 +109,7 @@ impl NodeContext {
         Ok(Reply::Workers(v1::ListWorkersResponse {
             workers: workers.into_iter().map(listed).collect(),
             workers_max: ids.workers,
-            now_ms: self.ids_time.now_ms(),
+            now_ms: self.ids_time.shown_ms(),
         }))
     }
 
@@ -121,7 +121,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// DEADLINE_EXCEEDED if it is not known in time.
-    async fn ask_for_worker(
+    pub(super) async fn ask_for_worker(
         &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
     ) -> Result<Served, Status> {
         let asking = self.worker_desk.ask(term.lease(), ids.namespace, wanted);
@@ -140,14 +140,16 @@ impl NodeContext {
             token: lease.token,
             from_ms: lease.from_ms,
             ceiling_ms: lease.ceiling_ms,
-            now_ms: self.ids_time.now_ms(),
+            now_ms: self.ids_time.shown_ms(),
             format,
         }
     }
 }
 
 /// Why a caller did not get what it wanted.
-fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> Attempt<Reply> {
+pub(super) fn not_served(
+    served: Result<Served, Status>, ids: &WorkerIds, token: u64,
+) -> Attempt<Reply> {
     let name = &ids.name;
     Attempt::Refused(match served {
         Err(status) => status,
@@ -174,6 +176,7 @@ fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> At
              id again"
         )),
         Ok(Served::Unreadable(why)) => Status::internal(why),
+        Ok(Served::Refused(why)) => why,
         // Whoever asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
         Ok(
             Served::Done(
@@ -203,7 +206,7 @@ fn check_holder(holder: &str) -> Result<(), Status> {
     }
 }
 
-fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Status> {
+pub(super) fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Status> {
     match worker < ids.workers {
         true => Ok(worker),
         false => Err(Status::invalid_argument(format!(

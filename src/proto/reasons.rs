@@ -90,9 +90,11 @@ fn code_of(reason: Reason) -> Code {
         | Reason::RequestIdsFull
         | Reason::WorkersHeld
         | Reason::IdsUsedUp => Code::ResourceExhausted,
-        Reason::NoLeader | Reason::NodeStopping | Reason::NotFounded | Reason::NotHeardYet => {
-            Code::Unavailable
-        }
+        Reason::NoLeader
+        | Reason::NodeStopping
+        | Reason::NotFounded
+        | Reason::NotHeardYet
+        | Reason::ClockDoubted => Code::Unavailable,
         Reason::OutcomeUnknown | Reason::Unspecified => Code::Unknown,
         Reason::DeadlineExceeded => Code::DeadlineExceeded,
         Reason::Unsupported => Code::Unimplemented,

@@ -59,7 +59,13 @@ fn apply_ask<T: WorkerTable>(
         (WorkerAct::Release { token, used_ms }, Some(lease)) => {
             lease.release(*token, *used_ms, now_ms)
         }
-        (WorkerAct::Renew { .. } | WorkerAct::Release { .. }, None) => None,
+        (WorkerAct::TakeBack { ceiling_ms, to_ms }, Some(lease)) => {
+            lease.take_back(*ceiling_ms, *to_ms, now_ms)
+        }
+        (
+            WorkerAct::Renew { .. } | WorkerAct::Release { .. } | WorkerAct::TakeBack { .. },
+            None,
+        ) => None,
     };
     let Some(after) = after else {
         return Ok(WorkerAnswer::Lost);
@@ -69,7 +75,9 @@ fn apply_ask<T: WorkerTable>(
     table.put_worker(id, ask.worker, after.clone());
     Ok(match ask.act {
         WorkerAct::Release { .. } => WorkerAnswer::Released,
-        WorkerAct::Lease { .. } | WorkerAct::Renew { .. } => WorkerAnswer::Leased(after),
+        WorkerAct::Lease { .. } | WorkerAct::Renew { .. } | WorkerAct::TakeBack { .. } => {
+            WorkerAnswer::Leased(after)
+        }
     })
 }
 

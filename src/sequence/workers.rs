@@ -4,7 +4,8 @@
 //! *chunk*, those above `from_ms` and up to `ceiling_ms`. A chunk belongs to one lease, for ever, since the next lease of
 //! the worker id begins at its ceiling. The log's order decides that alone. A clock only says when a worker id is free.
 //!
-//! Invariant: the chunks of one worker id do not overlap, and the tokens of its leases grow, whatever the clocks show.
+//! Invariant: the chunks of one worker id do not overlap, and the tokens of its leases grow, whatever the clocks show. The one
+//! exception is a lease that an operator takes back, who answers for what was made under it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,9 @@ pub const WORKERS_MAX: u32 = 1_024;
 
 /// A lease reaches at most so far above its leader's time, in milliseconds. `ratchet recover` counts on it.
 pub const AHEAD_MAX_MS: u64 = 60_000;
+
+/// Who holds a worker id whose lease was taken back.
+const TAKEN_BACK: &str = "taken back";
 
 /// The last lease of a worker id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +79,14 @@ pub enum WorkerAct {
         token: u64,
         /// The greatest time that the holder used, or 0.
         used_ms: u64,
+    },
+    /// End a lease that reaches too far ahead, because its leader's clock was wrong. Times above where it is to end may be
+    /// used again, once they have come: an operator answers for that.
+    TakeBack {
+        /// The ceiling of that lease, so that no other one is ended.
+        ceiling_ms: u64,
+        /// Where it is to end. The next lease begins there.
+        to_ms: u64,
     },
 }
 
@@ -167,6 +179,18 @@ impl WorkerRecord {
         })
     }
 
+    /// The lease taken back: nobody has it, and the next one begins at `to_ms`. `None` unless its ceiling is `ceiling_ms`, above
+    /// that. Its token is a new one, so that its holder renews and releases nothing.
+    pub fn take_back(self, ceiling_ms: u64, to_ms: u64, now_ms: u64) -> Option<WorkerRecord> {
+        (self.ceiling_ms == ceiling_ms && to_ms < ceiling_ms).then(|| WorkerRecord {
+            holder: TAKEN_BACK.to_owned(),
+            token: self.token.saturating_add(1),
+            from_ms: to_ms,
+            ceiling_ms: to_ms,
+            written_ms: now_ms,
+        })
+    }
+
     /// What the lease, and those before it, did not go beyond.
     pub fn floor(&self) -> LeaseFloor {
         LeaseFloor { ceiling_ms: self.ceiling_ms, token: self.token }
@@ -224,6 +248,20 @@ mod tests {
         assert_eq!(released(0), 1_010);
         assert_eq!(released(1_025), 1_025);
         assert_eq!(released(u64::MAX), 1_030);
+    }
+
+    #[test]
+    fn a_lease_that_is_taken_back_ends_where_it_is_told_and_its_holder_has_lost_it() {
+        let poisoned = lease(None, 4_000_000, 3_990_000).unwrap();
+        assert_eq!(poisoned.clone().take_back(4_000_001, 2_000, 1_000), None, "another lease");
+        assert_eq!(poisoned.clone().take_back(4_000_000, 4_000_000, 1_000), None, "not lower");
+        let free = poisoned.clone().take_back(4_000_000, 2_000, 1_000).unwrap();
+        assert_eq!(free.clone().renew(poisoned.token, 5_000_000, 1_000), None);
+        assert_eq!(free.clone().release(poisoned.token, 4_000_000, 1_000), None);
+        assert!(lease(Some(&free), 12_000, 2_000).is_err(), "not before its end has passed");
+        let next = lease(Some(&free), 12_001, 2_001).unwrap();
+        assert_eq!((next.from_ms, next.ceiling_ms), (2_000, 12_001));
+        assert!(next.token > free.token && free.token > poisoned.token);
     }
 
     #[test]

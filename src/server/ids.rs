@@ -12,8 +12,8 @@ use crate::{
         peer::{administer_reply::Reply, administer_request::Request as Administer},
         v1::{
             LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, NextIdsRequest,
-            NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, WorkerLease,
-            ids_server::Ids,
+            NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, TakeWorkerBackRequest,
+            TakeWorkerBackResponse, WorkerLease, ids_server::Ids,
         },
     },
 };
@@ -81,6 +81,17 @@ impl Ids for IdsService {
                 return None;
             };
             Some(workers)
+        });
+        answer.await
+    }
+    async fn take_worker_back(
+        &self, request: Request<TakeWorkerBackRequest>,
+    ) -> Result<Response<TakeWorkerBackResponse>, Status> {
+        let answer = administer(&self.context, request, Administer::TakeWorkerBack, |reply| {
+            let Reply::TakenWorkerBack(taken) = reply else {
+                return None;
+            };
+            Some(taken)
         });
         answer.await
     }

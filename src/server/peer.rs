@@ -42,7 +42,8 @@ impl PeerService {
         let group = &self.context.group;
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
-        Ok(Response::new(self.reply(payload)))
+        let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
+        Ok(Response::new(RaftReply { wall_ms, ..self.reply(payload) }))
     }
 
     /// Raft's reply, with what this node says of its disk.
@@ -50,7 +51,7 @@ impl PeerService {
         let low_disk = self.context.low_disk();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
-        RaftReply { payload, low_disk }
+        RaftReply { payload, low_disk, wall_ms: None }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.

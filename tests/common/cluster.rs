@@ -219,6 +219,15 @@ impl Cluster {
         .await
     }
 
+    /// Has a node lead.
+    pub async fn lead(&self, node: u64) {
+        let leader = self.leader().await;
+        if leader != node {
+            self.client(leader).transfer(node).await.expect("a new leader");
+        }
+        self.leader_seen_by(node, |leader| leader == node).await;
+    }
+
     /// Up to where `leader` knows the log to be on `id`'s disk.
     pub fn acknowledged(&self, leader: u64, id: u64) -> Option<u64> {
         let nodes = self.nodes[&leader].context().group.nodes();

@@ -3,7 +3,13 @@
 //! The product's timers are tokio's, which turmoil advances: they keep the true time. Leases are counted
 //! on a node's own [`Clock`], which drifts.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use ratchet::clock::{Clock, Instant};
 
@@ -17,9 +23,22 @@ pub async fn sleep_until(at: Duration) {
     tokio::time::sleep(at.saturating_sub(now())).await;
 }
 
+/// What a wall clock shows that tells the truth, in milliseconds since 1970.
+pub fn true_wall_ms() -> u64 {
+    WALL_MS + millis(now())
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).expect("a short run")
+}
+
 /// The clock of one node. It goes on while its node is down.
 #[derive(Debug)]
-pub struct NodeClock(Mutex<Drift>);
+pub struct NodeClock {
+    drift: Mutex<Drift>,
+    /// How far its wall clock is ahead of what it would show, in milliseconds.
+    wall_off_ms: AtomicI64,
+}
 
 #[derive(Debug)]
 struct Drift {
@@ -36,15 +55,28 @@ const WALL_MS: u64 = 20_000 * 86_400_000 - 5_000_000;
 impl NodeClock {
     /// A clock that shows `offset` at the start of the run.
     pub fn new(offset: Duration, rate: f64) -> Self {
-        NodeClock(Mutex::new(Drift { since: Duration::ZERO, showed: offset, rate }))
+        let drift = Mutex::new(Drift { since: Duration::ZERO, showed: offset, rate });
+        NodeClock { drift, wall_off_ms: AtomicI64::new(0) }
     }
 
     /// From the true time `at` on, it runs at `rate`.
     pub fn set_rate(&self, at: Duration, rate: f64) {
-        let mut drift = self.0.lock().expect("a clock");
+        let mut drift = self.drift.lock().expect("a clock");
         drift.showed = drift.at(at);
         drift.since = at;
         drift.rate = rate;
+    }
+
+    /// Its wall clock shows the true time now, and drifts from there.
+    pub fn tell_the_truth(&self) {
+        self.set_wrong(0);
+    }
+
+    /// Its wall clock is ahead of the true time by so many milliseconds now, and drifts from there.
+    pub fn set_wrong(&self, ahead_ms: i64) {
+        let shows_ms = self.now().as_nanos() / 1_000_000;
+        let off_ms = millis(now()).cast_signed() - shows_ms.cast_signed() + ahead_ms;
+        self.wall_off_ms.store(off_ms, Relaxed);
     }
 }
 
@@ -56,11 +88,12 @@ impl Drift {
 
 impl Clock for NodeClock {
     fn now(&self) -> Instant {
-        let shows = self.0.lock().expect("a clock").at(now());
+        let shows = self.drift.lock().expect("a clock").at(now());
         Instant::from_nanos(u64::try_from(shows.as_nanos()).expect("a short run"))
     }
 
     fn wall_ms(&self) -> u64 {
-        WALL_MS + self.now().as_nanos() / 1_000_000
+        let shows_ms = WALL_MS + self.now().as_nanos() / 1_000_000;
+        shows_ms.saturating_add_signed(self.wall_off_ms.load(Relaxed))
     }
 }

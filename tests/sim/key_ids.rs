@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Sixteen ids of a key in a millisecond, so that callers wait for one another.
-const TIMED: (&str, &str) = ("timed", "bits zero:1=0 time-ms:48 sequence:4 key:1");
+pub const TIMED: (&str, &str) = ("timed", "bits zero:1=0 time-ms:48 sequence:4 key:1");
 /// Order numbers beside a date.
-const DATED: (&str, &str) = ("dated", "digits date:8 sequence:10");
+pub const DATED: (&str, &str) = ("dated", "digits date:8 sequence:10");
 /// A day counts more than any order number.
 const ORDERS_MAX: u64 = 10_000_000_000;
 const DAY_MS: u64 = 86_400_000;

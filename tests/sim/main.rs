@@ -36,6 +36,7 @@ mod trace;
 mod transport;
 mod workers;
 mod workload;
+mod wrong_clock;
 
 mod run;
 
@@ -63,6 +64,9 @@ const SEEDS: u64 = 200;
 /// A run that takes longer, in real time, counts as hanging. Simulated time cannot tell: it stands still
 /// in a loop that never waits.
 const RUN_MAX: Duration = Duration::from_secs(90);
+
+/// How many runs with a wrong wall clock `cargo test` has.
+const WRONG_CLOCK_SEEDS: u64 = 12;
 
 /// How many keys a run with very many keys has, and how many such runs `cargo test` has.
 const MANY_KEYS: u64 = 300_000;
@@ -163,6 +167,21 @@ fn many_seeds() {
     ] {
         let count = total.get(kind).copied().unwrap_or_default();
         assert!(count >= seeds / 4, "{seeds} seeds saw {kind:?} {count} times");
+    }
+}
+
+#[test]
+fn a_wrong_clock() {
+    let one = number("RATCHET_SIM_SEED");
+    let seeds = match one {
+        Some(seed) => vec![seed],
+        None => Vec::from_iter(1..=WRONG_CLOCK_SEEDS),
+    };
+    for seed in seeds {
+        let run = move || wrong_clock::run(seed, one.is_some());
+        if let Err(why) = on_fresh_thread(seed, RUN_MAX, "a_wrong_clock", run) {
+            panic!("{why}");
+        }
     }
 }
 

@@ -89,6 +89,7 @@ fn simulate(seed: u64, keys: u32, trace: &Arc<Trace>) -> Result<usize, String> {
         log_keep_bytes: 64 << 10,
         recent_records_mb: [0, 64][rng.random_range(0..2)],
         disk_reserve_mb: 0,
+        clock_apart_max_ms: 31_536_000_000,
         ..Config::default()
     };
     let world = World::new(network, trace.clone(), config, FOUNDERS);

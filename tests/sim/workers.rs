@@ -135,6 +135,23 @@ async fn hold(
     Ok(())
 }
 
+/// A request for a worker id.
+pub fn lease(holder: &str) -> Request {
+    Request::LeaseWorker(LeaseWorkerRequest {
+        namespace: NAMESPACE.to_owned(),
+        holder: holder.to_owned(),
+        renew: None,
+        further: false,
+    })
+}
+
+/// A request that gives a worker id back, unused.
+pub fn release(lease: &WorkerLease) -> Request {
+    let held = Some(HeldWorker { worker: lease.worker, token: lease.token });
+    let namespace = NAMESPACE.to_owned();
+    Request::ReleaseWorker(v1::ReleaseWorkerRequest { namespace, held, used_ms: 0 })
+}
+
 /// Leases a worker id, or renews a lease; `None` without an answer, or with another one.
 async fn ask(
     world: &World, holder: &str, renew: Option<HeldWorker>, rng: &mut StdRng,

@@ -7,7 +7,8 @@ use super::{
     Echo,
     api::{
         LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, NextIdsRequest,
-        NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, WorkerLease, ids_server::Ids,
+        NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, TakeWorkerBackRequest,
+        TakeWorkerBackResponse, WorkerLease, ids_server::Ids,
     },
 };
 
@@ -51,6 +52,12 @@ impl Ids for Echo {
     async fn list_workers(
         &self, _: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
+        Err(Status::unimplemented("the echo has no worker ids"))
+    }
+
+    async fn take_worker_back(
+        &self, _: Request<TakeWorkerBackRequest>,
+    ) -> Result<Response<TakeWorkerBackResponse>, Status> {
         Err(Status::unimplemented("the echo has no worker ids"))
     }
 }

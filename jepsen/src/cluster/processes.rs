@@ -174,6 +174,8 @@ impl Cluster {
             format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),
             format!("--log-keep-bytes={}", self.config.log_keep_bytes),
+            // Wall clocks that are hours apart are believed, so that ids are made under them.
+            "--clock-apart-max-ms=86400000".to_owned(),
         ];
         arguments.extend(peers);
         let limits = [

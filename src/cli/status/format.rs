@@ -3,7 +3,7 @@
 use ratchet_client::api as v1;
 use serde_json::{Value, json};
 
-use crate::cli::output;
+use crate::cli::{date::date_and_time, output};
 
 fn role(node: &v1::NodeStatus) -> &'static str {
     match node.role() {
@@ -81,6 +81,7 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
                 "missing": node.missing,
                 "silent_ms": node.silent_ms,
                 "unheard_in_term": node.unheard_in_term,
+                "clock_ahead_ms": node.clock_ahead_ms,
                 "version": node.build.as_ref().map(|build| &build.version),
                 "commit": node.build.as_ref().map(|build| &build.commit),
             })
@@ -105,6 +106,14 @@ pub fn to_json(status: &v1::StatusResponse) -> Value {
             "reserve_bytes": disk.reserve_bytes,
             "low": disk.low,
             "refuses_new_keys": Some(&disk.refuses_new_keys).filter(|why| !why.is_empty()),
+        })),
+        "clock": status.clock.map(|clock| json!({
+            "wall_ms": clock.wall_ms,
+            "believed": clock.believed,
+            "makes_ids": clock.makes_ids,
+            "ahead_ms": clock.ahead_ms,
+            "apart_max_ms": clock.apart_max_ms,
+            "alone": clock.alone,
         })),
         "nodes": nodes,
     })
@@ -145,8 +154,30 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
     );
     let memory = status.memory.map(|memory| memory_of(&memory));
     let disk = status.disk.as_ref().map(|disk| low_disk(status.node, disk));
-    let (memory, disk) = (memory.unwrap_or_default(), disk.unwrap_or_default());
-    format!("{asked}\n{}{memory}{disk}", output::table(&rows))
+    let clock = status.clock.and_then(|clock| clock_of(status.node, &clock));
+    let further = [memory, disk, clock].map(Option::unwrap_or_default).concat();
+    format!("{asked}\n{}{further}", output::table(&rows))
+}
+
+/// What is to be known of the leader's wall clock, as a further line. Nothing if a majority agrees with it.
+fn clock_of(node: u64, clock: &v1::ClockStatus) -> Option<String> {
+    let shows = date_and_time(clock.wall_ms);
+    if clock.believed {
+        let alone = "is the only voter: ids of a time go by its wall clock, which shows";
+        return clock.alone.then(|| format!("\nnode {node} {alone} {shows} UTC"));
+    }
+    let differs = match clock.ahead_ms {
+        Some(ms) => {
+            let way = if ms < 0 { "behind" } else { "ahead of" };
+            format!("{} {way} those of a majority", span(ms.unsigned_abs()))
+        }
+        None => "and those of a majority are not known".to_owned(),
+    };
+    let ids = match clock.makes_ids {
+        true => "the time of ids goes on without it",
+        false => "no ids of a time are made",
+    };
+    Some(format!("\nthe wall clock of node {node} shows {shows} UTC, {differs}: {ids}"))
 }
 
 /// That the disk of the node that answered is low, or those of too many voters are, as a further line; empty if not.

@@ -31,6 +31,7 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         serving: true,
         memory: Some(v1::LeaderMemory { keys: 1_234, bytes: 3 << 20, bytes_max: 2_048 << 20 }),
         disk: None,
+        clock: None,
         nodes,
     }
 }
@@ -120,6 +121,35 @@ fn the_leaders_memory_is_shown_with_its_bound() {
     assert!(to_text(&one).starts_with("cluster c, as node 1"), "an id that is not known");
     assert_eq!(to_json(&one)["cluster_id"], Value::Null);
     assert_eq!(to_json(&one)["memory"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_wall_clock_is_shown_if_nobody_else_could_say_what_time_it_is_or_a_majority_does_not_agree() {
+    let mut one = status(vec![node(1, v1::Role::Leader)]);
+    one.memory = None;
+    let shown = |one: &v1::StatusResponse| to_text(one).lines().skip(3).collect::<String>();
+    let agreed = v1::ClockStatus {
+        wall_ms: 4_000_000_000_000,
+        believed: true,
+        makes_ids: true,
+        ahead_ms: None,
+        apart_max_ms: 60_000,
+        alone: false,
+    };
+    one.clock = Some(agreed);
+    assert_eq!(shown(&one), "");
+    one.clock = Some(v1::ClockStatus { alone: true, ..agreed });
+    let alone = "node 1 is the only voter: ids of a time go by its wall clock, which shows 2096-10-02 07:06:40 UTC";
+    assert_eq!(shown(&one), alone);
+    let doubted = v1::ClockStatus { believed: false, ahead_ms: Some(-90_061_000), ..agreed };
+    one.clock = Some(doubted);
+    let begins = "the wall clock of node 1 shows 2096-10-02 07:06:40 UTC, ";
+    let runs_on = "1d1h behind those of a majority: the time of ids goes on without it";
+    assert_eq!(shown(&one), format!("{begins}{runs_on}"));
+    one.clock = Some(v1::ClockStatus { makes_ids: false, ahead_ms: None, ..doubted });
+    let unknown = "and those of a majority are not known: no ids of a time are made";
+    assert_eq!(shown(&one), format!("{begins}{unknown}"));
+    assert_eq!(to_json(&one)["clock"]["makes_ids"], false);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!
 //! * `config`, `error`, `leadership`, `voters`, `leader_heard`, `takeover`, `raft_state`: the types that a group has.
 //! * `group`: [`Group`] itself, and proposals.
+//! * `clocks`: how far a time lies from what the voters' clocks show.
 //! * `confirm`: asks a majority whether it still follows this leader.
 //! * `disks`: whether enough voters have room on their disks.
 //! * `transfer`: hands the leadership to another node.
@@ -11,6 +12,7 @@
 //! * `election_turns`, `election`: when this node stands for election.
 //! * `start`: starts a group.
 
+mod clocks;
 mod config;
 mod confirm;
 mod disks;

@@ -85,6 +85,11 @@ impl LeaseClock {
         self.clock.now()
     }
 
+    /// What the wall clock shows: milliseconds since 1970.
+    pub fn wall_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
     /// The lease of `term`, which this node leads with the membership `in_force`. Begins it, and voids
     /// the lease of any other term, unless it began before.
     pub fn begin(&self, term: u64, in_force: Quorums) -> Arc<TermLease> {

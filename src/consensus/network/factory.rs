@@ -6,8 +6,8 @@ use openraft::RaftNetworkFactory;
 
 use super::{
     acknowledged::AcknowledgedIndexes, addresses::MemberAddresses, candidacy::Candidacy,
-    log_holds::LogHolds, peer::Peer, peer_disks::PeerDisks, rpc_client::RpcClient, sender::Sender,
-    snapshot_sender::SnapshotSender, transport::Transport,
+    log_holds::LogHolds, peer::Peer, peer_clocks::PeerClocks, peer_disks::PeerDisks,
+    rpc_client::RpcClient, sender::Sender, snapshot_sender::SnapshotSender, transport::Transport,
 };
 use crate::{
     consensus::lease::LeaseClock,
@@ -28,6 +28,7 @@ pub struct Network {
     disks: Arc<PeerDisks>,
     log_holds: Arc<LogHolds>,
     candidacy: Arc<Candidacy>,
+    clocks: Arc<PeerClocks>,
     snapshot_bytes_per_second: u64,
 }
 
@@ -48,6 +49,7 @@ impl Network {
             disks: Arc::default(),
             log_holds: Arc::default(),
             candidacy: Arc::default(),
+            clocks: Arc::default(),
             snapshot_bytes_per_second,
         }
     }
@@ -72,6 +74,11 @@ impl Network {
     /// What peers say of their disks.
     pub fn disks(&self) -> &PeerDisks {
         &self.disks
+    }
+
+    /// What the peers' wall clocks show.
+    pub fn clocks(&self) -> &PeerClocks {
+        &self.clocks
     }
 
     /// Where what is sent is counted.
@@ -112,6 +119,7 @@ impl Network {
             disks: self.disks.clone(),
             snapshots,
             candidacy: self.candidacy.clone(),
+            clocks: self.clocks.clone(),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
 //!   gets a snapshot.
 //! * `peer_disks`: what peers say of their disks.
+//! * `peer_clocks`: what their wall clocks show.
 //! * `candidacy`: since when this node asks its peers for votes.
 //! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
 //! * `factory`: [`Network`] makes the peers.
@@ -20,6 +21,7 @@ mod grpc_transport;
 mod log_holds;
 pub(super) mod payload;
 mod peer;
+mod peer_clocks;
 mod peer_disks;
 mod rpc_client;
 mod sender;
@@ -28,5 +30,6 @@ mod transport;
 
 pub use factory::Network;
 pub use grpc_transport::GrpcTransport;
+pub use peer_clocks::ClockDistance;
 pub use sender::Sender;
 pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};

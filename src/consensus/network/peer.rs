@@ -17,7 +17,7 @@ use openraft::{
 };
 
 use super::{
-    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_disks::PeerDisks,
+    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_clocks::PeerClocks, peer_disks::PeerDisks,
     rpc_client::RpcClient, snapshot_sender::SnapshotSender, transport::RaftRpc,
 };
 use crate::{
@@ -40,6 +40,8 @@ pub struct Peer {
     pub(super) snapshots: SnapshotSender,
     /// Where it is recorded that this node asks for votes.
     pub(super) candidacy: Arc<Candidacy>,
+    /// Where it is recorded what the peer's wall clock shows.
+    pub(super) clocks: Arc<PeerClocks>,
 }
 
 impl Peer {
@@ -61,6 +63,7 @@ impl Peer {
             self.client.send(RaftRpc::Append, self.client.message(request)?, timeout).await?;
         self.disks.note(self.client.target, reply.low_disk);
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
+        self.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;
         match &response {
             // The peer accepted this leader's vote, and so keeps out of elections. That holds even if

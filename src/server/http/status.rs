@@ -40,6 +40,8 @@ pub struct ClusterStatus {
     memory: Option<LeaderMemory>,
     /// The disk of that node.
     disk: Option<DiskSpace>,
+    /// The wall clock of that node; null if it does not lead.
+    clock: Option<Clock>,
     /// The members.
     nodes: Vec<NodeStatus>,
 }
@@ -68,6 +70,23 @@ struct DiskSpace {
     refuses_new_keys: Option<String>,
 }
 
+/// What a leader's wall clock is worth. Ids of a time need one with which those of a majority of the voters agree.
+#[derive(Debug, Serialize, ToSchema)]
+struct Clock {
+    /// What it shows, in milliseconds since 1970.
+    wall_ms: u64,
+    /// Whether those of a majority agree with it, within `apart_max_ms`.
+    believed: bool,
+    /// Whether ids of a time are made.
+    makes_ids: bool,
+    /// If it is not believed: how far it is ahead of those of a majority, in milliseconds; null if they are not known.
+    ahead_ms: Option<i64>,
+    /// How far it may be from them (clock_apart_max_ms).
+    apart_max_ms: u64,
+    /// Whether the node is the only voter, and believes its own clock.
+    alone: bool,
+}
+
 /// A member.
 #[derive(Debug, Serialize, ToSchema)]
 struct NodeStatus {
@@ -91,6 +110,8 @@ struct NodeStatus {
     silent_ms: Option<u64>,
     /// Whether that is longer than an election takes.
     missing: bool,
+    /// How far its wall clock is ahead of the leader's, in milliseconds.
+    clock_ahead_ms: Option<i64>,
     /// The release that it runs.
     version: Option<String>,
 }
@@ -131,6 +152,14 @@ impl From<v1::StatusResponse> for ClusterStatus {
                 low: disk.low,
                 refuses_new_keys: Some(disk.refuses_new_keys).filter(|why| !why.is_empty()),
             }),
+            clock: status.clock.map(|clock| Clock {
+                wall_ms: clock.wall_ms,
+                believed: clock.believed,
+                makes_ids: clock.makes_ids,
+                ahead_ms: clock.ahead_ms,
+                apart_max_ms: clock.apart_max_ms,
+                alone: clock.alone,
+            }),
             nodes: status.nodes.into_iter().map(NodeStatus::from).collect(),
         }
     }
@@ -147,6 +176,7 @@ impl From<v1::NodeStatus> for NodeStatus {
             lag: node.lag,
             silent_ms: node.silent_ms,
             missing: node.missing,
+            clock_ahead_ms: node.clock_ahead_ms,
             version: node.build.map(|build| build.version),
             address: node.address,
             peer_address: node.peer_address,

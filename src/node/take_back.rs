@@ -1,0 +1,99 @@
+//! Takes a time back that was logged under a wrong clock: the lease of a worker id that reaches years ahead, or a date.
+//!
+//! What is checked: this leader's own clock is believed; the lease is the one that the caller means, and reaches further ahead
+//! than any leader with a right clock would have let it. It ends above all that such leaders may have granted. What cannot be
+//! checked, the caller answers for: that nobody makes ids under the lease any more, and that ids with the wrong times, which
+//! exist, may be made again when those times have come.
+
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{
+    NodeContext,
+    formats::{WorkerIds, leases_of},
+    leader_search::Attempt,
+    worker_desk::{AHEAD_MS, Served, Wanted},
+    workers::{check_worker, not_served},
+};
+use crate::{
+    allocator::Term,
+    proto::{peer::administer_reply::Reply, v1},
+    sequence::WorkerAnswer,
+};
+
+impl NodeContext {
+    /// Ends a lease that reaches too far ahead.
+    pub(super) async fn take_worker_back(
+        &self, term: &Term, asked: v1::TakeWorkerBackRequest, deadline: Instant,
+    ) -> Attempt<Reply> {
+        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
+            let ids = leases_of(namespace)?;
+            check_worker(asked.worker, &ids)?;
+            let to_ms = self.end_of_lease(term, &ids, &asked)?;
+            Ok((ids, to_ms))
+        });
+        let (ids, to_ms) = match checked {
+            Ok(checked) => checked,
+            Err(status) => return Attempt::Refused(status),
+        };
+        let (worker, ceiling_ms) = (asked.worker, asked.ceiling_ms);
+        let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
+        let served = {
+            // Nobody learns the date that is taken back meanwhile.
+            let asking = self.dates.asking(ids.namespace);
+            let _asking = asking.lock().await;
+            let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+            self.dates.forget(ids.namespace);
+            served
+        };
+        match served {
+            Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
+                let namespace = &ids.name;
+                tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
+                let now_ms = self.ids_time.shown_ms();
+                let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
+                Attempt::Answered(Reply::TakenWorkerBack(taken))
+            }
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => {
+                Attempt::Refused(Status::failed_precondition(format!(
+                    "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
+                     worker list {}",
+                    ids.name, ids.name
+                )))
+            }
+            served => not_served(served, &ids, 0),
+        }
+    }
+
+    /// Where a lease that is taken back ends.
+    fn end_of_lease(
+        &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,
+    ) -> Result<u64, Status> {
+        if !asked.vouched {
+            return Err(Status::failed_precondition(format!(
+                "namespace {:?}: a lease is taken back only if you vouch for it that nobody makes ids under it any more, and \
+                 that ids with times above its new end may be made again when those times have come: --vouch",
+                ids.name
+            )));
+        }
+        let now_ms = self.ids_time.now_ms(term.term())?;
+        let apart_ms = self.config.clock_apart_max_ms;
+        // Two leaders whose clocks are believed are at most so far from one another.
+        let right_ms = now_ms.saturating_add(apart_ms.saturating_mul(2));
+        let (to_ms, least_ms) = match &ids.date {
+            Some(format) => (format.day_of(now_ms), right_ms),
+            None => {
+                let granted_ms = right_ms.saturating_add(AHEAD_MS);
+                (granted_ms, granted_ms)
+            }
+        };
+        match asked.ceiling_ms > least_ms {
+            true => Ok(to_ms),
+            false => Err(Status::failed_precondition(format!(
+                "namespace {:?}: a lease with the ceiling {} does not reach further ahead than right clocks let it (to \
+                 {least_ms}, and it is {now_ms}); wait until the time has passed it",
+                ids.name, asked.ceiling_ms
+            ))),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One node's wall clock is wrong, by up to 70 years, and the node leads. No time that is logged or answered may lie far from
+//! the truth; numbers go on meanwhile, and ids do once the clock is mended.
+//!
+//! 1. All clocks agree: ids of a time are made.
+//! 2. A node's clock is set wrong. It is started again, or goes on. Then it leads.
+//! 3. Its clock is mended: ids of a time are made again.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use ratchet::{
+    node::{Config, KnownRoute, Next},
+    proto::{
+        peer::{TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request},
+        reason_of,
+        v1::{self, Reason, key::Kind},
+    },
+    sequence::OwnedKey,
+};
+use ratchet_ids::Format;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use crate::{
+    clock,
+    cluster::{Cluster, World},
+    key_ids::{self, DATED, TIMED},
+    network::{Host, Network, Weather},
+    observed::{Report, no_panic, observe},
+    trace::Trace,
+    workers,
+    workload::{administer, create_namespaces, request_at},
+};
+
+const FOUNDERS: Host = 3;
+const CALM: Weather = Weather { delay_ms: 2, lost: 0, twice: 0, late: 0 };
+const PATIENCE: Duration = Duration::from_millis(500);
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: u64 = 86_400_000;
+/// 70 years.
+const WRONG_MS: i64 = 2_208_988_800_000;
+/// How long things may take that must come.
+const LIMIT: Duration = Duration::from_secs(20);
+/// How far a time may lie from the truth: the bound, a lease, and clocks that drift for half a minute.
+const FAR_MS: u64 = 60_000 + 10_000 + 5_000;
+
+/// Runs one seed. Call it on a fresh thread.
+///
+/// # Errors
+/// If a time lies far from the truth, or what must come does not: why, the last events, and how to replay it.
+pub fn run(seed: u64, loud: bool) -> Result<Report, String> {
+    observe("cargo test --test sim -- a_wrong_clock", seed, loud, |trace| simulate(seed, trace))
+}
+
+fn simulate(seed: u64, trace: &Arc<Trace>) -> Result<usize, String> {
+    ratchet::random::seed_this_thread(seed);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let network = Network::new(rng.random(), CALM, trace.clone());
+    let config = Config { cluster: "sim".to_owned(), disk_reserve_mb: 0, ..Config::default() };
+    let world = World::new(network, trace.clone(), config, FOUNDERS);
+    let mut cluster = Cluster::found(world.clone(), seed, &mut rng);
+    for id in 1..=FOUNDERS {
+        world.with(id, |machine| machine.clock.tell_the_truth());
+    }
+    let (restarts, mut to_restart) = mpsc::unbounded_channel();
+    let verdict: Arc<Mutex<Option<Result<usize, String>>>> = Arc::default();
+    let told = verdict.clone();
+    cluster.sim.client("clients", async move {
+        let came_to = Script { world, rng, restarts, numbers: 0 }.play().await;
+        *told.lock().expect("a verdict") = Some(came_to);
+        Ok(())
+    });
+    loop {
+        while let Ok(id) = to_restart.try_recv() {
+            cluster.crash(id, "its clock is set wrong");
+            cluster.restart(id);
+        }
+        cluster.sim.step().map_err(|error| error.to_string())?;
+        if let Some(came_to) = verdict.lock().expect("a verdict").take() {
+            return came_to;
+        }
+        no_panic()?;
+    }
+}
+
+struct Script {
+    world: Arc<World>,
+    rng: StdRng,
+    restarts: mpsc::UnboundedSender<Host>,
+    numbers: usize,
+}
+
+/// A way in which a time is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Door {
+    Lease,
+    Timed,
+    Dated,
+}
+
+const DOORS: [Door; 3] = [Door::Lease, Door::Timed, Door::Dated];
+
+impl Script {
+    async fn play(mut self) -> Result<usize, String> {
+        create_namespaces(&self.world, 20).await;
+        workers::create(&self.world).await;
+        key_ids::create(&self.world, 100).await;
+        self.until_all_are_made().await?;
+
+        let wrong = self.rng.random_range(1..=FOUNDERS);
+        let off_ms = [WRONG_MS, WRONG_MS, -WRONG_MS / 2, HOUR_MS, -HOUR_MS];
+        let off_ms = off_ms[self.rng.random_range(0..off_ms.len())];
+        self.world.with(wrong, |machine| machine.clock.set_wrong(off_ms));
+        self.world.trace.event(clock::now(), "wrong clock", format!("node {wrong}: {off_ms} ms"));
+        let led_before = self.world.leader() == Some(wrong);
+        let restarted = self.rng.random_bool(0.5);
+        if restarted {
+            self.restarts.send(wrong).map_err(|error| error.to_string())?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let until = clock::now() + LIMIT;
+        while self.world.leader() != Some(wrong) {
+            if clock::now() > until {
+                return Err(format!("node {wrong} does not lead"));
+            }
+            self.have_it_lead(wrong).await;
+        }
+        if led_before && !restarted {
+            // It goes on with the time that was believed before.
+            self.until_all_are_made().await?;
+        } else {
+            self.until_all_are_refused().await?;
+        }
+        self.world.with(wrong, |machine| machine.clock.tell_the_truth());
+        self.world.trace.event(clock::now(), "clock mended", format!("node {wrong}"));
+        self.until_all_are_made().await?;
+        Ok(self.numbers)
+    }
+
+    async fn have_it_lead(&mut self, node: Host) {
+        let transfer = v1::TransferLeadershipRequest { to: Some(node) };
+        let asked = self.rng.random_range(1..=FOUNDERS);
+        let transfer = Request::TransferLeadership(transfer);
+        // Whether or not it is done, it is looked at who leads.
+        drop(administer(&self.world, asked, transfer, PATIENCE).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    /// Asks through all doors until each has given a time, and for numbers.
+    async fn until_all_are_made(&mut self) -> Result<(), String> {
+        for door in DOORS {
+            let until = clock::now() + LIMIT;
+            while let Err(status) = self.ask(door).await? {
+                if clock::now() > until {
+                    let why = self.world.legible(&status);
+                    return Err(format!("{door:?}: no time is given: {why}"));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        self.until_a_number().await
+    }
+
+    /// Asks through all doors until each has refused because the leader's clock is not believed, and for numbers.
+    async fn until_all_are_refused(&mut self) -> Result<(), String> {
+        for door in DOORS {
+            let until = clock::now() + LIMIT;
+            loop {
+                let refused = self.ask(door).await?.err();
+                let reason = refused.as_ref().map(|status| reason_of(status).0);
+                if reason == Some(Reason::ClockDoubted) {
+                    break;
+                }
+                if clock::now() > until {
+                    return Err(format!("{door:?} does not refuse a wrong clock: {reason:?}"));
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        self.until_a_number().await
+    }
+
+    async fn until_a_number(&mut self) -> Result<(), String> {
+        let until = clock::now() + LIMIT;
+        loop {
+            let node = self.rng.random_range(1..=FOUNDERS);
+            let next = Next {
+                namespace: "own".to_owned(),
+                key: OwnedKey::Id(1),
+                count: 1,
+                id: None,
+                known: KnownRoute::default(),
+            };
+            match request_at(&self.world, node, next, PATIENCE).await {
+                Ok(_) => {
+                    self.numbers += 1;
+                    return Ok(());
+                }
+                Err(status) if clock::now() > until => {
+                    return Err(format!("no number: {}", self.world.legible(&status)));
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// Asks some node for a time. What it is given must be near the truth.
+    async fn ask(&mut self, door: Door) -> Result<Result<(), Status>, String> {
+        let node = self.rng.random_range(1..=FOUNDERS);
+        let take = |(namespace, format): (&str, &str)| {
+            Request::TakeIdNumbers(TakeIdNumbersRequest {
+                namespace: namespace.to_owned(),
+                format: format.to_owned(),
+                key: Some(v1::Key { kind: Some(Kind::Id(1)) }),
+                count: 1,
+            })
+        };
+        let request = match door {
+            Door::Lease => workers::lease("wrong clock"),
+            Door::Timed => take(TIMED),
+            Door::Dated => take(DATED),
+        };
+        let (time_ms, may_be_off_ms) = match administer(&self.world, node, request, PATIENCE).await
+        {
+            Ok(Reply::WorkerLease(lease)) => {
+                let release = workers::release(&lease);
+                // Whether or not it is free then, others are.
+                drop(administer(&self.world, node, release, PATIENCE).await);
+                (lease.ceiling_ms, FAR_MS)
+            }
+            Ok(Reply::IdNumbers(numbers)) if numbers.date_ms > 0 => {
+                (numbers.date_ms, DAY_MS + FAR_MS)
+            }
+            Ok(Reply::IdNumbers(numbers)) => {
+                let format = Format::parse(TIMED.1).map_err(|error| error.to_string())?;
+                let number = *numbers.firsts.first().ok_or("no number of a key")?;
+                (format.parts_of_number(number, 0).time_ms, FAR_MS)
+            }
+            Ok(reply) => return Err(format!("{door:?}: not an answer to that: {reply:?}")),
+            Err(status) => {
+                let text = self.world.legible(&status);
+                self.world.trace.note(clock::now(), "no time", text);
+                return Ok(Err(status));
+            }
+        };
+        self.world.trace.note(clock::now(), "time", (node, time_ms));
+        let true_ms = clock::true_wall_ms();
+        match time_ms.abs_diff(true_ms) <= may_be_off_ms {
+            true => Ok(Ok(())),
+            false => Err(format!("{door:?} gives the time {time_ms}, and it is {true_ms}")),
+        }
+    }
+}

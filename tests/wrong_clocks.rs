@@ -1,0 +1,218 @@
+//! Wall clocks that are wrong by years: what a leader believes, and how a time is taken back that was logged.
+
+use std::{
+    process::Output,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use crate::common::{
+    cluster::Cluster,
+    others,
+    processes::run,
+    rust_client::{client_of, create_with_format},
+    unhurried, until,
+    wrong_clock::restart_with_clock,
+};
+use ratchet::{
+    clock::{BootClock, Clock},
+    proto::v1::ClockStatus,
+};
+use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
+use ratchet_ids::Format;
+
+const DAY_MS: u64 = 86_400_000;
+/// 70 years.
+const WRONG_MS: i64 = 2_208_988_800_000;
+/// A format with two worker ids, which does not end soon.
+const TWO_WORKERS: &str = "bits zero:1=0 time-ms:48 worker:1 sequence:12";
+/// A namespace of each kind whose ids have a time, with its format.
+const TIMES: [(&str, &str); 3] =
+    [("orders", TWO_WORKERS), ("chat", "rongcloud"), ("chapters", "yuewen-chapter")];
+
+/// Makes an id, and returns the time in it.
+async fn time_of(client: &Client, (name, format): (&str, &str)) -> Result<u64, Error> {
+    let (key, parameters) = match name {
+        "orders" => (None, vec![]),
+        "chat" => (Some(Key::Id(5)), vec![("type", 1)]),
+        _ => (Some(Key::Id(5)), vec![("table", 4), ("database", 5)]),
+    };
+    let id = client.next_ids(name, key, 1, &parameters).await?.remove(0);
+    let format = Format::parse(format).expect("a format");
+    Ok(format.decode(&id).expect("an id").parts().time_ms)
+}
+
+/// Fails unless ids of each kind are made, with a time that is near the true one.
+async fn assert_true_times(client: &Client) {
+    for of in TIMES {
+        let time_ms = time_of(client, of).await.expect("an id");
+        let may_be_off_ms = if of.0 == "chapters" { DAY_MS } else { 5_000 };
+        let off_ms = time_ms.abs_diff(BootClock.wall_ms());
+        assert!(off_ms <= may_be_off_ms, "{of:?}: {off_ms} ms from the time");
+    }
+}
+
+fn clock_of(cluster: &Cluster, node: u64) -> ClockStatus {
+    cluster.nodes[&node].context().status().clock.expect("it leads")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_clock_is_wrong_by_70_years_makes_no_ids_of_a_time_and_numbers_go_on() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let [wrong, right] = others(cluster.leader().await);
+    let off = Arc::new(AtomicI64::new(WRONG_MS));
+    restart_with_clock(&mut cluster, wrong, &off).await;
+    let any = client_of(&cluster, &[1, 2, 3]);
+    for (name, format) in TIMES {
+        create_with_format(&any, name, format).await;
+    }
+    cluster.lead(wrong).await;
+    for node in [wrong, right] {
+        let client = client_of(&cluster, &[node]);
+        for of in TIMES {
+            let error = time_of(&client, of).await.expect_err("a refusal");
+            assert_eq!(error.code(), Some(Code::Unavailable), "{of:?}: {error}");
+            let text = error.to_string();
+            for part in ["its wall clock is not believed", "it shows 20", "ratchet transfer"] {
+                assert!(text.contains(part), "{of:?}: {text}");
+            }
+        }
+    }
+    any.lease_worker("orders", "a").await.expect_err("a refusal");
+    any.next("book", 1).await.expect("numbers go on");
+    let clock = clock_of(&cluster, wrong);
+    assert!(!clock.believed && !clock.makes_ids && !clock.alone, "{clock:?}");
+    let ahead_ms = clock.ahead_ms.expect("the others' clocks are known");
+    assert!(ahead_ms.abs_diff(WRONG_MS) < 5_000, "{ahead_ms}");
+    let metrics = cluster.nodes[&wrong].context().metrics.clone();
+    assert_eq!(metrics.clock_doubted.get(), 1);
+    assert!(metrics.clock_refusals.get() >= 6);
+
+    off.store(0, Ordering::SeqCst);
+    assert_true_times(&any).await;
+    assert!(clock_of(&cluster, wrong).believed);
+    assert_eq!(metrics.clock_doubted.get(), 0);
+    let logged = any.list_workers("orders".to_owned()).await.expect("a list");
+    for worker in logged.workers {
+        assert!(worker.ceiling_ms < BootClock.wall_ms() + 60_000, "{worker:?} was logged");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_clock_jumps_by_70_years_goes_on_with_the_time_without_it() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let [wrong, _] = others(cluster.leader().await);
+    let off = Arc::new(AtomicI64::new(0));
+    restart_with_clock(&mut cluster, wrong, &off).await;
+    let any = client_of(&cluster, &[1, 2, 3]);
+    for (name, format) in TIMES {
+        create_with_format(&any, name, format).await;
+    }
+    cluster.lead(wrong).await;
+    assert_true_times(&any).await;
+    off.store(WRONG_MS, Ordering::SeqCst);
+    assert_true_times(&any).await;
+    let clock = clock_of(&cluster, wrong);
+    assert!(!clock.believed && clock.makes_ids, "{clock:?}");
+    off.store(0, Ordering::SeqCst);
+    assert!(clock_of(&cluster, wrong).believed);
+    assert_true_times(&any).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_tells_how_far_the_others_clocks_are_from_its_own() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let [behind, _] = others(leader);
+    let off = Arc::new(AtomicI64::new(-3_600_000));
+    restart_with_clock(&mut cluster, behind, &off).await;
+    let told = || {
+        let nodes = cluster.nodes[&leader].context().status().nodes;
+        let of = |node| nodes.iter().find(|one| one.id == node).and_then(|one| one.clock_ahead_ms);
+        (of(behind), of(leader))
+    };
+    let is_told = || told().0.is_some_and(|ahead_ms| ahead_ms < -3_000_000);
+    until("the leader knows the clock that is behind", is_told).await;
+    assert!(told().0.expect("known") > -3_700_000, "{:?}", told());
+    assert_eq!(told().1, None, "its own is what it is compared with");
+    assert!(clock_of(&cluster, leader).believed, "a majority agrees");
+}
+
+/// Runs `ratchet worker take-back` at a node.
+fn take_back(server: &str, namespace: &str, worker: u32, ceiling_ms: u64, vouch: bool) -> Output {
+    let (worker, ceiling) = (worker.to_string(), ceiling_ms.to_string());
+    let mut args = vec!["worker", "take-back", namespace, &worker, "--ceiling-ms", &ceiling];
+    args.extend(["--server", server]);
+    if vouch {
+        args.push("--vouch");
+    }
+    run(&args)
+}
+
+fn assert_refused(output: &Output, says: &str) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains(says), "{says}: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_that_a_sole_voter_logged_under_a_wrong_clock_is_taken_back_by_whoever_vouches_for_it()
+ {
+    let mut cluster = Cluster::start(1, unhurried).await;
+    let off = Arc::new(AtomicI64::new(WRONG_MS));
+    restart_with_clock(&mut cluster, 1, &off).await;
+    cluster.all_answer().await;
+    let client = client_of(&cluster, &[1]);
+    for (name, format) in TIMES {
+        create_with_format(&client, name, format).await;
+    }
+    let clock = clock_of(&cluster, 1);
+    assert!(clock.alone && clock.believed, "nobody else can say what time it is: {clock:?}");
+    let poisoned = client.lease_worker("orders", "a").await.expect("a lease");
+    let far_ms = BootClock.wall_ms() + 2_000_000_000_000;
+    assert!(poisoned.ceiling_ms > far_ms, "{poisoned:?}");
+    assert!(time_of(&client, TIMES[2]).await.expect("an id") > far_ms);
+
+    let right = Arc::new(AtomicI64::new(0));
+    restart_with_clock(&mut cluster, 1, &right).await;
+    cluster.all_answer().await;
+    let client = client_of(&cluster, &[1]);
+    let server = cluster.address(1).to_string();
+    let sane = client.lease_worker("orders", "b").await.expect("the other worker id");
+    assert!(sane.worker != poisoned.worker && sane.ceiling_ms < far_ms, "{sane:?}");
+    let listed = run(&["worker", "list", "orders", "--server", &server]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let row = format!("a clock was wrong (ceiling {}, see take-back)", poisoned.ceiling_ms);
+    assert!(listed.contains(&row), "{listed}");
+
+    let worker = poisoned.worker;
+    let unvouched = take_back(&server, "orders", worker, poisoned.ceiling_ms, false);
+    assert_refused(&unvouched, "only if you vouch for it that nobody makes ids under it any more");
+    let another = take_back(&server, "orders", worker, poisoned.ceiling_ms + 1, true);
+    assert_refused(&another, "has no lease with the ceiling");
+    let near = take_back(&server, "orders", sane.worker, sane.ceiling_ms, true);
+    assert_refused(&near, "does not reach further ahead than right clocks let it");
+    let of_key = take_back(&server, "chat", 0, poisoned.ceiling_ms, true);
+    assert_refused(&of_key, "their times are numbers of its keys, which never go back");
+    let taken = take_back(&server, "orders", worker, poisoned.ceiling_ms, true);
+    let error = String::from_utf8_lossy(&taken.stderr);
+    assert!(taken.status.success(), "{error}");
+
+    let workers = client.list_workers("orders".to_owned()).await.expect("a list").workers;
+    let ends_ms = workers[worker as usize].ceiling_ms;
+    // Above all that a leader with a right clock may have granted.
+    let ahead_ms = ends_ms.checked_sub(BootClock.wall_ms()).expect("it lies ahead");
+    assert!((120_000..=131_000).contains(&ahead_ms), "{ahead_ms}");
+    let held = HeldWorker { worker, token: poisoned.token };
+    let lost = client.renew_worker("orders", "a", held).await.expect_err("it is lost");
+    assert_eq!(lost.code(), Some(Code::FailedPrecondition), "{lost}");
+
+    assert!(time_of(&client, TIMES[2]).await.expect("an id") > far_ms, "a date never goes back");
+    let dates = client.list_workers("chapters".to_owned()).await.expect("a date").workers;
+    let taken = take_back(&server, "chapters", 0, dates[0].ceiling_ms, true);
+    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    let date_ms = time_of(&client, TIMES[2]).await.expect("an id");
+    assert!(date_ms.abs_diff(BootClock.wall_ms()) <= DAY_MS, "{date_ms} is not today's date");
+}
