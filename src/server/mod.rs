@@ -5,7 +5,7 @@
 //!
 //! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
-//! 2. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
+//! 2. `addressee.rs` refuses what is meant for another cluster. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
 //!    peer port. The gRPC library decodes the whole
 //!    message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
@@ -19,6 +19,7 @@
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
 mod accept;
+mod addressee;
 mod admin;
 mod administer;
 mod calls;
@@ -63,6 +64,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
 
 use accept::Limits;
+use addressee::Addressed;
 use admin::AdminService;
 use connections::{Protocol, serve};
 use health::HealthService;
@@ -166,6 +168,7 @@ impl Server {
         let limits = self.client_limits("client", Door::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let routes = MeteredRoutes::new(routes, self.context.request_memory.clone(), patience);
+        let routes = Addressed::new(routes, self.context.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
