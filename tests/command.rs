@@ -48,6 +48,13 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     assert_eq!(transfer["leader"].to_string(), other);
     assert_eq!(text(ask(&cluster, &["next", "book", "42"]).await), "5\n");
 
+    let id = status["cluster_id"].as_str().expect("an id");
+    let meant = ask(&cluster, &["next", "book", "42", "--cluster-id", id]).await;
+    assert_eq!(text(meant), "6\n");
+    let other = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
+    let meant = ask(&cluster, &["next", "book", "42", "--cluster-id", other, "--json"]).await;
+    failed(&meant, 4, &["CLUSTER_MISMATCH", id, other]);
+
     let create = [
         "namespace",
         "create",

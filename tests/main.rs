@@ -35,6 +35,7 @@ mod metrics;
 mod namespace_life;
 mod openapi;
 mod order;
+mod other_cluster;
 mod panics;
 mod peers;
 mod power_cut;

@@ -18,8 +18,8 @@ fn program() -> PathBuf {
     cache.join("ratchet").join(SCHEMATHESIS).join("bin/st")
 }
 
-/// Runs it against `url`. Returns whether it found nothing, and what it printed.
-async fn check(url: String) -> (bool, String) {
+/// Runs it against `url`, a node of the cluster with this id. Returns whether it found nothing, and what it printed.
+async fn check(url: String, cluster_id: String) -> (bool, String) {
     let dir = tempfile::TempDir::new().expect("a temporary directory");
     let ran = tokio::task::spawn_blocking(move || {
         let ran = Command::new(program())
@@ -30,6 +30,8 @@ async fn check(url: String) -> (bool, String) {
             // not tell. And a key may end with ":next", so that its path takes more methods than are described.
             .args(["--exclude-checks", "positive_data_acceptance,allow_header_conformance"])
             .args(["--header", "ratchet-timeout-ms: 20000"])
+            // Another one, which it would make up, is refused.
+            .args(["--header", &format!("ratchet-cluster-id: {cluster_id}")])
             .current_dir(dir.path())
             .stdin(Stdio::null())
             .output();
@@ -48,7 +50,8 @@ async fn what_is_described_is_what_is_answered() {
     })
     .await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");
-    let (is_true, printed) = check(format!("http://{address}/openapi.json")).await;
+    let cluster_id = cluster.nodes[&1].context().printed_cluster_id();
+    let (is_true, printed) = check(format!("http://{address}/openapi.json"), cluster_id).await;
     assert!(is_true, "{printed}");
     let tested = printed.contains("Tested: 26");
     assert!(tested, "every operation is asked for: {printed}");

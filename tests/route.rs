@@ -12,10 +12,10 @@ use crate::common::{
     cluster::Cluster,
     free_ports, in_time, other_than, others, own_ip,
     processes::Processes,
-    rust_client::{builder, client, client_of},
+    rust_client::{builder, client, client_of, create_with_format},
 };
 use parking_lot::Mutex;
-use ratchet::proto::v1::WatchRouteRequest;
+use ratchet::{metrics::Door, proto::v1::WatchRouteRequest};
 use ratchet_client::Client;
 use tokio::task::JoinSet;
 
@@ -143,6 +143,55 @@ async fn a_node_tells_who_leads_while_the_leader_does_not_answer() {
     let next = next.expect("no error").expect("no end");
     assert!(next.version > told.version);
     assert_ne!(next.leader, leader);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_only_makes_ids_or_administers_outlives_the_server_that_it_was_given() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    create_with_format(&client_of(&cluster, &[2]), "order", "snowflake").await;
+    let [admin, ids, worker] = [(); 3].map(|()| client_of(&cluster, &[1]));
+    admin.list_namespaces().await.expect("all namespaces");
+    ids.next_ids("order", None, 1, &[]).await.expect("an id");
+    worker.lease_worker("order", "a holder").await.expect("a worker id");
+    for client in [&admin, &ids, &worker] {
+        let servers: BTreeSet<String> = client.servers().into_iter().collect();
+        assert_eq!(servers, addresses(&cluster, &[1, 2, 3]));
+    }
+    cluster.crash(1).await;
+    admin.list_namespaces().await.expect("from the others");
+    admin.export("book").await.expect("from the leader");
+    ids.next_ids("order", None, 1, &[]).await.expect("from the others");
+    worker.lease_worker("order", "another").await.expect("from the others");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_client_that_does_not_follow_the_leader_go_round_the_servers_that_answer() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let servers: Vec<_> = (1..=3).map(|node| cluster.address(node)).collect();
+    let client = builder(&servers).follow_leader(false).build().expect("a client");
+    let asked = |cluster: &Cluster, node: u64| {
+        cluster.nodes[&node].context().metrics.request_seconds.of(Door::grpc).count()
+    };
+    let before: Vec<u64> = (1..=3).map(|node| asked(&cluster, node)).collect();
+    for _ in 0..6 {
+        client.current("book", 1).await.expect("an answer");
+    }
+    for node in 1..=3 {
+        assert_eq!(asked(&cluster, node), before[node as usize - 1] + 2, "node {node}");
+    }
+    let gone = other_than(cluster.leader().await);
+    cluster.crash(gone).await;
+    let left = others(gone);
+    let before: Vec<u64> = left.iter().map(|node| asked(&cluster, *node)).collect();
+    for _ in 0..6 {
+        client.current("book", 1).await.expect("from those that are left");
+    }
+    let each: Vec<u64> =
+        left.iter().zip(before).map(|(node, before)| asked(&cluster, *node) - before).collect();
+    assert_eq!(each.iter().sum::<u64>(), 6);
+    assert!(each.iter().all(|calls| *calls >= 2), "{each:?}");
+    let known = client.servers();
+    assert_eq!(known.len(), 3, "it learns no others: {known:?}");
 }
 
 /// Many tasks that call one after the other. Records when the last answered call of each task began.

@@ -18,19 +18,16 @@ impl Client {
         let request = v1::CurrentRequest {
             namespace: namespace.to_owned(),
             key: Some(key.into().into()),
-            // The leader is not asked for: any server answers. The members are.
+            // Any server answers, and the members come in the metadata.
             route_version: u64::MAX,
-            members_version: self.pool().members_version(),
+            members_version: None,
         };
         let answer: v1::CurrentResponse = self
             .pool()
-            .call(false, request, async |channel, request| {
-                SequencerClient::new(channel).current(request).await
+            .call(false, request, async |connection, request| {
+                SequencerClient::new(connection).current(request).await
             })
             .await?;
-        if let Some(route) = &answer.route {
-            self.pool().learn(route);
-        }
         Ok(answer.last)
     }
 
@@ -40,8 +37,8 @@ impl Client {
     /// [`Error::Server`] if no server answers in time.
     pub async fn list_namespaces(&self) -> Result<Vec<v1::Namespace>, Error> {
         self.pool()
-            .call(false, v1::ListNamespacesRequest {}, async |channel, request| {
-                AdminClient::new(channel).list_namespaces(request).await
+            .call(false, v1::ListNamespacesRequest {}, async |connection, request| {
+                AdminClient::new(connection).list_namespaces(request).await
             })
             .await
             .map(|all: v1::ListNamespacesResponse| all.namespaces)
@@ -58,8 +55,8 @@ macro_rules! calls {
             /// # Errors
             /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
             pub async fn $name(&self, $($arg: $type),*) -> Result<v1::$answer, Error> {
-                self.pool().call($changes, $request, async |channel, request| {
-                    AdminClient::new(channel).$method(request).await
+                self.pool().call($changes, $request, async |connection, request| {
+                    AdminClient::new(connection).$method(request).await
                 })
                 .await
             })*

@@ -8,9 +8,13 @@ use futures::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
-use crate::api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient};
+use crate::{
+    api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient},
+    error::Error,
+    server_pool::ServerPool,
+};
 
 /// An event on a stream.
 #[expect(
@@ -18,7 +22,7 @@ use crate::api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerC
     reason = "nearly all events are answers, and a box would cost an allocation each"
 )]
 pub enum StreamEvent {
-    /// The server accepted the stream: it can be reached.
+    /// The server accepted the stream: it can be reached, and is of the cluster.
     Opened,
     /// The server answered a batch.
     Answer(NextManyResponse),
@@ -37,15 +41,22 @@ pub struct BatchStream {
 }
 
 impl BatchStream {
-    /// Opens a stream to `server` for up to `messages_max` messages in flight. Also returns its events,
+    /// Opens a stream to `server` of `servers`, for up to `messages_max` messages in flight. Also returns its events,
     /// tagged with its id; the last one is [`StreamEvent::Ended`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the server's address is none.
     pub fn open(
-        id: u64, server: Arc<str>, channel: Channel, messages_max: usize,
-    ) -> (BatchStream, BoxStream<'static, (u64, StreamEvent)>) {
+        id: u64, servers: Arc<ServerPool>, server: Arc<str>, messages_max: usize,
+    ) -> Result<(BatchStream, BoxStream<'static, (u64, StreamEvent)>), Error> {
+        let connection = servers.connection(&server)?;
         let (messages, outgoing) = mpsc::channel(messages_max);
+        let asked = server.clone();
         let opening = async move {
-            let mut client = SequencerClient::new(channel);
-            let answers = client.next_many(ReceiverStream::new(outgoing)).await?;
+            let mut client = SequencerClient::new(connection);
+            let answers = client.next_many(ReceiverStream::new(outgoing)).await;
+            let answers = answers.map_err(|status| servers.judge(&asked, status))?;
+            servers.hear(&asked, answers.metadata())?;
             let answers = answers.into_inner().map_ok(StreamEvent::Answer);
             Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
         };
@@ -54,6 +65,6 @@ impl BatchStream {
         let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
         let heard = heard.chain(stream::iter([end]));
         let stream = BatchStream { id, server, messages };
-        (stream, heard.map(move |heard| (id, heard)).boxed())
+        Ok((stream, heard.map(move |heard| (id, heard)).boxed()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{client::Client, error::Error};
+use crate::{client::Client, cluster::Cluster, error::Error, server_pool::ServerPool};
 
 /// The default address of a node.
 const SERVER: &str = "127.0.0.1:7600";
@@ -36,11 +36,17 @@ pub struct Builder {
     servers: Vec<String>,
     timeout: Duration,
     follow_leader: bool,
+    cluster_id: Option<String>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder { servers: vec![SERVER.to_owned()], timeout: TIMEOUT, follow_leader: true }
+        Builder {
+            servers: vec![SERVER.to_owned()],
+            timeout: TIMEOUT,
+            follow_leader: true,
+            cluster_id: None,
+        }
     }
 }
 
@@ -61,11 +67,18 @@ impl Builder {
     /// Sets whether the client learns the leader and the members from answers, and connects to them. The
     /// default is true.
     ///
-    /// With false, the client asks only the servers that it was given, and they forward its requests. Use
-    /// this if the nodes' own addresses cannot be reached from the client. Give several servers: when all
+    /// With false, the client asks only the servers that it was given, and they forward its requests. Numbers are asked of
+    /// one of them, and each other call of the next one. Use this if the nodes' own addresses cannot be reached from the client. Give several servers: when all
     /// of them are gone, requests fail although other members run.
     pub fn follow_leader(mut self, follow: bool) -> Self {
         self.follow_leader = follow;
+        self
+    }
+
+    /// Sets the cluster to ask, by the id that `ratchet status` shows. Without it, the client stays with the first cluster that
+    /// answers. Servers of another cluster refuse its calls.
+    pub fn cluster_id(mut self, id: impl Into<String>) -> Self {
+        self.cluster_id = Some(id.into());
         self
     }
 
@@ -73,8 +86,8 @@ impl Builder {
     /// runtime: outside of one, requests panic.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", or if the
-    /// timeout is 0 or more than a day.
+    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", if the timeout is 0 or more than
+    /// a day, or if the id of the cluster is no UUID.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!(
@@ -82,6 +95,8 @@ impl Builder {
                 self.timeout
             )));
         }
-        Client::new(&self.servers, self.timeout, self.follow_leader)
+        let cluster = self.cluster_id.as_deref().map(Cluster::parse).transpose()?;
+        let servers = ServerPool::new(&self.servers, self.timeout, self.follow_leader, cluster)?;
+        Ok(Client::new(servers))
     }
 }

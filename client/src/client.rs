@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -24,9 +23,12 @@ use crate::{
 
 /// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
-/// Answers to numbers tell it who the voters are, and those of `next`, `next_range` and segments also who leads: from
-/// then on it sends these straight to the leader. Answers to ids and administration tell it nothing. It keeps working when
-/// the servers that it was given are gone. It asks given servers that are no members only if no member answers.
+/// Answers tell it who the voters are, and those of `next`, `next_range` and segments also who leads: from then on it sends
+/// these straight to the leader. It keeps working when the servers that it was given are gone. It asks given servers that are
+/// no members only if no member answers.
+///
+/// The first answer tells it which cluster it asks, unless it was built with that: see [`Builder::cluster_id`](
+/// crate::Builder::cluster_id).
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -45,20 +47,25 @@ impl fmt::Debug for Client {
         client.field("servers", &self.servers());
         client.field("timeout", &self.inner.servers.timeout());
         client.field("follow_leader", &self.inner.servers.follows_leader());
+        client.field("cluster_id", &self.inner.servers.cluster_id());
         client.finish_non_exhaustive()
     }
 }
 
 impl Client {
-    pub(crate) fn new(
-        servers: &[String], timeout: Duration, follow_leader: bool,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(servers: ServerPool) -> Self {
         let inner = Inner {
-            servers: Arc::new(ServerPool::new(servers, timeout, follow_leader)?),
+            servers: Arc::new(servers),
             namespaces: Namespaces::default(),
             dispatcher: OnceLock::new(),
         };
-        Ok(Client { inner: Arc::new(inner) })
+        Client { inner: Arc::new(inner) }
+    }
+
+    /// The id of the cluster that the client asks: the one that it was built with, or the first one that answered. `None`
+    /// before that.
+    pub fn cluster_id(&self) -> Option<String> {
+        self.inner.servers.cluster_id().map(str::to_owned)
     }
 
     /// The known servers, "host:port": the voters, once an answer has listed them, and the servers that the
@@ -72,7 +79,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time, [`Error::Disorder`]
-    /// if the number is not greater than an earlier one, [`Error::Gone`] if the runtime of the first
+    /// if the number is not greater than an earlier one, [`Error::OtherCluster`] if every server that is left belongs to
+    /// another cluster, [`Error::Gone`] if the runtime of the first
     /// request has ended. The numbers of a request that failed may be lost; they are never handed out
     /// twice. In a gapless namespace none are lost unless the error is [`Error::OutcomeUnknown`]: the client asks again under
     /// an id of its own, as long as it can.

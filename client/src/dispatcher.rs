@@ -5,17 +5,13 @@
 //!
 //! - If a server fails, the requests of its batches are sent to another one. Messages with an id are sent as they were.
 //! - If a server is silent, others are asked who leads.
-//! - If another server leads, a stream to it is opened beside the present one. The dispatcher moves there
-//!   once the leader has accepted it. So an unreachable leader costs nothing while other servers forward.
+//! - If another server leads, the dispatcher moves there: see [`Streams`].
+//! - If a server belongs to another cluster, its answer is refused, and the requests are sent to another one.
 //!
 //! Invariant: every request is answered once, by its deadline.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use futures::{
-    StreamExt,
-    stream::{BoxStream, SelectAll},
-};
 use hashbrown::HashMap;
 use tokio::{
     sync::mpsc,
@@ -27,7 +23,8 @@ use crate::{
     api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
     batch::{Batch, Leftover},
-    batch_stream::{BatchStream, StreamEvent},
+    batch_stream::StreamEvent,
+    error::OtherCluster,
     high_water_marks::HighWaterMarks,
     in_flight::{InFlight, InFlightBatches},
     leader_cache::LeaderCache,
@@ -37,7 +34,8 @@ use crate::{
     request::{PendingRequest, fail_requests},
     route_watches::RouteWatches,
     server_pool::ServerPool,
-    unary_call::never_connected,
+    streams::{Invalid, Streams},
+    unary_call::{never_connected, no_answer_within},
 };
 
 /// The largest number of batches in flight.
@@ -59,15 +57,10 @@ pub struct Dispatcher {
     /// What is known of namespaces.
     modes: HashMap<NamespaceId, Mode>,
     in_flight: InFlightBatches,
-    /// The last id of a stream or message.
+    /// The id of the last message.
     last_id: u64,
-    /// The stream on which batches are sent.
-    stream: Option<BatchStream>,
-    /// A stream to the leader, which replaces `stream` once the leader has accepted it.
-    leader_stream: Option<BatchStream>,
-    /// The events of both streams, and of earlier ones that still owe answers.
-    events: SelectAll<BoxStream<'static, (u64, StreamEvent)>>,
-    /// When the last event came on `stream`.
+    streams: Streams,
+    /// When the last event came on the stream on which batches are sent.
     last_heard: Instant,
     watches: RouteWatches,
     leader: LeaderCache,
@@ -77,7 +70,7 @@ pub struct Dispatcher {
     backoff: Backoff,
     /// When a request may expire, or a server may have to be given up; `None` while no request waits.
     due: Option<Instant>,
-    /// When `stream` may have been silent for too long; `None` while it owes no answer.
+    /// When that stream may have been silent for too long; `None` while it owes no answer.
     silence_due: Option<Instant>,
 }
 
@@ -85,6 +78,7 @@ impl Dispatcher {
     /// A dispatcher that sends to `servers`.
     pub fn new(servers: Arc<ServerPool>, namespaces: Namespaces) -> Dispatcher {
         Dispatcher {
+            streams: Streams::new(servers.clone(), BATCHES_IN_FLIGHT_MAX),
             servers,
             namespaces,
             queues: RequestQueues::default(),
@@ -92,9 +86,6 @@ impl Dispatcher {
             modes: HashMap::new(),
             in_flight: InFlightBatches::default(),
             last_id: 0,
-            stream: None,
-            leader_stream: None,
-            events: SelectAll::new(),
             last_heard: Instant::now(),
             watches: RouteWatches::default(),
             leader: LeaderCache::default(),
@@ -120,7 +111,7 @@ impl Dispatcher {
             }
             tokio::select! {
                 biased;
-                Some((stream, event)) = self.events.next() => match event {
+                Some((stream, event)) = self.streams.next_event() => match event {
                     StreamEvent::Answer(answer) => self.on_answer(stream, answer),
                     StreamEvent::Opened => self.on_opened(stream),
                     StreamEvent::Ended(status) => self.on_ended(stream, status),
@@ -147,15 +138,12 @@ impl Dispatcher {
             && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
             && !(self.queues.is_empty() && self.resends.is_empty())
         {
-            if self.stream.is_none() {
-                // Use the leader's stream even before the leader has accepted it: there is no other.
-                let leader = self.leader_stream.take();
-                self.stream = leader.or_else(|| self.open(self.servers.current()));
+            if self.streams.current().is_none() {
+                if let Err(invalid) = self.streams.renew() {
+                    self.invalid(invalid);
+                    continue;
+                }
                 self.last_heard = Instant::now();
-            }
-            if self.stream.is_none() {
-                // The server's address is invalid. `open` has moved on to the next server.
-                continue;
             }
             if let Some(batch) = self.resends.pop_front() {
                 if !batch.is_awaited() {
@@ -187,7 +175,7 @@ impl Dispatcher {
 
     /// Sends the message of one batch on the stream.
     fn send_batch(&mut self, batch: Batch, mut message: NextManyRequest) {
-        let Some(stream) = &self.stream else {
+        let Some(stream) = self.streams.current() else {
             return self.take_back(batch.unsent());
         };
         self.last_id += 1;
@@ -214,32 +202,20 @@ impl Dispatcher {
         self.in_flight.insert(self.last_id, in_flight);
     }
 
-    /// Opens a stream to a server. If its address is invalid, moves on to the next server: `None`.
-    fn open(&mut self, server: Arc<str>) -> Option<BatchStream> {
-        let channel = match self.servers.channel(&server) {
-            Ok(channel) => channel,
-            Err(error) => {
-                self.server_failed(&server, Status::unavailable(error.to_string()));
-                return None;
-            }
-        };
-        self.last_id += 1;
-        let (stream, events) =
-            BatchStream::open(self.last_id, server, channel, BATCHES_IN_FLIGHT_MAX);
-        self.events.push(events);
-        Some(stream)
+    /// The address of a server is invalid: the next server is asked.
+    fn invalid(&mut self, (server, error): Invalid) {
+        self.server_failed(&server, Status::unavailable(error.to_string()));
     }
 
     /// A server has accepted a stream. If it is the leader's, batches go there from now on.
     fn on_opened(&mut self, id: u64) {
-        if self.leader_stream.as_ref().is_some_and(|new| new.id == id) {
-            self.stream = self.leader_stream.take();
+        if self.streams.accepted(id) {
             // The old server may be gone.
             self.in_flight.hasten(MOVE_GRACE);
             let until = self.in_flight.next_until();
             self.due = self.due.into_iter().chain(until).min();
         }
-        if self.is_current(id) {
+        if self.streams.is_current(id) {
             self.last_heard = Instant::now();
         }
     }
@@ -251,7 +227,7 @@ impl Dispatcher {
             return;
         };
         let (server, now) = (in_flight.server, Instant::now());
-        let is_current = self.is_current(stream);
+        let is_current = self.streams.is_current(stream);
         if is_current {
             self.last_heard = now;
             if !self.watches.is_empty() && now - in_flight.sent < SILENCE_MAX {
@@ -259,6 +235,10 @@ impl Dispatcher {
             }
         }
         if let Some(route) = answer.route.take() {
+            if let Err(other) = self.servers.check(&server, &route) {
+                self.take_back(in_flight.batch.unsent());
+                return self.on_ended(stream, other);
+            }
             self.learn(&route, now);
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
@@ -290,12 +270,18 @@ impl Dispatcher {
     /// A stream has ended: the requests in flight on it are sent again.
     fn on_ended(&mut self, id: u64, status: Status) {
         let lost = self.in_flight.take(|in_flight| in_flight.stream == id);
-        self.send_again(lost, !never_connected(&status));
-        if let Some(leader) = self.leader_stream.take_if(|stream| stream.id == id) {
+        let is_other = OtherCluster::of(&status).is_some();
+        self.send_again(lost, !never_connected(&status) && !is_other);
+        let [current, leader] = self.streams.ended(id);
+        if let Some(leader) = leader {
             tracing::debug!(leader = &*leader.server, %status, "the leader cannot be reached");
             self.leader.forget(&leader.server, Instant::now());
         }
-        if let Some(stream) = self.stream.take_if(|stream| stream.id == id) {
+        if let Some(stream) = current {
+            if is_other && self.servers.all() == [stream.server.clone()] {
+                // Nobody else is there to ask.
+                fail_requests(self.queues.take_all(), &stream.server, &status);
+            }
             self.server_failed(&stream.server, status);
         }
     }
@@ -310,31 +296,19 @@ impl Dispatcher {
         self.leader.learn(route, now);
         let leader = self.leader.leader().cloned();
         if members_change
-            && let Some(stream) = &self.stream
+            && let Some(stream) = self.streams.current()
             && Some(&stream.server) != leader.as_ref()
             && !self.servers.all().contains(&stream.server)
         {
             // The server was removed from the cluster.
-            self.stream = None;
+            let removed = stream.server.clone();
+            self.streams.leave(&removed);
         }
-        let Some(leader) = leader else {
-            return;
-        };
-        let is_to_leader = |stream: &Option<BatchStream>| {
-            let server = stream.as_ref().map(|stream| &stream.server);
-            server == Some(&leader)
-        };
-        if is_to_leader(&self.stream) {
-            self.leader_stream = None;
-        } else if !is_to_leader(&self.leader_stream) {
-            self.leader_stream = self.open(leader);
+        if let Some(leader) = leader
+            && let Err(invalid) = self.streams.follow(leader)
+        {
+            self.invalid(invalid);
         }
-    }
-
-    /// True if batches are sent on the stream with this id.
-    fn is_current(&self, stream: u64) -> bool {
-        let current = self.stream.as_ref();
-        current.is_some_and(|current| current.id == stream)
     }
 
     /// Sends batches again whose answers will not come. Their server may have got the messages if `was_reached`.
@@ -351,10 +325,13 @@ impl Dispatcher {
     /// `server` has failed: the next server is asked, after a rest if all of them have failed.
     fn server_failed(&mut self, server: &Arc<str>, status: Status) {
         let now = Instant::now();
-        self.stream.take_if(|stream| stream.server == *server);
+        self.streams.leave(server);
         self.leader.forget(server, now);
         self.servers.advance_past(server);
-        self.last_failure = Some((server.clone(), status));
+        // What a server has said tells more than that another one cannot be reached.
+        if self.last_failure.is_none() || !never_connected(&status) {
+            self.last_failure = Some((server.clone(), status));
+        }
         let part = (rand::random::<u64>() >> 32) as f64 / f64::from(u32::MAX);
         if self.backoff.failed(self.servers.count() as u32, part, now) {
             // The cluster may have been restored, with lower versions.
@@ -375,7 +352,7 @@ impl Dispatcher {
             return;
         }
         let overdue = self.in_flight.take(|in_flight| in_flight.until <= now);
-        let silent = overdue.iter().find(|late| self.is_current(late.stream));
+        let silent = overdue.iter().find(|late| self.streams.is_current(late.stream));
         let silent = silent.map(|late| (late.server.clone(), now - late.sent));
         self.send_again(overdue, true);
         if let Some((server, waited)) = silent {
@@ -409,18 +386,13 @@ impl Dispatcher {
         if due > now || !self.servers.follows_leader() {
             return;
         }
-        let current = self.stream.as_ref().map(|stream| &stream.server);
+        let current = self.streams.current().map(|stream| &stream.server);
         let mut others = self.servers.all().into_iter();
         let other = others.find(|server| Some(server) != current && !self.watches.contains(server));
         if let Some(other) = other
-            && let Ok(channel) = self.servers.channel(&other)
+            && let Ok(connection) = self.servers.connection(&other)
         {
-            self.watches.watch(other, channel);
+            self.watches.watch(self.servers.clone(), other, connection);
         }
     }
-}
-
-fn no_answer_within(waited: Duration) -> Status {
-    let millis = waited.as_millis();
-    Status::deadline_exceeded(format!("no answer within {millis} ms"))
 }

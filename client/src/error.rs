@@ -55,6 +55,21 @@ pub enum Error {
         /// crate::Client::next_once)). `None`: look before you ask again.
         request_id: Option<Vec<u8>>,
     },
+    /// A server belongs to another cluster than the one that this client asks. Its answer is refused, or it has refused the
+    /// call. The client leaves it and asks another one, if there is one.
+    #[error(
+        "{server} belongs to cluster {found}, and this client asks cluster {expected}: correct the address; to ask cluster \
+         {found}, make another client"
+    )]
+    #[non_exhaustive]
+    OtherCluster {
+        /// The server.
+        server: String,
+        /// The cluster that the client was built with, or that answered it first.
+        expected: String,
+        /// The cluster that the server belongs to.
+        found: String,
+    },
     /// The runtime on which the client made its first request has ended.
     #[error("the runtime that this client ran on has ended; make a new client")]
     Gone,
@@ -69,6 +84,7 @@ impl Error {
             Error::Invalid(_)
             | Error::Disorder { .. }
             | Error::OutcomeUnknown { .. }
+            | Error::OtherCluster { .. }
             | Error::Gone => false,
         }
     }
@@ -80,6 +96,7 @@ impl Error {
             Error::Invalid(_)
             | Error::Disorder { .. }
             | Error::OutcomeUnknown { .. }
+            | Error::OtherCluster { .. }
             | Error::Gone => None,
         }
     }
@@ -95,11 +112,35 @@ impl Error {
 
     /// The error that a gRPC status of `server` stands for.
     pub(crate) fn status(server: &str, status: &Status) -> Self {
+        if let Some(OtherCluster { expected, found }) = OtherCluster::of(status) {
+            return Error::OtherCluster {
+                server: server.to_owned(),
+                expected: expected.clone(),
+                found: found.clone(),
+            };
+        }
         Error::Server {
             server: server.to_owned(),
             code: Code::of(status),
             message: status.message().to_owned(),
         }
+    }
+}
+
+/// A server belongs to another cluster than the client asks: the source of such a failure.
+#[derive(Debug, thiserror::Error)]
+#[error("the server belongs to cluster {found}, and not to {expected}")]
+pub(crate) struct OtherCluster {
+    /// The cluster that the client asks.
+    pub(crate) expected: String,
+    /// The one that answered.
+    pub(crate) found: String,
+}
+
+impl OtherCluster {
+    /// Why a call failed, if it is this.
+    pub(crate) fn of(status: &Status) -> Option<&OtherCluster> {
+        std::error::Error::source(status)?.downcast_ref()
     }
 }
 

@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use tokio::time::timeout;
-use tonic::{Code as Grpc, Streaming, transport::Channel};
+use tonic::{Code as Grpc, Streaming};
 
 use crate::{
     api::{self as v1, sequencer_client::SequencerClient},
     client::Client,
-    error::Error,
+    cluster::Connection,
+    error::{Error, OtherCluster},
     key::Key,
 };
 
@@ -49,10 +50,14 @@ impl Client {
             if asked.contains(&server) {
                 continue;
             }
-            let channel = self.pool().channel(&server)?;
-            let mut sequencer = SequencerClient::new(channel);
+            let mut sequencer = SequencerClient::new(self.pool().connection(&server)?);
             let request = v1::ExportRequest { namespace: namespace.to_owned() };
-            match sequencer.export(request).await {
+            let answer = sequencer.export(request).await;
+            let answer = answer.map_err(|status| self.pool().judge(&server, status));
+            asked.push(server.clone());
+            let heard = answer
+                .and_then(|answer| self.pool().hear(&server, answer.metadata()).map(|()| answer));
+            match heard {
                 Ok(messages) => {
                     return Ok(Export {
                         server: server.to_string(),
@@ -63,12 +68,14 @@ impl Client {
                 }
                 Err(status) => {
                     refused = Error::status(&server, &status);
+                    if OtherCluster::of(&status).is_some() {
+                        continue;
+                    }
                     if status.code() != Grpc::Unavailable {
                         break;
                     }
                 }
             }
-            asked.push(server);
             let leader = timeout(self.pool().timeout(), leader(&mut sequencer));
             if let Ok(Some(leader)) = leader.await {
                 servers.push_front(leader);
@@ -79,7 +86,7 @@ impl Client {
 }
 
 /// The address of the leader, as a server knows it; `None` if it cannot be reached.
-async fn leader(sequencer: &mut SequencerClient<Channel>) -> Option<Arc<str>> {
+async fn leader(sequencer: &mut SequencerClient<Connection>) -> Option<Arc<str>> {
     let watching = sequencer.watch_route(v1::WatchRouteRequest {}).await.ok()?;
     let route = watching.into_inner().message().await.ok()??;
     Some(route.address.into())

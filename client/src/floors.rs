@@ -33,11 +33,10 @@ impl Client {
             key: Some(key.into().into()),
             at_least,
             route_version: u64::MAX,
-            members_version: self.pool().members_version(),
+            members_version: None,
         };
-        let ask = async |channel, request| SequencerClient::new(channel).raise(request).await;
+        let ask = async |connection, request| SequencerClient::new(connection).raise(request).await;
         let answer: v1::RaiseResponse = self.pool().call(false, request, ask).await?;
-        self.learn(answer.route);
         Ok(Raised { floor: answer.floor, is_higher: answer.raised })
     }
 
@@ -58,11 +57,11 @@ impl Client {
             names,
             at_least,
             route_version: u64::MAX,
-            members_version: self.pool().members_version(),
+            members_version: None,
         };
-        let ask = async |channel, request| SequencerClient::new(channel).raise_many(request).await;
+        let ask =
+            async |connection, request| SequencerClient::new(connection).raise_many(request).await;
         let answer: v1::RaiseManyResponse = self.pool().call(false, request, ask).await?;
-        self.learn(answer.route);
         Ok(answer.floors)
     }
 
@@ -81,12 +80,12 @@ impl Client {
             ids,
             at_least,
             route_version: u64::MAX,
-            members_version: self.pool().members_version(),
+            members_version: None,
         };
-        let ask =
-            async |channel, request| SequencerClient::new(channel).raise_sections(request).await;
+        let ask = async |connection, request| {
+            SequencerClient::new(connection).raise_sections(request).await
+        };
         let answer: v1::RaiseManyResponse = self.pool().call(false, request, ask).await?;
-        self.learn(answer.route);
         Ok(answer.floors)
     }
 
@@ -103,20 +102,14 @@ impl Client {
             ids,
             names,
             route_version: u64::MAX,
-            members_version: self.pool().members_version(),
+            members_version: None,
         };
-        let ask =
-            async |channel, request| SequencerClient::new(channel).current_many(request).await;
+        let ask = async |connection, request| {
+            SequencerClient::new(connection).current_many(request).await
+        };
         let answer: v1::CurrentManyResponse = self.pool().call(false, request, ask).await?;
-        self.learn(answer.route);
         let last = answer.last.into_iter();
         Ok(last.map(|last| (last > 0).then_some(last)).collect())
-    }
-
-    fn learn(&self, route: Option<v1::Route>) {
-        if let Some(route) = &route {
-            self.pool().learn(route);
-        }
     }
 }
 

@@ -91,8 +91,8 @@ impl Client {
             as_text: true,
             key: key.map(v1::Key::from),
         };
-        let making = self.pool().call(false, request, async |channel, request| {
-            IdsClient::new(channel).next(request).await
+        let making = self.pool().call(false, request, async |connection, request| {
+            IdsClient::new(connection).next(request).await
         });
         let made: v1::NextIdsResponse = making.await?;
         Ok(made.texts)

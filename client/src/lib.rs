@@ -71,6 +71,11 @@
 //! The client checks that every number is greater than those that it had received for the key before it
 //! asked ([`Error::Disorder`]). It checks the keys in recent use.
 //!
+//! # The cluster
+//! The client asks one cluster: the one that [`Builder::cluster_id`] names, or else the first one that answers. Every call says
+//! which one it is. If an address leads to another cluster, that one refuses the call, and the client goes on without it
+//! ([`Error::OtherCluster`] if no other server is left).
+//!
 //! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 
 #![deny(missing_docs)]
@@ -83,6 +88,7 @@ mod batch;
 mod batch_stream;
 mod builder;
 mod client;
+mod cluster;
 mod dispatcher;
 mod error;
 mod export;
@@ -102,6 +108,8 @@ mod request;
 mod route_watches;
 mod segment;
 mod server_pool;
+mod streams;
+mod turns;
 mod unary_call;
 mod workers;
 

@@ -18,6 +18,8 @@ pub struct Members {
     all: Vec<Arc<str>>,
     /// The place in `all` of the server to ask next.
     current: usize,
+    /// Servers that are of another cluster. They are not in `all`.
+    foreign: Vec<Arc<str>>,
 }
 
 impl Members {
@@ -25,7 +27,7 @@ impl Members {
     pub fn new(given: &[String]) -> Members {
         let given: Vec<Arc<str>> = given.iter().map(|server| server.as_str().into()).collect();
         debug_assert!(!given.is_empty(), "at least one server is given");
-        Members { all: given.clone(), given, version: 0, current: 0 }
+        Members { all: given.clone(), given, version: 0, current: 0, foreign: Vec::new() }
     }
 
     /// The version of the known membership, to send with a request; 0 for none.
@@ -57,8 +59,15 @@ impl Members {
             return false;
         }
         self.version = route.members_version;
+        // An address that the cluster has given up may be a member's again later.
+        self.foreign.retain(|server| {
+            let is_named = route.members.iter().any(|member| **member == **server);
+            is_named || self.given.contains(server)
+        });
+        let is_foreign = |server: &str| self.foreign.iter().any(|foreign| **foreign == *server);
+        let usable = |member: &&String| is_address(member) && !is_foreign(member);
         let mut members: Vec<Arc<str>> = Vec::with_capacity(route.members.len());
-        for member in route.members.iter().filter(|member| is_address(member)) {
+        for member in route.members.iter().filter(usable) {
             if !members.iter().any(|known| **known == **member) {
                 members.push(member.as_str().into());
             }
@@ -76,7 +85,8 @@ impl Members {
         }
         let place = members.iter().position(|server| *server == before);
         self.current = place.unwrap_or(0);
-        let others = self.given.iter().filter(|server| !members.contains(server));
+        let others = self.given.iter();
+        let others = others.filter(|server| !members.contains(server) && !is_foreign(server));
         let others: Vec<Arc<str>> = others.cloned().collect();
         members.extend(others);
         let changes = members != self.all;
@@ -85,9 +95,24 @@ impl Members {
         changes
     }
 
-    /// Accepts any membership next, even an older one: a cluster that was restored may have lower versions.
+    /// Drops a server that is of another cluster, unless it is the only one. It comes back once all servers have failed, and
+    /// may be a member again once a membership came without it.
+    pub fn remove(&mut self, server: &str) {
+        let Some(place) = self.all.iter().position(|known| **known == *server) else {
+            return;
+        };
+        if self.all.len() > 1 {
+            self.foreign.push(self.all.remove(place));
+            self.current -= usize::from(place < self.current);
+            self.current %= self.all.len();
+        }
+    }
+
+    /// Accepts any membership next, even an older one: a cluster that was restored may have lower versions. Servers that were
+    /// dropped come back: their addresses may lead to members again.
     pub fn forget_version(&mut self) {
         self.version = 0;
+        self.all.append(&mut self.foreign);
     }
 }
 
@@ -156,6 +181,32 @@ mod tests {
         servers.learn(&told(3, &["a:70000", "b c:1", ":1", "[::1]:7600", "node-2:7600"]));
         let all = BTreeSet::from(["[::1]:7600", "node-2:7600", "a:1"]);
         assert_eq!(known(&servers), all);
+    }
+
+    #[test]
+    fn a_server_that_is_dropped_comes_back_when_all_have_failed_or_it_is_a_member_anew() {
+        let mut servers = Members::new(&["a:1".to_owned(), "b:1".to_owned(), "c:1".to_owned()]);
+        servers.advance_past("a:1");
+        servers.remove("a:1");
+        assert_eq!(&**servers.current(), "b:1");
+        servers.learn(&told(1, &["a:1", "b:1", "d:1"]));
+        assert_eq!(known(&servers), BTreeSet::from(["b:1", "c:1", "d:1"]));
+        while &**servers.current() != "d:1" {
+            let server = servers.current().clone();
+            servers.advance_past(&server);
+        }
+        servers.remove("d:1");
+        servers.learn(&told(2, &["b:1", "d:1"]));
+        assert_eq!(known(&servers), BTreeSet::from(["b:1", "c:1"]));
+        servers.learn(&told(3, &["b:1"]));
+        servers.learn(&told(4, &["b:1", "d:1"]));
+        assert_eq!(known(&servers), BTreeSet::from(["b:1", "c:1", "d:1"]), "another node there");
+        for server in ["b:1", "c:1", "d:1", "e:1"] {
+            servers.remove(server);
+        }
+        assert_eq!(known(&servers), BTreeSet::from(["d:1"]), "the last one stays");
+        servers.forget_version();
+        assert_eq!(known(&servers), BTreeSet::from(["a:1", "b:1", "c:1", "d:1"]));
     }
 
     #[test]

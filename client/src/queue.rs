@@ -67,6 +67,12 @@ impl RequestQueues {
         }
     }
 
+    /// Takes out all requests.
+    pub fn take_all(&mut self) -> Vec<PendingRequest> {
+        self.turns.clear();
+        self.queues.values_mut().flat_map(std::mem::take).collect()
+    }
+
     /// Takes out the requests whose deadline has come, and tells the next deadline.
     pub fn take_expired(&mut self, now: Instant) -> (Vec<PendingRequest>, Option<Instant>) {
         let (mut expired, mut next) = (Vec::new(), None::<Instant>);

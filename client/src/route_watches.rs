@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use futures::{
-    StreamExt, TryFutureExt,
+    StreamExt, TryFutureExt, TryStreamExt,
     stream::{self, BoxStream, SelectAll},
 };
-use tonic::{Response, transport::Channel};
 
-use crate::api::{Route, WatchRouteRequest, sequencer_client::SequencerClient};
+use crate::{
+    api::{Route, WatchRouteRequest, sequencer_client::SequencerClient},
+    cluster::Connection,
+    server_pool::ServerPool,
+};
 
 /// A `WatchRoute` stream to each of some servers.
 #[derive(Default)]
@@ -28,13 +31,17 @@ impl RouteWatches {
         self.servers.contains(server)
     }
 
-    /// Watches `server` as well.
-    pub fn watch(&mut self, server: Arc<str>, channel: Channel) {
+    /// Watches `server` of `servers` as well, by this connection.
+    pub fn watch(&mut self, servers: Arc<ServerPool>, server: Arc<str>, connection: Connection) {
         self.servers.push(server.clone());
+        let asked = server.clone();
         let opening = async move {
-            let mut client = SequencerClient::new(channel);
+            let mut client = SequencerClient::new(connection);
             let routes = client.watch_route(WatchRouteRequest {}).await;
-            routes.map(Response::into_inner)
+            let routes = routes.map_err(|status| servers.judge(&asked, status))?.into_inner();
+            Ok::<_, tonic::Status>(routes.and_then(move |route| {
+                std::future::ready(servers.check(&asked, &route).map(|()| route))
+            }))
         };
         // The reason why a watch ends does not matter: other servers are asked as well.
         let routes = opening.try_flatten_stream().map(Result::ok);

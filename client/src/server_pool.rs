@@ -3,12 +3,20 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tonic::{
     Code, Status,
+    metadata::MetadataMap,
     transport::{Channel, Endpoint},
 };
 
-use crate::{address::is_host_and_port, api::Route, error::Error, members::Members};
+use crate::{
+    address::is_host_and_port,
+    api::Route,
+    cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
+    error::{Error, OtherCluster},
+    turns::Turns,
+};
 
 /// How long a connection in use may be silent before it is checked with an HTTP/2 ping, and how long the
 /// ping may take.
@@ -16,28 +24,28 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// The known servers of a cluster, and a connection to each.
 pub struct ServerPool {
-    members: Mutex<Members>,
-    /// Whether to learn the members from answers, and to follow the leader.
-    follow_leader: bool,
+    known: Arc<Known>,
+    /// Who answers unary calls, unless the client follows the leader.
+    turns: Mutex<Turns>,
     timeout: Duration,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
 impl ServerPool {
-    /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt.
-    /// Requests are given up after `timeout`.
+    /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt. If no `cluster` is given,
+    /// it is the first one that answers. Requests are given up after `timeout`.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port".
     pub fn new(
-        given: &[String], timeout: Duration, follow_leader: bool,
+        given: &[String], timeout: Duration, follow_leader: bool, cluster: Option<Cluster>,
     ) -> Result<ServerPool, Error> {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));
         }
         let servers = ServerPool {
-            members: Mutex::new(Members::new(given)),
-            follow_leader,
+            known: Arc::new(Known::new(given, cluster, follow_leader)),
+            turns: Mutex::default(),
             timeout,
             channels: Mutex::default(),
         };
@@ -54,38 +62,60 @@ impl ServerPool {
 
     /// Whether the client learns the members and follows the leader.
     pub fn follows_leader(&self) -> bool {
-        self.follow_leader
+        self.known.follow_leader
+    }
+
+    /// The id of the cluster, once it is known.
+    pub fn cluster_id(&self) -> Option<&str> {
+        self.known.cluster_id()
     }
 
     /// The number of known servers; at least 1.
     pub fn count(&self) -> usize {
-        self.members.lock().all().len()
+        self.known.members.lock().all().len()
     }
 
     /// All known servers.
     pub fn all(&self) -> Vec<Arc<str>> {
-        self.members.lock().all().to_vec()
+        self.known.members.lock().all().to_vec()
+    }
+
+    /// The server that the next unary call asks: the one to ask next, or, if the client does not follow the leader, the one
+    /// whose turn it is.
+    pub fn for_call(&self) -> Arc<str> {
+        match self.known.follow_leader {
+            true => self.current(),
+            false => self.turns.lock().next(&self.all(), Instant::now()),
+        }
+    }
+
+    /// A unary call to a server has failed: the next one asks another server.
+    pub fn call_failed(&self, server: &Arc<str>) {
+        match self.known.follow_leader {
+            true => self.advance_past(server),
+            false => self.turns.lock().failed(server, Instant::now()),
+        }
     }
 
     /// The server to ask next.
     pub fn current(&self) -> Arc<str> {
-        self.members.lock().current().clone()
+        self.known.members.lock().current().clone()
     }
 
     /// Moves on to the next server, if `failed` is the current one.
     pub fn advance_past(&self, failed: &str) {
-        self.members.lock().advance_past(failed);
+        self.known.members.lock().advance_past(failed);
     }
 
     /// The version of the known members, to send with a request; `None` if the members are not wanted.
     pub fn members_version(&self) -> Option<u64> {
-        self.follow_leader.then(|| self.members.lock().version())
+        self.known.follow_leader.then(|| self.known.members.lock().version())
     }
 
     /// Takes in the members that a server reported. True if the list of servers changes.
     pub fn learn(&self, route: &Route) -> bool {
-        let mut members = self.members.lock();
-        if !self.follow_leader || !members.learn(route) {
+        let mut members = self.known.members.lock();
+        if !self.known.follow_leader || !members.learn(route) {
             return false;
         }
         let is_known = |server: &Arc<str>| members.all().contains(server);
@@ -93,14 +123,53 @@ impl ServerPool {
         true
     }
 
-    /// Accepts any membership next, even an older one.
+    /// Takes in the route that came in the metadata of a server's answer, if one did.
+    ///
+    /// # Errors
+    /// As [`ServerPool::check`].
+    pub fn hear(&self, server: &str, metadata: &MetadataMap) -> Result<(), Status> {
+        if let Some(route) = route_in(metadata) {
+            self.check(server, &route)?;
+            self.learn(&route);
+        }
+        Ok(())
+    }
+
+    /// Checks that a server which reports this route belongs to the cluster. If it does not, it is dropped.
+    ///
+    /// # Errors
+    /// A failure whose source is [`OtherCluster`]: the answer is not to be used.
+    pub fn check(&self, server: &str, route: &Route) -> Result<(), Status> {
+        self.unless_other(server, self.known.check(server, &route.cluster_id))
+    }
+
+    /// What a server's failure comes to, once what its metadata says is taken in. A server that refuses the call because it
+    /// belongs to another cluster is dropped.
+    pub fn judge(&self, server: &str, status: Status) -> Status {
+        let heard = match cluster_in_refusal(&status) {
+            Some(found) => self.unless_other(server, Err(self.known.other(server, found))),
+            None => self.hear(server, status.metadata()),
+        };
+        heard.err().unwrap_or(status)
+    }
+
+    /// Drops the server if `checked` says that it belongs to another cluster.
+    fn unless_other(&self, server: &str, checked: Result<(), Status>) -> Result<(), Status> {
+        if (checked.as_ref().err()).is_some_and(|status| OtherCluster::of(status).is_some()) {
+            self.known.members.lock().remove(server);
+            self.channels.lock().remove(server);
+        }
+        checked
+    }
+
+    /// Accepts any membership next, even an older one, and asks servers again that were dropped.
     pub fn forget_members_version(&self) {
-        self.members.lock().forget_version();
+        self.known.members.lock().forget_version();
     }
 
     /// Adds to a failure without an answer that this client asks the given servers alone, if so.
     pub fn explain(&self, status: Status) -> Status {
-        if self.follow_leader || !is_absence(status.code()) {
+        if self.known.follow_leader || !is_absence(status.code()) {
             return status;
         }
         let (all, why) = (self.all().join(", "), status.message());
@@ -115,7 +184,12 @@ impl ServerPool {
     ///
     /// # Errors
     /// [`Error::Invalid`] if `server` is not of the form "host:port".
-    pub fn channel(&self, server: &str) -> Result<Channel, Error> {
+    pub fn connection(&self, server: &str) -> Result<Connection, Error> {
+        let channel = self.channel(server)?;
+        Ok(Connection::new(channel, Introduction(self.known.clone())))
+    }
+
+    fn channel(&self, server: &str) -> Result<Channel, Error> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(server) {
             return Ok(channel.clone());
@@ -152,7 +226,7 @@ mod tests {
     fn an_address_without_host_or_port_is_refused_by_name() {
         let new = |servers: &[&str]| {
             let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
-            ServerPool::new(&servers, Duration::from_secs(5), true).map(drop)
+            ServerPool::new(&servers, Duration::from_secs(5), true, None).map(drop)
         };
         assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
         for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {

@@ -3,10 +3,16 @@
 //! Invariant: a call that changes something is repeated at another server only if the first one cannot have received it, or
 //! says that it did nothing.
 
-use tokio::time::Instant;
-use tonic::{Code, Request, Response, Status, transport::Channel};
+use std::time::Duration;
 
-use crate::{error::Error, server_pool::ServerPool};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status};
+
+use crate::{
+    cluster::Connection,
+    error::{Error, OtherCluster},
+    server_pool::ServerPool,
+};
 
 impl ServerPool {
     /// Asks one server after the other until one answers or refuses, or the time is up. A silent server
@@ -15,9 +21,9 @@ impl ServerPool {
     ///
     /// # Errors
     /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none
-    /// answers in time.
+    /// answers in time; [`Error::OtherCluster`] if the last server belongs to another cluster.
     pub async fn call<Q, A, F>(
-        &self, changes: bool, request: Q, ask: impl Fn(Channel, Request<Q>) -> F,
+        &self, changes: bool, request: Q, ask: impl Fn(Connection, Request<Q>) -> F,
     ) -> Result<A, Error>
     where
         Q: Clone,
@@ -26,23 +32,26 @@ impl ServerPool {
         let deadline = Instant::now() + self.timeout();
         let mut untried = self.count() as u32;
         loop {
-            let server = self.current();
+            let server = self.for_call();
             let left = deadline.saturating_duration_since(Instant::now());
             let share = if changes { left } else { left / untried };
             let mut message = Request::new(request.clone());
             message.set_timeout(share);
-            let (asked, channel) = (Instant::now(), self.channel(&server)?);
-            let answer = tokio::time::timeout(share, ask(channel, message)).await;
+            let (asked, connection) = (Instant::now(), self.connection(&server)?);
+            let answer = tokio::time::timeout(share, ask(connection, message)).await;
             let status = match answer {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Ok(answer)) => match self.hear(&server, answer.metadata()) {
+                    Ok(()) => return Ok(answer.into_inner()),
+                    // Another cluster has changed something: that ends here.
+                    Err(other) if changes => return Err(Error::status(&server, &other)),
+                    Err(other) => other,
+                },
                 // tonic reports its own timeout as `Cancelled`, and so a call whose connection broke.
                 // The elapsed time tells them apart.
                 Ok(Err(status)) if status.code() != Code::Cancelled || asked.elapsed() < share => {
-                    status
+                    self.judge(&server, status)
                 }
-                Ok(Err(_)) | Err(_) => {
-                    Status::deadline_exceeded(format!("no answer within {} ms", share.as_millis()))
-                }
+                Ok(Err(_)) | Err(_) => no_answer_within(share),
             };
             let (lost, status) = (lost_after_sending(&status), unbroken(status));
             // A server that says UNAVAILABLE has changed nothing.
@@ -56,12 +65,19 @@ impl ServerPool {
                 let status = self.explain(status);
                 return Err(Error::outcome_unknown(&server, status.message(), None));
             }
-            let elsewhere = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
+            let elsewhere = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
+                || OtherCluster::of(&status).is_some();
             untried -= 1;
+            if elsewhere {
+                self.call_failed(&server);
+            }
+            if elsewhere && untried == 0 {
+                // The cluster may have been restored, with lower versions.
+                self.forget_members_version();
+            }
             if !elsewhere || untried == 0 {
                 return Err(Error::status(&server, &self.explain(status)));
             }
-            self.advance_past(&server);
         }
     }
 }
@@ -85,6 +101,12 @@ fn lost_after_sending(status: &Status) -> bool {
     is_of_transport && !never_connected(status)
 }
 
+/// The failure of a server that was waited for in vain.
+pub fn no_answer_within(waited: Duration) -> Status {
+    let millis = waited.as_millis();
+    Status::deadline_exceeded(format!("no answer within {millis} ms"))
+}
+
 /// True if the request cannot have reached the server, since there was no connection.
 pub fn never_connected(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
@@ -99,8 +121,6 @@ pub fn never_connected(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::api::{StatusRequest, admin_client::AdminClient};
 
@@ -111,9 +131,9 @@ mod tests {
         let address = nobody.local_addr().unwrap();
         drop(nobody);
         let servers =
-            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true).unwrap();
-        let channel = servers.channel(&address.to_string()).unwrap();
-        let call = AdminClient::new(channel).status(StatusRequest {}).await;
+            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true, None).unwrap();
+        let connection = servers.connection(&address.to_string()).unwrap();
+        let call = AdminClient::new(connection).status(StatusRequest {}).await;
         let status = call.expect_err("nobody can have answered");
         assert_eq!(status.code(), Code::Unavailable);
         assert!(!lost_after_sending(&status));

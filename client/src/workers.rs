@@ -48,8 +48,8 @@ impl Client {
     async fn ask_for_worker(
         &self, changes: bool, request: v1::LeaseWorkerRequest,
     ) -> Result<v1::WorkerLease, Error> {
-        let asking = self.pool().call(changes, request, async |channel, request| {
-            IdsClient::new(channel).lease_worker(request).await
+        let asking = self.pool().call(changes, request, async |connection, request| {
+            IdsClient::new(connection).lease_worker(request).await
         });
         asking.await
     }
@@ -66,8 +66,8 @@ impl Client {
         let request =
             v1::ReleaseWorkerRequest { namespace: namespace.to_owned(), held: Some(held), used_ms };
         // Carried out twice, it does the same.
-        let releasing = self.pool().call(false, request, async |channel, request| {
-            IdsClient::new(channel).release_worker(request).await
+        let releasing = self.pool().call(false, request, async |connection, request| {
+            IdsClient::new(connection).release_worker(request).await
         });
         let released: v1::ReleaseWorkerResponse = releasing.await?;
         Ok(released.released)
@@ -79,8 +79,8 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
     pub async fn list_workers(&self, namespace: String) -> Result<v1::ListWorkersResponse, Error> {
         let request = v1::ListWorkersRequest { namespace };
-        let listing = self.pool().call(false, request, async |channel, request| {
-            IdsClient::new(channel).list_workers(request).await
+        let listing = self.pool().call(false, request, async |connection, request| {
+            IdsClient::new(connection).list_workers(request).await
         });
         listing.await
     }

@@ -11,6 +11,9 @@ pub struct Connection {
     /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
     #[arg(long, env = "RATCHET_SERVER", default_value = "127.0.0.1:7600", value_delimiter = ',')]
     pub server: Vec<String>,
+    /// The cluster to ask, by its id as `ratchet status` shows it; servers of another one are not asked
+    #[arg(long, env = "RATCHET_CLUSTER_ID")]
+    pub cluster_id: Option<String>,
     /// How long to wait for an answer, in milliseconds
     #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -35,6 +38,10 @@ impl Connection {
     /// As [`Connection::client`].
     pub fn patient_client(&self, at_least: Duration) -> Result<Client, ratchet_client::Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
-        Client::builder().servers(&self.server).timeout(timeout).build()
+        let builder = Client::builder().servers(&self.server).timeout(timeout);
+        match &self.cluster_id {
+            Some(id) => builder.cluster_id(id).build(),
+            None => builder.build(),
+        }
     }
 }

@@ -150,6 +150,7 @@ impl From<Error> for CommandError {
             Error::Invalid(_) => (REFUSED, Code::InvalidArgument.to_string()),
             Error::Server { code, .. } => (exit_of(*code), code.to_string()),
             Error::OutcomeUnknown { .. } => (DEADLINE, "OUTCOME_UNKNOWN".to_owned()),
+            Error::OtherCluster { .. } => (REFUSED, "CLUSTER_MISMATCH".to_owned()),
             Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
             _ => (OTHER, Code::Internal.to_string()),
         };

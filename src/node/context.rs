@@ -170,6 +170,11 @@ impl NodeContext {
         self.group.view().cluster_id()
     }
 
+    /// The id of the cluster as it is printed; empty if this node does not know it.
+    pub fn printed_cluster_id(&self) -> String {
+        self.cluster_id().map(|id| id.to_string()).unwrap_or_default()
+    }
+
     /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
         self.group.tasks().fail(Fault::CannotGoOn(reason));

@@ -40,6 +40,8 @@ pub struct Route {
     pub members_version: u64,
     /// The client addresses of all voters, "host:port".
     pub members: Vec<String>,
+    /// The id of the cluster; empty if this node does not know it yet.
+    pub cluster_id: String,
 }
 
 impl NodeContext {
@@ -56,6 +58,7 @@ impl NodeContext {
             version: term,
             leader: self.config.node_id,
             address: self.client_address.clone(),
+            cluster_id: self.printed_cluster_id(),
             ..Route::default()
         };
         if with_members {
@@ -88,8 +91,8 @@ impl NodeContext {
             loop {
                 let now = leads.borrow_and_update().clone();
                 let voters = votes.borrow_and_update().clone();
-                let route = context.known_route(&now, &voters);
-                if route.is_some() && route != told {
+                let route = Some(context.known_route(&now, &voters));
+                if now.leader.is_some() && route != told {
                     return Some((route.clone()?, (context, (leads, votes, route))));
                 }
                 tokio::select! {
@@ -101,15 +104,25 @@ impl NodeContext {
         })
     }
 
-    fn known_route(&self, now: &Leadership, voters: &Voters) -> Option<Route> {
-        let (leader, member) = now.leader.as_ref()?;
+    /// The route as this node knows it, if its members are newer than those of this version. Of the leader it says nothing
+    /// if none is known.
+    pub fn route_after(&self, members_version: u64) -> Option<Route> {
+        (members_version < self.group.voters_version()).then(|| {
+            let now = self.group.leadership().borrow().clone();
+            self.known_route(&now, &self.group.voters().borrow())
+        })
+    }
+
+    fn known_route(&self, now: &Leadership, voters: &Voters) -> Route {
+        let leader = now.leader.as_ref();
         let mut route = Route {
             version: now.term,
-            leader: *leader,
-            address: self.address_of(*leader, member),
+            leader: leader.map(|(leader, _)| *leader).unwrap_or_default(),
+            address: leader.map(|(leader, at)| self.address_of(*leader, at)).unwrap_or_default(),
+            cluster_id: self.printed_cluster_id(),
             ..Route::default()
         };
         self.set_members(&mut route, voters);
-        Some(route)
+        route
     }
 }

@@ -27,7 +27,7 @@ impl NodeContext {
         };
         v1::StatusResponse {
             cluster: self.config.cluster.clone(),
-            cluster_id: self.cluster_id().map(|id| id.to_string()).unwrap_or_default(),
+            cluster_id: self.printed_cluster_id(),
             waits: !self.group.is_formed(),
             set: self.group.config().set.into(),
             node: self.config.node_id,

@@ -260,6 +260,7 @@ impl From<v1::Route> for Route {
             address: message.address,
             members_version: message.members_version,
             members: message.members,
+            cluster_id: message.cluster_id,
         }
     }
 }
@@ -272,6 +273,7 @@ impl From<Route> for v1::Route {
             address: route.address,
             members_version: route.members_version,
             members: route.members,
+            cluster_id: route.cluster_id,
         }
     }
 }
@@ -287,6 +289,7 @@ mod tests {
             address: "b:1".into(),
             members_version: 5,
             members: vec!["a:1".into(), "b:1".into()],
+            cluster_id: "f47ac10b-58cc-4372-a567-0e02b2c3d479".into(),
         })
     }
 

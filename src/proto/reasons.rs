@@ -81,7 +81,8 @@ fn code_of(reason: Reason) -> Code {
         Reason::RequestIdReused
         | Reason::RequestIdRequired
         | Reason::RequestIdUnsupported
-        | Reason::WrongState => Code::FailedPrecondition,
+        | Reason::WrongState
+        | Reason::ClusterMismatch => Code::FailedPrecondition,
         Reason::NumbersExhausted => Code::OutOfRange,
         Reason::KeysMaxReached
         | Reason::Busy

@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// How long an id of a cluster is where it is printed, and at which places its hyphens stand.
+const PRINTED_BYTES: usize = 36;
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
 /// Identifies a cluster: a UUID of version 4, drawn at its founding. It never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClusterId([u8; 16]);
@@ -19,6 +23,24 @@ impl ClusterId {
     /// The id with these bytes; `None` if there are not 16 of them.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(ClusterId)
+    }
+
+    /// The id that is printed as `text`, in digits of either case; `None` if there is none.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        if text.len() != PRINTED_BYTES {
+            return None;
+        }
+        let (mut bytes, mut digits) = ([0; 16], 0);
+        for (place, written) in text.iter().enumerate() {
+            if HYPHENS.contains(&place) {
+                (*written == b'-').then_some(())?;
+                continue;
+            }
+            let digit = char::from(*written).to_digit(16)?;
+            bytes[digits / 2] = bytes[digits / 2] << 4 | digit as u8;
+            digits += 1;
+        }
+        Some(ClusterId(bytes))
     }
 
     /// Its bytes, in the order in which they are printed.
@@ -89,5 +111,19 @@ mod tests {
         assert_eq!(id.to_string(), "00000000-0000-4000-8000-000000000000");
         assert_eq!(ClusterId::from_bytes(id.as_bytes()), Some(id));
         assert_eq!(ClusterId::from_bytes(&[1; 15]), None);
+    }
+
+    #[test]
+    fn an_id_of_a_cluster_is_read_as_it_is_printed_and_nothing_else_is_one() {
+        let id = ClusterId::from_random([0xb7; 16]);
+        let printed = id.to_string();
+        assert_eq!(ClusterId::parse(printed.as_bytes()), Some(id));
+        assert_eq!(ClusterId::parse(printed.to_ascii_uppercase().as_bytes()), Some(id));
+        let swapped = printed.replace('-', "b").replacen("bb", "--", 1);
+        for none in ["", "x", &printed[1..], &printed.replace('b', "g"), &swapped, &"-".repeat(36)]
+        {
+            assert_eq!(ClusterId::parse(none.as_bytes()), None, "{none}");
+        }
+        assert_eq!(ClusterId::parse(&[0xff; 36]), None);
     }
 }

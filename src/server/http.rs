@@ -1,7 +1,8 @@
 //! The door for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: `foreign_page.rs` refuses what another site's page asks for. `request.rs` reads the deadline,
+//! From a socket to a number: `addressed.rs` refuses what is meant for another cluster, and `foreign_page.rs` what another
+//! site's page asks for. `request.rs` reads the deadline,
 //! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
 //! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
@@ -12,6 +13,7 @@
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
 
+mod addressed;
 mod administer;
 mod body;
 mod delete_namespace;
@@ -44,7 +46,7 @@ use axum::{
     extract::State,
     handler::Handler,
     http::Uri,
-    middleware::{map_request_with_state, map_response},
+    middleware::{map_request_with_state, map_response, map_response_with_state},
     response::Response,
     routing::{MethodRouter, get, post},
 };
@@ -78,6 +80,8 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .layer(map_request_with_state(context.clone(), foreign_page::refuse))
+        .layer(map_request_with_state(context.clone(), addressed::refuse))
+        .layer(map_response_with_state(context.clone(), addressed::name))
         .with_state(context)
 }
 

@@ -5,8 +5,9 @@
 //!
 //! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
 //!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
-//! 2. `unfinished.rs` limits the memory of a message that arrives in parts, and `peer_body.rs` what strangers send to the
-//!    peer port; `arrival.rs` knows when either is late. The gRPC library decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
+//! 2. `addressee.rs` refuses what is meant for another cluster. `unfinished.rs` limits the memory of a message that arrives in
+//!    parts, and `peer_body.rs` what strangers send to the peer port; `arrival.rs` knows when either is late. The gRPC library
+//!    decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
 //!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
@@ -18,6 +19,7 @@
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
 mod accept;
+mod addressee;
 mod admin;
 mod administer;
 mod arrival;
@@ -60,6 +62,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
 
 use accept::Limits;
+use addressee::Addressed;
 use admin::AdminService;
 use connections::{Protocol, serve};
 use health::HealthService;
@@ -150,6 +153,7 @@ impl Server {
         let limits = self.client_limits("client", Door::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let routes = metered(routes, self.context.request_memory.clone(), patience);
+        let routes = Addressed::new(routes, self.context.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    delete_namespace, export, floors, gaps, ids, keys, members, namespaces, number::Form, numbers,
-    status,
+    addressed::Described, delete_namespace, export, floors, gaps, ids, keys, members, namespaces,
+    number::Form, numbers, status,
 };
 
 /// The API.
@@ -51,6 +51,7 @@ use super::{
         members::transfer,
     ),
     components(schemas(Form)),
+    modifiers(&Described),
     tags(
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
         (name = "ids", description = "Ids with a shape, made of fields such as a time, a worker and a counter"),

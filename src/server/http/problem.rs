@@ -12,7 +12,7 @@ use utoipa::{IntoResponses, ToSchema};
 use crate::{
     metrics::{Door, Label},
     node::NodeContext,
-    proto::{reason_of, retry_after_ms},
+    proto::{reason_of, retry_after_ms, v1::Reason},
 };
 
 /// After how many milliseconds a caller may try again while no leader is known.
@@ -84,6 +84,9 @@ impl Problem {
     fn status(&self) -> StatusCode {
         match self.0.code() {
             Code::Ok => StatusCode::OK,
+            Code::FailedPrecondition if reason_of(&self.0).0 == Reason::ClusterMismatch => {
+                StatusCode::CONFLICT
+            }
             Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
                 StatusCode::BAD_REQUEST
             }

@@ -1,0 +1,122 @@
+//! The streams of a client: the one on which batches are sent, and one to the leader that is to replace it.
+//!
+//! If another server leads, a stream to it is opened beside the present one. Batches move there once the leader has accepted
+//! it. So an unreachable leader costs nothing while other servers forward.
+//!
+//! Invariant: events come of every stream until it ends, also of those that batches have left: they may owe answers.
+
+use std::sync::Arc;
+
+use futures::{
+    StreamExt,
+    stream::{BoxStream, SelectAll},
+};
+
+use crate::{
+    batch_stream::{BatchStream, StreamEvent},
+    error::Error,
+    server_pool::ServerPool,
+};
+
+/// A server whose address is invalid, and the error that says so.
+pub type Invalid = (Arc<str>, Error);
+
+/// The streams of a client.
+pub struct Streams {
+    servers: Arc<ServerPool>,
+    /// How many messages a stream may have in flight.
+    messages_max: usize,
+    last_id: u64,
+    /// The stream on which batches are sent.
+    current: Option<BatchStream>,
+    /// A stream to the leader, which replaces `current` once the leader has accepted it.
+    to_leader: Option<BatchStream>,
+    events: SelectAll<BoxStream<'static, (u64, StreamEvent)>>,
+}
+
+impl Streams {
+    /// No stream yet. Each will have up to `messages_max` messages in flight.
+    pub fn new(servers: Arc<ServerPool>, messages_max: usize) -> Streams {
+        Streams {
+            servers,
+            messages_max,
+            last_id: 0,
+            current: None,
+            to_leader: None,
+            events: SelectAll::new(),
+        }
+    }
+
+    /// The next event, and the id of its stream; `None` if there is no stream.
+    pub async fn next_event(&mut self) -> Option<(u64, StreamEvent)> {
+        self.events.next().await
+    }
+
+    /// The stream on which batches are sent.
+    pub fn current(&self) -> Option<&BatchStream> {
+        self.current.as_ref()
+    }
+
+    /// True if batches are sent on the stream with this id.
+    pub fn is_current(&self, id: u64) -> bool {
+        self.current.as_ref().is_some_and(|current| current.id == id)
+    }
+
+    /// Sends batches on a stream to the leader, or to the server to ask next.
+    ///
+    /// # Errors
+    /// If that server's address is invalid.
+    pub fn renew(&mut self) -> Result<(), Invalid> {
+        // The leader's stream even before the leader has accepted it: there is no other.
+        self.current = Some(match self.to_leader.take() {
+            Some(leader) => leader,
+            None => self.open(self.servers.current())?,
+        });
+        Ok(())
+    }
+
+    /// Opens a stream to the leader, unless there is one.
+    ///
+    /// # Errors
+    /// If the leader's address is invalid.
+    pub fn follow(&mut self, leader: Arc<str>) -> Result<(), Invalid> {
+        let leads = |stream: &BatchStream| stream.server == leader;
+        if self.current.as_ref().is_some_and(leads) {
+            self.to_leader = None;
+        } else if !self.to_leader.as_ref().is_some_and(leads) {
+            self.to_leader = None;
+            self.to_leader = Some(self.open(leader)?);
+        }
+        Ok(())
+    }
+
+    /// A server has accepted a stream. True if it is the leader's: batches go there from now on.
+    pub fn accepted(&mut self, id: u64) -> bool {
+        let leader = self.to_leader.take_if(|stream| stream.id == id);
+        let moves = leader.is_some();
+        if moves {
+            self.current = leader;
+        }
+        moves
+    }
+
+    /// Takes out a stream that has ended: that of batches, and that to the leader.
+    pub fn ended(&mut self, id: u64) -> [Option<BatchStream>; 2] {
+        [&mut self.current, &mut self.to_leader]
+            .map(|stream| stream.take_if(|stream| stream.id == id))
+    }
+
+    /// Sends no further batch to `server`.
+    pub fn leave(&mut self, server: &str) {
+        self.current.take_if(|stream| *stream.server == *server);
+    }
+
+    fn open(&mut self, server: Arc<str>) -> Result<BatchStream, Invalid> {
+        self.last_id += 1;
+        let (servers, messages_max) = (self.servers.clone(), self.messages_max);
+        let opened = BatchStream::open(self.last_id, servers, server.clone(), messages_max);
+        let (stream, events) = opened.map_err(|error| (server, error))?;
+        self.events.push(events);
+        Ok(stream)
+    }
+}

@@ -1,0 +1,146 @@
+//! What comes with a call beside its message: which cluster it is meant for, and which members its caller knows.
+//!
+//! A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was led
+//! here by an address that was another node's before. A caller that knows older members is told the route with the answer.
+//!
+//! Invariant: a call that says neither costs two looks into its headers.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Either, ready},
+};
+use hyper::{HeaderMap, Request, Response, body::Incoming};
+use prost::Message;
+use tonic::{
+    Status,
+    body::Body,
+    codegen::Service,
+    metadata::{MetadataMap, MetadataValue},
+};
+
+use super::{
+    calls::Answering,
+    written::{integer, shown},
+};
+use crate::{
+    node::NodeContext,
+    proto::{explained, refused, v1, v1::Reason},
+    sequence::ClusterId,
+};
+
+/// The cluster that a call is meant for; in a refusal, and over HTTP in every answer, the one that answers.
+pub const CLUSTER_ID: &str = "ratchet-cluster-id";
+/// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
+const MEMBERS_VERSION: &str = "ratchet-members-version";
+/// The route, with an answer.
+const ROUTE: &str = "ratchet-route-bin";
+
+/// Checks which cluster a call is meant for, if its headers say so.
+///
+/// # Errors
+/// FAILED_PRECONDITION with the id of this cluster if it is another one, UNAVAILABLE if this node does not know its own,
+/// INVALID_ARGUMENT if the header is no id.
+pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Status> {
+    let Some(written) = headers.get(CLUSTER_ID) else {
+        return Ok(());
+    };
+    let (meant, own) = (ClusterId::parse(written.as_bytes()), context.cluster_id());
+    match meant.is_some() && meant == own {
+        true => Ok(()),
+        false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
+    }
+}
+
+#[cold]
+fn not_meant(
+    written: &[u8], meant: Option<ClusterId>, own: Option<ClusterId>, node: u64,
+) -> Status {
+    let (Some(meant), Some(own)) = (meant, own) else {
+        return match meant {
+            None => Status::invalid_argument(format!(
+                "{CLUSTER_ID} is '{}'; give the id of a cluster, a UUID, as ratchet status shows it",
+                shown(written)
+            )),
+            Some(meant) => refused(
+                Reason::NotFounded,
+                format!(
+                    "the call is meant for cluster {meant}; node {node} belongs to none yet, or has not heard of which: ask \
+                     another node"
+                ),
+            ),
+        };
+    };
+    let mut status = refused(
+        Reason::ClusterMismatch,
+        format!(
+            "the call is meant for cluster {meant}, and node {node} belongs to cluster {own}: correct the address, or the id"
+        ),
+    );
+    if let Ok(own) = MetadataValue::try_from(own.to_string()) {
+        status.metadata_mut().insert(CLUSTER_ID, own);
+    }
+    status
+}
+
+/// Routes that answer what is meant for this cluster alone.
+#[derive(Clone)]
+pub struct Addressed<S> {
+    routes: S,
+    context: Arc<NodeContext>,
+}
+
+impl<S> Addressed<S> {
+    /// Lets those calls through to `routes` that are meant for the cluster of the node of `context`.
+    pub fn new(routes: S, context: Arc<NodeContext>) -> Self {
+        Addressed { routes, context }
+    }
+}
+
+impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response<Body>, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.routes.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Request<Incoming>) -> Self::Future {
+        if let Err(status) = check(&self.context, call.headers()) {
+            return Either::Right(ready(Ok(explained(status).into_http())).boxed());
+        }
+        let Some(known) = call.headers().get(MEMBERS_VERSION) else {
+            return Either::Left(self.routes.call(call));
+        };
+        let Some(known) = integer(known.as_bytes()) else {
+            let status = Status::invalid_argument(format!(
+                "{MEMBERS_VERSION} is '{}'; give a version from a route, or 0",
+                shown(known.as_bytes())
+            ));
+            return Either::Right(ready(Ok(explained(status).into_http())).boxed());
+        };
+        let (answering, context) = (self.routes.call(call), self.context.clone());
+        let answering = async move {
+            let mut answer = answering.await?;
+            tell_route(&context, known, answer.headers_mut());
+            Ok(answer)
+        };
+        Either::Right(answering.boxed())
+    }
+}
+
+/// Adds the route to an answer, if the members that its caller knows are older.
+fn tell_route(context: &NodeContext, known: u64, headers: &mut HeaderMap) {
+    if let Some(route) = context.route_after(known) {
+        let route = v1::Route::from(route).encode_to_vec();
+        let mut told = MetadataMap::new();
+        told.insert_bin(ROUTE, MetadataValue::from_bytes(&route));
+        headers.extend(told.into_headers());
+    }
+}
